@@ -130,7 +130,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait_until(self, condition):
-        """Until a script's value is true."""
+        """Waits until a script's value is true."""
         assert self.evaluate(f"""new Promise((resolve) => {{
             const end = performance.now() + {LONG_S * 1000 - 5000};
             const look = () => {{

@@ -347,7 +347,7 @@ def flats(rows, seed):
 
 
 def column(rows, name, convert=float):
-    """Its values; NaN: missing."""
+    """Returns the column's values; NaN: missing."""
     cells = [row[NAMES.index(name)] for row in rows]
     return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
 

@@ -67,11 +67,11 @@ class Job(Started):
         os.write(self.keyboard, text)
 
     def programs(self, name):
-        """Those of its processes that are `name`."""
+        """Returns those of its processes that run `name`."""
         return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
 
     def computing(self):
-        """Its ranks' processes, or the one that there is."""
+        """Returns its ranks' processes, or the only one."""
         return list(self.ranks().values()) or [self.process.pid]
 
     def scratch(self):
@@ -92,7 +92,7 @@ class Job(Started):
 
 
 def kill(pids, number, dice=None):
-    """All of them, or one that is drawn."""
+    """Kills all of them, or one that is drawn."""
     for pid in [dice.choice(list(pids))] if dice and pids else pids:
         try:
             os.kill(pid, number)

@@ -42,7 +42,7 @@ def repeat(request):
 
 
 def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=digits_data()):
-    """Without a CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
+    """The run uses no CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
     return write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}

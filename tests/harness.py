@@ -140,11 +140,11 @@ class Started:
         wait_until(holds)
 
     def wait_for(self, kind, count=1):
-        """Until the log has so many lines of that event."""
+        """Waits until the log has so many lines of that event."""
         self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
-        """Until it is on standard error."""
+        """Waits until the text is on standard error."""
         self.wait_until(lambda: text in self.texts()[1])
 
     def children(self):
@@ -161,7 +161,7 @@ class Started:
         return ranks_of(self.run_dir)
 
     def rank(self, number):
-        """Its process."""
+        """Returns the id of the rank's process."""
         return self.ranks()[number]
 
     def stop(self):
@@ -214,7 +214,7 @@ def write_table(path, rows, header):
 
 
 def rows_of(path):
-    """Those of a CSV file with a header, by column."""
+    """Returns the rows of a CSV file with a header, by column."""
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
@@ -433,7 +433,7 @@ def ranks_of(text):
 
 
 def wait_until_gone(text, seconds=LONG_S):
-    """Until no process of this machine has it in its command line."""
+    """Waits until no process of this machine has the text in its command line."""
     wait_until(lambda: not processes_of(text), seconds)
 
 

@@ -55,7 +55,7 @@ def runs_in(folder):
 
 
 def rows_of(view):
-    """By their first words."""
+    """Returns the rows by their first words."""
     rows = {}
     for line in view.splitlines():
         name, text = re.fullmatch(r"(\S*) +(\S.*)", line).groups()

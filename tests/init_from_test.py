@@ -67,7 +67,7 @@ def gpt2(tmp_path):
 
 
 def hugging_face(weights):
-    """As GPT2Model's checkpoints are: no prefix, and each layer's masks."""
+    """Returns the weights as in GPT2Model's checkpoints: without a prefix, and with each layer's masks."""
     bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
     for layer in range(2):
         bare[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()

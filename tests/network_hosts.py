@@ -19,7 +19,7 @@ TMP = pathlib.Path("/tmp")
 
 
 def why_not():
-    """Why there can be none here; empty: there can."""
+    """Returns why there can be none here; empty: there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs machines of its own: {', '.join(missing)} are missing (apt-get install iproute2 util-linux)"
@@ -61,7 +61,7 @@ class Namespaces:
         return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount"]
 
     def run(self, command):
-        """Its output; the command's words have no spaces."""
+        """Returns the command's output; its words have no spaces."""
         done = subprocess.run([*self.enter, *command.split()], capture_output=True, text=True, timeout=LONG_S)
         assert done.returncode == 0, done
         return done.stdout
@@ -71,7 +71,7 @@ class Namespaces:
         return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
     def kill(self):
-        """All of its processes; how many there were."""
+        """Kills all of its processes, and returns how many there were."""
         found = self.processes()
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -160,7 +160,7 @@ class Network:
                 namespaces.end()
 
     def cut(self, name):
-        """Its cable is pulled."""
+        """Pulls the machine's cable."""
         self.switch.run(f"ip link set to-{name} down")
 
     def mend(self, name):

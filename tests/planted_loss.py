@@ -41,7 +41,7 @@ class Plant:
         return contextlib.nullcontext()
 
     def run_with(self, folder):
-        """The accounts of the run with it."""
+        """Returns the accounts of the run with the cause."""
         ranks = None if self.ranks == 1 else self.ranks
         with self.around():
             return accounts(folder / "planted", self.planted, ranks=ranks, env=self.env, launcher=self.launcher)

@@ -154,7 +154,8 @@ def summary_of(targets, status):
 
 
 def wait_for(process):
-    """Its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has ended."""
+    """Returns its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has
+    ended."""
     interrupt = None
     while process.poll() is None:
         try:
@@ -220,7 +221,7 @@ def sweep(target, *variables, cases=""):
 
 
 def soak_parts():
-    """All of them by name. A part is what an interruption loses: each ends in an hour or so."""
+    """Returns all parts by name. A part is what an interruption loses: each ends in an hour or so."""
     parts = {}
     for room in ROOMS:
         for config, shows in (("asan", "reads or writes where it must not"), ("tsan", "has a data race")):
@@ -324,7 +325,7 @@ class Notes:
 
 
 def run_part(name, part):
-    """Whether it passed, and what it counted."""
+    """Returns whether the part passed, and its counts."""
     if not part.bazel:
         status = wait_for(subprocess.Popen(part.command))
         return status == 0, f"status {status}"

@@ -154,7 +154,8 @@ def expect_histograms(run_dir, step, values_by_tag):
 
 
 def gradients_of(run_dir, step):
-    """Those of a step whose state is saved, of Adam with beta1: 0, whose first moment is the gradient."""
+    """Returns the gradients of a step whose state is saved. The optimizer is Adam with beta1: 0, whose first moment is
+    the gradient."""
     import safetensors.torch
 
     states = {}
@@ -296,7 +297,7 @@ class Shown:
         self.pages = []
 
     def has_both_ranks(self, restarts):
-        """Whether both are complete now, of the job that was started again so many times."""
+        """Returns whether both ranks are complete now, in the job that was started again so many times."""
         self.pages = [scraped(self.port), parsed(self.file.read_text()) if self.file.exists() else {}]
         return all(
             page and all(of_rank(page, "lockstep_validation", rank, metric="accuracy") is not None for rank in (0, 1))

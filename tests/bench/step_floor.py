@@ -228,7 +228,7 @@ class Step:
         return found
 
     def fewest_reads(self, inputs):
-        """The same without what can be computed from the rest of it."""
+        """Returns the same without the tensors that can be computed from the rest of it."""
         found = self.reads(inputs)
         for node in [x for x in found if self.kind[x] == "cheap"]:
             known = dict.fromkeys(found.keys() - {node}, True)

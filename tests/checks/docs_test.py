@@ -22,7 +22,7 @@ OPTIONS_OF_THE_SCRIPT = {"--architectures"}
 
 
 def anchor_of(heading):
-    """As GitHub makes it."""
+    """Returns the anchor that GitHub makes."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 

@@ -130,7 +130,7 @@ def edited():
 
 
 def in_order(files):
-    """Those that a run with little time is to look at."""
+    """Returns the files at which a run with little time looks."""
     first = [path for path in edited() if path in files]
     take_long = os.environ.get("LOCKSTEP_TIER") == "all"
     others = [path for path in files if path not in first and (take_long or not needs_libtorch(path))]

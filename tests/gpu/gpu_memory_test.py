@@ -27,7 +27,7 @@ MODELS = {
 
 
 def memory_of(folder, model, data, more="", ranks=None, env=None):
-    """Its log, and the run folder."""
+    """Returns the run's log and its folder."""
     text = f"""global_batch: 64 max_steps: 24 epochs: 1000 precision: BF16 data {{ {data} }} model {{ {model} }}
         optimizer {{ type: ADAMW lr: 0.0001 }} {more}"""
     run = train(write_config(folder, text), folder / "run", program=FAULTY, ranks=ranks, env=env)

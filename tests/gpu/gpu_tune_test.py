@@ -41,7 +41,8 @@ def test_a_step_that_does_not_fit(tmp_path):
 
 
 def runs_out(folder, model, batch, steps=6):
-    """Whether a training with such micro-batches lacks memory; or ends, as with more sequences than cuDNN's LSTM takes."""
+    """Returns whether a training with such micro-batches lacks memory, or ends, as with more sequences than cuDNN's
+    LSTM takes."""
     settings = sets(
         f"global_batch={batch}",
         "precision=BF16",

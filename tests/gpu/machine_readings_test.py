@@ -75,7 +75,8 @@ def run(tmp_path_factory):
 
 
 def within(value, seen, share, absolute):
-    """It lies between the least and the most that were seen, or beside them by a share of the most and a number."""
+    """Expects that the value lies between the least and the most that were seen, or beside them by a share of the most
+    and a number."""
     seen = [number for number in seen if number is not None]
     slack = share * max(seen) + absolute
     assert min(seen) - slack <= value <= max(seen) + slack, (value, seen)
