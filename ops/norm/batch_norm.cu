@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, 
   results.Finish(t.results, channels, channel, mean, squares / rows, rows);
 }
 
-// Whether the activation has a slope other than 0 and 1.
+// Returns whether the activation has slopes other than 0 and 1.
 constexpr bool IsSmooth(BatchNormForm form) {
   return form == BatchNormForm::kSilu || form == BatchNormForm::kHardswish;
 }

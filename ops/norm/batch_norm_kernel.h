@@ -17,7 +17,7 @@ struct BatchNormShape {
   int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// The formula of y.
+// The formula by which y is computed.
 enum class BatchNormForm {
   kNorm,       // norm(x)
   kRelu,       // relu(norm(x))

@@ -323,7 +323,7 @@ class ProductCandidates : public PlanCandidates<ProductPlan> {
     return plan && Add(*plan);
   }
 
-  // Some rows.
+  // Returns some rows of the product.
   at::Tensor Sample(size_t candidate) override {
     if (adds_) target_.zero_();
     if (!Run(candidate)) return {};
