@@ -14,7 +14,8 @@
 // A replayed CUDA graph allocates nothing; the step in which it is captured does.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory_watch_test.cc)
-//   a profiler is on, or the GPU's allocator tells nothing (TellsBlocks()) -> During() watches nothing and returns false
+//   a profiler is on, or the GPU's allocator tells nothing (TellsBlocks()) -> During() watches nothing and returns
+//     false
 //     -> MemoryWatch.LeavesAProfilerAlone
 //   the step throws -> the exception, and the watch has ended -> MemoryWatch.EndsWithAnException
 #pragma once
@@ -67,8 +68,8 @@ class MemoryWatch {
   // before, so it counts as if it were still there.
   int64_t Growth() const { return tally().now_bytes() - begun_bytes_; }
 
-  // On a GPU, the most bytes that the allocator has given at a time: in the last During(), and since ForgetMost() or the
-  // beginning. 0 on a CPU.
+  // On a GPU, the most bytes that the allocator has given at a time: in the last During(), and since ForgetMost() or
+  // the beginning. 0 on a CPU.
   int64_t peak() const { return peak_; }
   int64_t Most() const;
   void ForgetMost();

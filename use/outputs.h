@@ -16,8 +16,9 @@ struct Outputs {
   // The names of the classes, labels or numbers, in order.
   std::vector<std::string> names{};
   bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
-  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only float64
-  // [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of trainer/run/evaluate.h).
+  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only
+  // float64 [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of
+  // trainer/run/evaluate.h).
   at::Tensor values{};
   bool best_only = false;
 };

@@ -1,8 +1,8 @@
 // PredictionTable: predictions as a user sends them on, a row for each sample, and the files that hold them.
 //
-// Promise: a cell is made when it is written, so that a table takes no memory for its texts. CSV cells are in quotes where
-// they need them, as Python's csv module and pandas read them. A line of JSON is one object; a number that is not finite
-// is null there.
+// Promise: a cell is made when it is written, so that a table takes no memory for its texts. CSV cells are in quotes
+// where they need them, as Python's csv module and pandas read them. A line of JSON is one object; a number that is not
+// finite is null there.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Submission: predictions in the form of a competition's sample file, such as Kaggle's sample_submission.csv.
 //
-// Promise: the file that is written has the sample's header, ids and order, and a prediction in each other cell. Each id
-// of the sample is predicted exactly once, or nothing is written.
+// Promise: the file that is written has the sample's header, ids and order, and a prediction in each other cell. Each
+// id of the sample is predicted exactly once, or nothing is written.
 //
 // The sample's first column holds the ids. The content of each other column follows from the task and from what the
 // sample has there:

@@ -234,8 +234,8 @@ Builder Deep(bool tied) {
   return builder;
 }
 
-// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer that
-// is changed afterwards, and in a part of a tensor without a gradient.
+// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer
+// that is changed afterwards, and in a part of a tensor without a gradient.
 Builder InPlace() {
   Builder builder;
   int64_t x = 0;

@@ -36,8 +36,8 @@ FusedOperation Attention(double dropout, bool causal) {
 }
 
 // The arguments of an attention that adds to its scores, as that within windows does. Those after the bias are there if
-// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or those
-// that the scores get before and after.
+// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or
+// those that the scores get before and after.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
 // Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
@@ -65,8 +65,8 @@ at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& argume
   return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
 }
 
-// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds,
-// heads, tokens, tokens]. In an expansion -1 stands for what was there.
+// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds,
+// kinds, heads, tokens, tokens]. In an expansion -1 stands for what was there.
 bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
               int64_t heads, Form form) {
   const int64_t kinds = hiding.size(1);
@@ -145,8 +145,8 @@ struct Packed {
   Argument input, shape;
 };
 
-// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and nobody
-// else does.
+// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and
+// nobody else does.
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
                                  const std::vector<int64_t>& users) {
   const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
@@ -176,8 +176,8 @@ std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
   return after.is_there() ? after.passed() : std::vector<int64_t>();
 }
 
-// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the result's,
-// and `more`.
+// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the
+// result's, and `more`.
 void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
                   const std::vector<int64_t>& result, FusedOperation operation,
                   const std::vector<Argument>& more, int64_t like) {

@@ -157,7 +157,8 @@ FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   };
 }
 
-// Arguments: the addends and the weight. Results: the sum, the same as the norm takes it, the norm's, and the same rounded.
+// Arguments: the addends and the weight. Results: the sum, the same as the norm takes it, the norm's, and the same
+// rounded.
 FusedOperation SumAndNorm(const RmsNorm& form, bool widens_sum, const RowsNormUses& uses) {
   return [form, widens_sum, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();

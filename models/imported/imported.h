@@ -1,9 +1,11 @@
-// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in training.
+// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in
+// training.
 //
-// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep calls
-// these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the model
-// has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in model
-// it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of any size.
+// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep
+// calls these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the
+// model has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in
+// model it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of
+// any size.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
 //   a file that is no .lsm, is damaged, or is of a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files

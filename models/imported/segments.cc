@@ -177,8 +177,8 @@ class Cutter {
     }
   }
 
-  // The end of the segment that begins at `begin`: where the fewest are alive, near to `length` nodes. The first segment,
-  // which keeps all that it computes, ends as early as can be.
+  // The end of the segment that begins at `begin`: where the fewest are alive, near to `length` nodes. The first
+  // segment, which keeps all that it computes, ends as early as can be.
   int64_t NextCut(int64_t begin, int64_t length) const {
     const int64_t wanted = begin == 0 ? 1 : length;
     const auto is_better = [&](int64_t a, int64_t b) {

@@ -43,8 +43,8 @@ struct FailedAllocation {
   bool is_only_rank = true;
 };
 
-// Returns the end of a line about memory that ran out: "; rank 1: 2.0 GiB were needed at once; ...: set ...". Empty if it
-// is not known which allocation failed.
+// Returns the end of a line about memory that ran out: "; rank 1: 2.0 GiB were needed at once; ...: set ...". Empty if
+// it is not known which allocation failed.
 std::string EndOfLine(const std::optional<FailedAllocation>& failed);
 
 }  // namespace lockstep

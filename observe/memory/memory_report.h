@@ -55,8 +55,8 @@ MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_vi
 // kEvaluation's.
 MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
-// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1 GiB
-// (most in blocks.3: 205 MiB), parameters 512 MiB".
+// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1
+// GiB (most in blocks.3: 205 MiB), parameters 512 MiB".
 std::string TextOf(const MemoryReport& report);
 
 // Returns "1.5 GiB", "12 MiB" or "3 KiB".

@@ -1,7 +1,7 @@
 // RankProfile: what one rank's steps spend their time on: its phases, and its kernels from the heaviest on.
 //
-// On a GPU all times are the GPU's. On a CPU operations stand for kernels, each with the time that it spends outside the
-// operations within it, and a phase's time is what passes on the training thread.
+// On a GPU all times are the GPU's. On a CPU operations stand for kernels, each with the time that it spends outside
+// the operations within it, and a phase's time is what passes on the training thread.
 #pragma once
 
 #include <array>
@@ -67,13 +67,13 @@ struct KernelChange {
   double after_ms = 0;
 };
 
-// Returns the change of each kernel's time between two profiles, the greatest growth first. Kernels that only one of them
-// has are included, with 0 on the other side.
+// Returns the change of each kernel's time between two profiles, the greatest growth first. Kernels that only one of
+// them has are included, with 0 on the other side.
 std::vector<KernelChange> ChangesOf(const RankProfile& before, const RankProfile& after);
 
-// Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by more than a fifth, and
-// by more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. The medians over the
-// steps are compared, so a short last batch of an epoch does not count.
+// Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by more than a fifth,
+// and by more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. The medians over
+// the steps are compared, so a short last batch of an epoch does not count.
 std::vector<std::string> SlowerSince(const RankProfile& before, const RankProfile& after);
 
 }  // namespace lockstep

@@ -164,8 +164,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others. Without
-  // loader threads the thread that trains reads the samples, and waits for a core there, too.
+  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others.
+  // Without loader threads the thread that trains reads the samples, and waits for a core there, too.
   const bool reads = facts.loader_threads == 0;
   const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
   const double works_s = own.computed_s + reads_s;

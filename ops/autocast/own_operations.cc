@@ -25,8 +25,8 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 const c10::DispatchKeySet kAutocast{c10::DispatchKey::AutocastCUDA,
                                     c10::DispatchKey::AutocastPrivateUse1};
 
-// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left out
-// (kAutocast) it counts as off.
+// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left
+// out (kAutocast) it counts as off.
 std::optional<at::ScalarType> RoundedType() {
   if (!at::autocast::is_autocast_enabled(at::kCUDA)) return std::nullopt;
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);

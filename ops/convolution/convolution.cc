@@ -23,8 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// [outputs, inputs of a group, height, width] -> [outputs, inputs, height, width], channels last: zeros but where an output
-// reads an input of its group.
+// [outputs, inputs of a group, height, width] -> [outputs, inputs, height, width], channels last: zeros but where an
+// output reads an input of its group.
 at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   if (groups == 1) return weight;
   const int64_t outputs = weight.size(0) / groups;

@@ -116,8 +116,8 @@ struct Tiles {
   }
 };
 
-// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all; zeros
-// for those that lie outside.
+// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all;
+// zeros for those that lie outside.
 template <int kCount>
 __device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
                            int width, int packs, int pack) {

@@ -12,8 +12,8 @@
 
 namespace lockstep::ops {
 
-// `x` is [count, channels, height, width], `weight` is [channels, 1, size, size], and `bias` is [channels] or undefined.
-// The result is [count, channels, ...], with gradients for all three.
+// `x` is [count, channels, height, width], `weight` is [channels, 1, size, size], and `bias` is [channels] or
+// undefined. The result is [count, channels, ...], with gradients for all three.
 //
 // For float16 and bfloat16 on a GPU, with channels in multiples of 8 and a contiguous float32 weight of a size above,
 // weight and bias, which then is float32, are not rounded, and their gradients are added to their .grad

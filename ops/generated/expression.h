@@ -1,5 +1,5 @@
-// Expressions: how an element of a result follows from the elements of several tensors at the same place, the derivatives,
-// and the text of a CUDA function that computes them.
+// Expressions: how an element of a result follows from the elements of several tensors at the same place, the
+// derivatives, and the text of a CUDA function that computes them.
 //
 // Invariants:
 //   1. A term's operands are terms that were added before it. Equal terms are one, so nothing is computed twice.

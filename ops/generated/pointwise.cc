@@ -30,8 +30,8 @@ using torch::autograd::variable_list;
 
 constexpr const char* kKernelName = "pointwise";
 
-// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when the
-// first kernel runs. A model is made before there are other threads.
+// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when
+// the first kernel runs. A model is made before there are other threads.
 const std::string& KeptKernels() {
   static const std::string folder = [] {
     if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return std::string();

@@ -3,8 +3,9 @@
 //
 // y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
 // a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
-// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and ReLU, backward computes
-// this again; after an addition, forward keeps one bit for each value. Backward reads x, but neither y nor residual.
+// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and
+// ReLU, backward computes this again; after an addition, forward keeps one bit for each value. Backward reads x, but
+// neither y nor residual.
 //
 // In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
 // joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is

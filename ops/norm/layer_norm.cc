@@ -41,8 +41,8 @@ struct Results {
   bool wide = false;    // y also in x's type, which then is another
 };
 
-// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without it,
-// RMSNorm.
+// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without
+// it, RMSNorm.
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,

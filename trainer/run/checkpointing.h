@@ -52,8 +52,8 @@ class Checkpointing {
   void OnFigures(int64_t step, int64_t asked);
 
   // Call it after each step except the last. `ended_epoch` is the epoch that has ended, from 1, or 0 if none has.
-  // `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there was none.
-  // Throws Error.
+  // `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there was
+  // none. Throws Error.
   void AfterStep(int64_t steps_done, int64_t ended_epoch, std::span<const Metric> evaluation);
 
   // Saves the state after `steps_done` steps, unless it was saved already or the run was resumed from it. Older states
@@ -101,8 +101,8 @@ class Checkpointing {
   double looked_s_ = 0;  // when Asked() last looked for requests of the user
 };
 
-// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set `validation`,
-// which is null if there is none.
+// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set
+// `validation`, which is null if there is none.
 void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation);
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 // Foreteller: the memory that a config's training will take on a GPU, learnt without the GPU.
 //
-// How: the config's own model, optimizer and step run on a foretold GPU (base/tensor/foretold_gpu.h), whose tensors have
-// sizes and no memory. So nothing is computed, and each allocation is the one that the step would make. The first two
-// steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a CUDA
-// graph, if the config asks for graphs.
+// How: the config's own model, optimizer and step run on a foretold GPU (base/tensor/foretold_gpu.h), whose tensors
+// have sizes and no memory. So nothing is computed, and each allocation is the one that the step would make. The first
+// two steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a
+// CUDA graph, if the config asks for graphs.
 //
 // It does not know the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, nor the memory that
 // the driver and NCCL take. The allocator took up to 160 MiB more than was foretold on one H100 (docs/tuning.md).
@@ -44,8 +44,8 @@ class Foreteller {
   Foreteller& operator=(const Foreteller&) = delete;
 
   // Returns the most memory that the first two steps take, and what it is for, of a GPU whose allocator may take
-  // `capacity_bytes`, of which a little is left for what is not known. Nothing: they do not fit, or not as a CUDA graph.
-  // Throws Error.
+  // `capacity_bytes`, of which a little is left for what is not known. Nothing: they do not fit, or not as a CUDA
+  // graph. Throws Error.
   std::optional<MemoryReport> Memory(const StepForm& form, int64_t capacity_bytes);
 
   // Returns the largest micro-batch with which they fit; 0: not even one sample does.
