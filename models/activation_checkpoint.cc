@@ -139,8 +139,8 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     context->set_materialize_grads(false);
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
     variable_list outputs = recipe->block(inputs.vec());
-    // What needs a gradient here was there before, such as a bias that is left to be added later. It
-    // must not become an output of this node itself: backward would come to this node again within it.
+    // An output that needs a gradient here existed before, such as a bias that is left to be added later. It must not
+    // become an output of this node itself: backward would come to this node again within it.
     for (Variable& output : outputs) {
       if (output.defined() && output.requires_grad()) output = output.detach();
     }

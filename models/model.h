@@ -62,13 +62,13 @@ class Model : public torch::nn::Module {
 
   // Returns the sum of the losses of all targets, 0-dimensional. By default it is the loss that the config asks for, or
   // else a loss of torch.nn.functional with reduction="sum": cross_entropy for classes (in training with the config's
-  // label smoothing), tokens and pixels, binary_cross_entropy_with_logits for labels, and mse_loss for numbers. `target`
-  // is [count, SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice, with the
-  // targets of either sample.
+  // label smoothing), tokens and pixels, binary_cross_entropy_with_logits for labels, and mse_loss for numbers.
+  // `target` is [count, SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice,
+  // with the targets of either sample.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
   // Returns the sum of the weights that loss.class_weight gives the targets, 0-dimensional float32. The loss of a
-  // global batch is the sum of the losses divided by the sum of the weights. Undefined if each target weighs 1.
+  // global batch is the sum of the losses divided by the sum of the weights. It is undefined if each target weighs 1.
   at::Tensor WeightSum(const at::Tensor& target) const;
   bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
 
@@ -91,13 +91,13 @@ class Model : public torch::nn::Module {
   // has other ones.
   virtual void AdaptWeights(std::map<std::string, at::Tensor>& /*weights*/) const {}
 
-  // Moves the model to the device. On a GPU the channels of ConvolutionWeights() then lie last, and with them those of the
-  // images; files have PyTorch's layout all the same. `rounds`: whether the model will be trained in 16 bits.
+  // Moves the model to the device. On a GPU the channels of ConvolutionWeights() then lie last, and with them those of
+  // the images; files have PyTorch's layout all the same. `rounds`: whether the model will be trained in 16 bits.
   void MoveTo(at::Device device, bool rounds);
 
-  // Returns the weights of convolutions, [outputs, inputs, height, width], that may lie so. By default they are those of
-  // torch::nn::Conv2d if convolutions round to 16 bits, because a view of such images is then a copy where it must be
-  // (ops/autocast/own_operations.h); and none if they do not.
+  // Returns the weights of convolutions, [outputs, inputs, height, width], that may lie so. By default they are those
+  // of torch::nn::Conv2d if convolutions round to 16 bits, because a view of such images is then a copy where it must
+  // be (ops/autocast/own_operations.h); and none if they do not.
   virtual std::vector<at::Tensor> ConvolutionWeights(bool rounds) const;
 
   // Returns whether norms of the model use ModelSpec::sync_batch_norm. By default they do if a module is a
@@ -120,7 +120,7 @@ class Model : public torch::nn::Module {
   std::vector<at::Tensor> Checkpointed(const std::vector<at::Tensor>& inputs,
                                        ActivationBlock block) const;
 
-  // The same for a block that takes one tensor and returns one.
+  // Does the same for a block that takes one tensor and returns one.
   at::Tensor Checkpointed(const at::Tensor& input,
                           std::function<at::Tensor(const at::Tensor&)> block) const;
 
@@ -138,7 +138,7 @@ class Models {
  public:
   using Factory = std::function<std::shared_ptr<Model>(const ModelSpec&)>;
 
-  // What a model does with its tensors.
+  // Whether a model reads the values of its tensors.
   enum class Reads {
     kValues,  // whatever it likes
     // It calls LibTorch's and ops's operations and reads no value of a tensor itself. Such a model can run on a

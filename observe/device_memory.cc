@@ -28,8 +28,9 @@ bool IsOfPool(const Segment& segment) {
   return segment.owner_private_pool_id != c10::MempoolId_t{0, 0};
 }
 
-// What there was when this thread asked for `requested` bytes. The allocator has made them the size of a segment, has
-// `total` bytes of the GPU, which may be a part of it, and `free` bytes of the GPU nobody holds.
+// Describes the memory when this thread's request for `requested` bytes failed. The allocator has rounded them up to
+// the size of a segment. It may use `total` bytes, which may be a part of the GPU's memory, and nobody holds `free`
+// bytes of the GPU.
 AllocationFailure FailureOf(at::Device device, int64_t requested, int64_t total, int64_t free) {
   constexpr int64_t kSmallSegment_bytes = 2 << 20;  // in which small tensors lie, and no others
   const bool is_large = requested > kSmallSegment_bytes;

@@ -22,7 +22,8 @@ struct DeviceMemory {
 };
 
 // Whether LibTorch's allocator for GPUs is its own, which tells of its blocks, and not CUDA's
-// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. What follows needs the former.
+// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. The functions and classes below need the
+// former.
 bool TellsBlocks();
 
 // The most memory that tensors took on a GPU at a time, and what tensors could have had besides, of its memory.
@@ -39,8 +40,8 @@ DeviceMemory ReadDeviceMemory(at::Device device);
 // Returns the bytes that the allocator has given on a GPU. It takes microseconds.
 int64_t AllocatedBytes(at::Device device);
 
-// Returns the memory of a GPU, and what tensors can still get of it: what nobody holds, and what the allocator holds and
-// has not given.
+// Returns the memory of a GPU, and what tensors can still get of it: what nobody holds, and what the allocator holds
+// and has not given.
 int64_t TotalDeviceBytes(at::Device device);
 int64_t FreeDeviceBytes(at::Device device);
 
@@ -48,8 +49,8 @@ int64_t FreeDeviceBytes(at::Device device);
 // observer stays until the process ends, but it does nothing without this object.
 class AllocationFailures {
  public:
-  // `on_failure` is called on the thread whose allocation failed, before the allocation throws, by one thread at a time.
-  // What it throws is lost.
+  // `on_failure` is called on the thread whose allocation failed, before the allocation throws, by one thread at a
+  // time. Exceptions from it are swallowed.
   AllocationFailures(at::Device device, std::function<void()> on_failure);
   ~AllocationFailures();
   AllocationFailures(const AllocationFailures&) = delete;

@@ -39,7 +39,7 @@ int64_t PackedAttentionFlops(const at::RecordFunction& call) {
   return 4 * qkv.numel() / 3 * qkv.size(1) / (inputs[2].toBool() ? 2 : 1);
 }
 
-// Of aten::_cudnn_rnn(input, weights, ...): each weight matrix is used at each time step.
+// FLOPs of aten::_cudnn_rnn(input, weights, ...), which uses each weight matrix at each time step.
 int64_t RnnFlops(const at::RecordFunction& call) {
   const at::Tensor& input = call.inputs()[0].toTensor();
   int64_t weights = 0;
@@ -49,7 +49,8 @@ int64_t RnnFlops(const at::RecordFunction& call) {
   return 2 * weights * (input.numel() / input.size(-1));
 }
 
-// Of aten::convolution(input, weight, bias, stride, padding, dilation, ...), not transposed, and of a planned one.
+// FLOPs of aten::convolution(input, weight, bias, stride, padding, dilation, ...), which is not transposed, or of a
+// planned convolution.
 int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const at::Tensor& input = inputs[0].toTensor();

@@ -13,8 +13,8 @@ namespace lockstep {
 // operations are counted.
 int64_t CountFlops(const std::function<void()>& act);
 
-// Returns the operations of one call, without those of the calls within it; 0 if they are not known. `call` must have its
-// inputs.
+// Returns the operations of one call, without those of the calls within it; 0 if they are not known. `call` must have
+// its inputs.
 int64_t FlopsOf(const at::RecordFunction& call);
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ class ForwardPass {
 };
 
 // Calls `act`, and returns the names of the operations of this thread's forward passes in which the host waited for the
-// GPU, each once and in the order in which they came, for example "aten::item". Other waits are not the model's. PyTorch
-// shows the same with torch.cuda.set_sync_debug_mode("warn").
+// GPU, each once and in the order in which they came, for example "aten::item". Other waits are not the model's.
+// PyTorch shows the same with torch.cuda.set_sync_debug_mode("warn").
 std::vector<std::string> HiddenSyncs(const std::function<void()>& act);
 
 }  // namespace lockstep

@@ -111,7 +111,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     watches_ = false;
   }
 
-  // Only while it does not watch.
+  // May be called only while it does not watch.
   MemoryTally& tally() { return tally_; }
 
  private:
@@ -218,7 +218,7 @@ DevicePeak MemoryWatch::PeakOfDevice() const {
   DevicePeak peak{.peak_bytes = Most(), .device_bytes = TotalDeviceBytes(device_)};
   const int64_t pools = TellsBlocks() ? ReadDeviceMemory(device_).pool_bytes : 0;
   const int64_t allocated = AllocatedBytes(device_);
-  // What a graph's pool holds is there all the time.
+  // A graph's pool holds its memory all the time.
   peak.left_bytes =
       FreeDeviceBytes(device_) + allocated - std::max(peak.peak_bytes, allocated + pools);
   return peak;

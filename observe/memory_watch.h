@@ -6,15 +6,16 @@
 // How: LibTorch reports each allocation to an object that a thread has in its ThreadLocalDebugInfo, which is how
 // PyTorch's profiler measures memory. Backward passes have the object of the thread that called them. On a GPU the
 // sizes are those of the allocator's blocks, and each report has the allocator's sum, so what other threads allocate
-// counts, too, without their names. On a CPU the sizes are those of tensors. What libraries allocate themselves (NCCL,
-// cuDNN, oneDNN, the driver) is not seen.
+// counts, too, without their names. On a CPU the sizes are those of tensors. Memory that libraries allocate themselves
+// (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
 // Meanwhile no profiler can be enabled on this thread.
 //
 // A replayed CUDA graph allocates nothing; the step in which it is captured does.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory_watch_test.cc)
-//   a profiler is on, or the GPU's allocator tells nothing (TellsBlocks()) -> During() watches nothing and returns false
+//   a profiler is on, or the GPU's allocator tells nothing (TellsBlocks()) -> During() watches nothing and returns
+//     false
 //     -> MemoryWatch.LeavesAProfilerAlone
 //   the step throws -> the exception, and the watch has ended -> MemoryWatch.EndsWithAnException
 #pragma once
@@ -60,15 +61,15 @@ class MemoryWatch {
   // Call it when the step enters `phase`.
   void Mark(Phase phase);
 
-  // What the last During() has seen.
+  // The memory that the last During() has seen.
   const MemoryTally& tally() const;
 
   // By how many bytes memory has grown in the last During(). On a CPU nobody tells when memory is freed that was there
   // before, so it counts as if it were still there.
   int64_t Growth() const { return tally().now_bytes() - begun_bytes_; }
 
-  // On a GPU, the most bytes that the allocator has given at a time: in the last During(), and since ForgetMost() or the
-  // beginning. 0 on a CPU.
+  // On a GPU, the most bytes that the allocator has given at a time: in the last During(), and since ForgetMost() or
+  // the beginning. 0 on a CPU.
   int64_t peak() const { return peak_; }
   int64_t Most() const;
   void ForgetMost();

@@ -14,11 +14,12 @@ bool GreaterIsBetter(std::string_view name);
 // Returns whether short lines, such as the terminal's of an epoch, tell the metric `name`.
 bool IsBrief(std::string_view name);
 
-// The same of the figure that log.jsonl calls `figure`. It is true of all that are no metrics of the validation.
+// Returns the same for the figure that log.jsonl calls `figure`. It is true for all figures that are no metrics of the
+// validation.
 bool IsBriefFigure(std::string_view figure);
 
-// Returns whether `value` is better than `than`, of the figure that log.jsonl calls `figure`. Of all that are no
-// metrics of the validation, such as "train_loss", less is better.
+// Returns whether `value` is better than `than`, of the figure that log.jsonl calls `figure`. Less is better for every
+// figure that is no metric of the validation, such as "train_loss".
 bool IsBetter(std::string_view figure, double value, double than);
 
 }  // namespace lockstep

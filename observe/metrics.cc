@@ -21,7 +21,7 @@ constexpr int64_t kBest = 3;  // of map3
 // scikit-learn's log_loss takes no probability for less than this.
 constexpr double kLeastProbability = std::numeric_limits<double>::epsilon();
 
-// What sums_ holds.
+// The places of the sums in sums_.
 enum Sum {
   kLoss,
   kLossWeight,

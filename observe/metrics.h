@@ -22,11 +22,11 @@
 //              (jaccard_score) and dice (f1_score): means over the classes that occur as a label or a prediction
 //
 // They come from sums over the samples, and from counts by class: the labels, the predictions, and those that are both.
-// Of no metric a confusion matrix is needed, whatever the number of classes. r2 merges each column's mean and squared
-// distances from it (Chan, Golub and LeVeque 1979), so numbers that are far from 0 lose no digits.
-// auc is computed over all pairs of a positive and a negative sample. It is the share of pairs in which the positive
-// sample has the greater output; a pair with equal outputs counts as half (Mann-Whitney). auc is exact, because every
-// rank gets the outputs of all samples.
+// No metric needs a confusion matrix, whatever the number of classes. r2 merges each column's mean and squared
+// distances from it (Chan, Golub and LeVeque 1979), so numbers that are far from 0 lose no digits. auc is computed over
+// all pairs of a positive and a negative sample. It is the share of pairs in which the positive sample has the greater
+// output; a pair with equal outputs counts as half (Mann-Whitney). auc is exact, because every rank gets the outputs of
+// all samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,7 +50,7 @@ struct Metric {
 // Returns the metrics in one line, such as "loss 0.0532  accuracy 0.9889".
 std::string MetricsText(const std::vector<Metric>& metrics);
 
-// The same of the metrics that short lines tell (observe/metric_order.h).
+// Returns such a line of the metrics that short lines show (observe/metric_order.h).
 std::string BriefMetricsText(const std::vector<Metric>& metrics);
 
 class Metrics {

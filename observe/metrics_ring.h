@@ -26,8 +26,8 @@ class MetricsRing {
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
   // Says that a step begins. Its Push() follows. If `delay_s` is positive, a GPU waits for so many seconds before it
-  // begins. The report then has no time.total. If the host has queued the whole step by then, time.unbroken says how long
-  // the GPU alone takes for it.
+  // begins. The report then has no time.total. If the host has queued the whole step by then, time.unbroken says how
+  // long the GPU alone takes for it.
   void BeginStep(double delay_s = 0);
 
   // Adds the report of a step, without its figures and, on a GPU, without time.total and time.idle. `figures` is
@@ -48,7 +48,8 @@ class MetricsRing {
   struct Entry {
     StepReport report;
     at::Tensor figures;  // on the host
-    // On a GPU: when the device came to the step, if it was done with the last one by then, and was done with it.
+    // On a GPU: the moments when the device came to the step, if it was done with the last one by then, and when it was
+    // done with the step.
     Event begin;
     Event end;
     bool is_delayed =

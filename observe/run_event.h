@@ -108,8 +108,8 @@ struct CheckpointsLeftDevice {
   int64_t step = 0;
 };
 
-// A step ran out of memory beside what the graphs of other steps hold. It is made again without them, and those steps are
-// captured again.
+// A step ran out of memory beside what the graphs of other steps hold. It is made again without them, and those steps
+// are captured again.
 struct GraphsGaveWay {
   int64_t step = 0;
 };

@@ -64,7 +64,8 @@ void StepClock::BeginStep() {
 
 void StepClock::Mark(Phase phase) {
   const bool capturing = IsCapturing(device_);
-  // Of another kind than those that are there: a graph is captured, or its capture has failed.
+  // Marks inside and outside of a capture do not mix. The kind changes when a graph is captured or its capture has
+  // failed.
   if (std::exchange(captured_, capturing) != capturing) marks_.clear();
   marks_.push_back({phase, std::make_unique<Moment>(device_)});
 }

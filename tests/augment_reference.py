@@ -71,7 +71,7 @@ def draw(options, seed, epoch, index, height, width):
 
 
 def augmented(pixels, options, seed, epoch, indices):
-    """Of a micro-batch of bytes: its images in [0, 1], and the own share in the loss."""
+    """Returns the images of a micro-batch of bytes, in [0, 1], and the own share in the loss."""
     height, width = pixels.shape[-2:]
     draws = [draw(options, seed, epoch, index, height, width) for index in indices]
     images = V.to_dtype(pixels, torch.float32, scale=True)
@@ -89,7 +89,7 @@ def augmented(pixels, options, seed, epoch, indices):
 
 
 def loss_sum(output, target, own, label_smoothing):
-    """As with the targets that torchvision's MixUp and CutMix make."""
+    """Returns the loss with the targets that torchvision's MixUp and CutMix make."""
     one_hot = F.one_hot(target, output.shape[1]).float()
     mixed = own * one_hot + (1 - own) * one_hot.roll(1, 0)
     return F.cross_entropy(output, mixed, reduction="sum", label_smoothing=label_smoothing)

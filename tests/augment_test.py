@@ -111,7 +111,8 @@ def test_losses_are_pytorchs(case, tmp_path):
 @pytest.mark.parametrize("ranks,accumulation", [(1, 3), (2, 1), (2, 2)])
 @pytest.mark.all_tier(unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2))
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
-    """Each micro-batch has its own mixture. Of two samples in four pieces some are empty, some are of one."""
+    """Each micro-batch has its own mixture. If two samples are cut into four pieces, some are empty and some have one
+    sample."""
     skip_without_gpus(ranks)
     expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
 

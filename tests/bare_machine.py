@@ -19,7 +19,7 @@ NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-
 
 
 def why_there_is_none():
-    """Why this machine cannot make one; nothing: it can."""
+    """Returns why this machine cannot make one; None: it can."""
     done = subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
     if done.returncode:
         return "needs root, or user namespaces, to mount: " + done.stderr.strip()
@@ -69,7 +69,8 @@ class BareMachine:
                 self.copy(path)
 
     def copy_libraries_of_python(self):
-        """Those of the standard library's modules in C, without which neither pip nor torch is imported."""
+        """Copies the libraries of the standard library's modules in C, without which neither pip nor torch is
+        imported."""
         self.copy_libraries_of(*pathlib.Path(self.standard_library, "lib-dynload").glob("*.so"))
 
     def copy_driver(self):

@@ -130,7 +130,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait_until(self, condition):
-        """Until a script's value is true."""
+        """Waits until a script's value is true."""
         assert self.evaluate(f"""new Promise((resolve) => {{
             const end = performance.now() + {LONG_S * 1000 - 5000};
             const look = () => {{
@@ -142,7 +142,7 @@ class Browser:
           }})"""), f"it did not come to be: {condition}"
 
     def text(self, selector):
-        """What a reader sees of an element."""
+        """Returns the text of an element that a reader sees."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def requests(self):
@@ -151,7 +151,7 @@ class Browser:
         return [p["request"]["url"] for name, p in self._events if name == "Network.requestWillBeSent"]
 
     def complaints(self):
-        """What the console has of errors and warnings since the page was opened."""
+        """Returns the errors and warnings on the console since the page was opened."""
         self.evaluate("0")
         found = []
         for name, parameters in self._events:

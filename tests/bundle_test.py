@@ -66,7 +66,7 @@ def unpack(archive, folder):
 
 @pytest.fixture
 def bundle(archive, tmp_path):
-    """Its folder."""
+    """Returns the bundle's folder."""
     return unpack(archive, tmp_path)
 
 

@@ -64,7 +64,7 @@ def fault(run_dir, kind, at, rank=None, **more):
 
 
 def whole_lines(run_dir):
-    """Of the log of a run that was killed: the last line may be torn."""
+    """Returns the whole lines of the log of a run that was killed; the last line may be torn."""
     text = log_text(run_dir)
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
@@ -122,7 +122,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     assert 2 * killed > len(sample(calls, f"{ranks} {victim}"))
 
 
-# Of whom each kind of failure is shown in every commit.
+# The rank on which each kind of failure is shown in every commit.
 VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
 
 
@@ -145,7 +145,7 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
         assert any("warning: rank 1: no checkpoint of step " in line for line in run.error_lines), run
     reasons = [e["reason"] for e in events(run_dir, "checkpoint_failed")]
     assert all(reason in text or "another rank" in text for text in reasons), reasons
-    # What was trained is there, whatever became of its state.
+    # The trained weights exist, whatever became of the training's state.
     assert weight_bytes(run_dir) == weight_bytes(whole)
     newest = newest_of(run_dir)
     assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)

@@ -40,7 +40,7 @@ def all_commands():
 
 @pytest.fixture(scope="module")
 def known():
-    """What the help has: names of commands and options by the words before them."""
+    """Returns the names of commands and options that the help has, by the words before them."""
     commands = {words: set(commands_of(*words)) for words in ((), ("bench",))}
     return commands, {words: options_of(*words) for words in ((), ("train",), ("bench", "step"))}
 
@@ -86,7 +86,8 @@ def needs(shell):
 
 
 def in_bash(script, *words):
-    """What bash offers for the last of the words: its own function for `lockstep` is called as readline calls it."""
+    """Returns the completions that bash offers for the last of the words: its own function for `lockstep` is called as
+    readline calls it."""
     text = """
         source "$1"; shift
         complete -p lockstep >&2

@@ -149,7 +149,7 @@ class Encoder:
 
 
 def kept_columns(run_dir):
-    """What the run's config says of the columns: name -> {field: [values]}."""
+    """Returns the columns in the run's config: name -> {field: [values]}."""
     text = (run_dir / "config.pbtxt").read_text()
     columns = {}
     for block in re.findall(r"^ +column \{\n(.*?)^ +\}", text, re.M | re.S):
@@ -347,7 +347,7 @@ def flats(rows, seed):
 
 
 def column(rows, name, convert=float):
-    """Its values; NaN: missing."""
+    """Returns the column's values; NaN: missing."""
     cells = [row[NAMES.index(name)] for row in rows]
     return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
 
@@ -406,7 +406,7 @@ class FlatEncoder:
 
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
 def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
-    """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
+    """A linear layer predicts for unseen rows what NumPy computes from its weights and these features."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
     # Neither moves the statistics, and no training row lacks a wage.

@@ -1,5 +1,5 @@
-"""What `train` warns of before the first step: one line for each probable mistake in the samples, and none for samples
-without one."""
+"""The warnings of `train` before the first step: one line for each probable mistake in the samples, and none for
+samples without one."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""What several ranks make of a training: against PyTorch's DistributedDataParallel as it is, and sharded against not."""
+"""Trainings on several ranks, compared with PyTorch's DistributedDataParallel, and sharded ones with those that are
+not."""
 
 import json
 import subprocess
@@ -45,7 +46,7 @@ def write_weights(folder, model):
 
 
 def losses_of(folder, run_dir, ranks, text, steps=STEPS):
-    """Of a training in that run folder."""
+    """Returns the losses of a training in that run folder."""
     skip_without_gpus(ranks)
     config = write_config(
         folder,

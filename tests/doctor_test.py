@@ -17,7 +17,7 @@ WORDS = ["doctor", "--device", DEVICE.lower()]
 
 
 class Findings:
-    """What a doctor of some ranks found, by check: a list with a finding of each rank that looked."""
+    """The findings of a doctor of some ranks: by check, a list with a finding of each rank that looked."""
 
     def __init__(self, folder, **options):
         """`options` are those of Run."""

@@ -67,11 +67,11 @@ class Job(Started):
         os.write(self.keyboard, text)
 
     def programs(self, name):
-        """Those of its processes that are `name`."""
+        """Returns those of its processes that run `name`."""
         return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
 
     def computing(self):
-        """Its ranks' processes, or the one that there is."""
+        """Returns its ranks' processes, or the only one."""
         return list(self.ranks().values()) or [self.process.pid]
 
     def scratch(self):
@@ -86,13 +86,13 @@ class Job(Started):
         return found
 
     def status(self):
-        """Of its end, as a shell has it."""
+        """Returns the status of its end, as a shell reports it."""
         code = self.process.wait(timeout=LONG_S)
         return code if code >= 0 else 128 - code
 
 
 def kill(pids, number, dice=None):
-    """All of them, or one that is drawn."""
+    """Kills all of them, or one that is drawn."""
     for pid in [dice.choice(list(pids))] if dice and pids else pids:
         try:
             os.kill(pid, number)
@@ -100,7 +100,7 @@ def kill(pids, number, dice=None):
             pass
 
 
-# What happens to a job, and which statuses it may have then; 0: it had ended before.
+# The things that happen to a job, and the statuses that it may have then; 0: it had ended before.
 ENDS = {
     "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),

@@ -301,7 +301,7 @@ def test_batch_norm_of_vectors(tmp_path):
 
 
 def maybe_autocast(device, enabled):
-    """As that of transformers: enters the region only if autocast is on."""
+    """Enters the region only if autocast is on, as that of transformers does."""
     if torch.is_autocast_enabled(device) or enabled:
         return torch.autocast(device, enabled=enabled)
     return contextlib.nullcontext()

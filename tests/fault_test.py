@@ -42,7 +42,7 @@ def repeat(request):
 
 
 def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=digits_data()):
-    """Without a CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
+    """The run uses no CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
     return write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}
@@ -56,7 +56,7 @@ def config_of(folder, model="", more="", name="config.pbtxt", graph="false", dat
 def expect_end(run, folder, status, *parts, lines=1):
     assert run.status == status, run
     assert run.seconds < START_S + LIMIT_S + MARGIN_S, run
-    # What was killed from outside may still be on its way out.
+    # A process that was killed from outside may still be ending.
     wait_until_gone(folder, MARGIN_S)
     assert len(run.error_lines) == lines, run
     for part in parts:
@@ -109,7 +109,7 @@ def test_a_rank_that_is_late(rank, tmp_path):
 @pytest.mark.all_tier(unless=lambda rank: rank == 1)
 def test_a_rank_that_skips_a_collective(rank, tmp_path):
     run = faulty(tmp_path, SKIP_COLLECTIVE, "ddp { sync_batch_norm: true }", norm=1, rank=rank, at=35)
-    # Of two ranks neither is in the majority.
+    # With two ranks there is no majority.
     expect_end(run, tmp_path, PEER, "error: rank 1 made another call than rank 0 as", "step 36", "BatchNorm's statistics")
 
 

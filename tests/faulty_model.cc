@@ -13,11 +13,12 @@
 //   10     on a GPU, memory that is free but in pieces runs out likewise in a forward
 // With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on each rank;
 // with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. With
-// `grows_to` each makes a product of matrices of a fourth as many rows and columns, and after number `at` of so many. Each Read()
-// of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the outputs that
-// are dropped. `record`: a file to which each training forward adds the first number of each of its samples, as a line;
-// the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm
-// behind it; `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the device.
+// `grows_to` each makes a product of matrices of a fourth as many rows and columns, and after number `at` of so many.
+// Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the
+// outputs that are dropped. `record`: a file to which each training forward adds the first number of each of its
+// samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name,
+// and put BatchNorm behind it; `name_by_rank` names the layer after the rank; with `waits` every forward reads a number
+// from the device.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <signal.h>
@@ -62,8 +63,8 @@ enum Fault {
   throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
 }
 
-// Leaves this process 2 GiB of the GPU, and makes LibTorch's allocator take all but 256 MiB of them in pieces of 200 MiB,
-// of each of which a half is free. Returns the other halves.
+// Leaves this process 2 GiB of the GPU, and makes LibTorch's allocator take all but 256 MiB of them in pieces of 200
+// MiB, of each of which a half is free. Returns the other halves.
 std::vector<at::Tensor> Fragment(at::Device device) {
   constexpr int64_t kMebi = 1 << 20;
   constexpr int64_t kLimit_bytes = 2048 * kMebi;

@@ -103,7 +103,7 @@ def log_text(run_dir):
 
 
 class Started:
-    """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
+    """A command that trains until it is told otherwise. Its output goes to files beside its run folder."""
 
     def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=(), **options):
         """`options` are further ones of Popen."""
@@ -127,11 +127,11 @@ class Started:
             self.process.wait()
 
     def texts(self):
-        """What it has printed, and said on standard error."""
+        """Returns what it has printed on standard output and on standard error."""
         return [path.read_text(errors="replace") for path in self.outputs]
 
     def wait_until(self, condition):
-        """Until it holds, which it must before the job ends."""
+        """Waits until the condition holds, which it must before the job ends."""
 
         def holds():
             assert self.process.poll() is None, self.texts()
@@ -140,11 +140,11 @@ class Started:
         wait_until(holds)
 
     def wait_for(self, kind, count=1):
-        """Until the log has so many lines of that event."""
+        """Waits until the log has so many lines of that event."""
         self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
-        """Until it is on standard error."""
+        """Waits until the text is on standard error."""
         self.wait_until(lambda: text in self.texts()[1])
 
     def children(self):
@@ -161,7 +161,7 @@ class Started:
         return ranks_of(self.run_dir)
 
     def rank(self, number):
-        """Its process."""
+        """Returns the id of the rank's process."""
         return self.ranks()[number]
 
     def stop(self):
@@ -214,7 +214,7 @@ def write_table(path, rows, header):
 
 
 def rows_of(path):
-    """Those of a CSV file with a header, by column."""
+    """Returns the rows of a CSV file with a header, by column."""
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
@@ -265,17 +265,17 @@ def checkpoint_folder(run_dir, step):
 
 
 def faulty_model(**options):
-    """What a config says of the model in tests/faulty_model.cc."""
+    """Returns the config's text for the model in tests/faulty_model.cc."""
     return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
 
 
 def faulty_data(**options):
-    """What a config says of the data set in tests/faulty_model.cc."""
+    """Returns the config's text for the data set in tests/faulty_model.cc."""
     return f'data {{ format: OWN train: "{DIGITS}" own {{ {faulty_model(**options)} }} }}'
 
 
 def digits_data(more="", train=DIGITS):
-    """What a config says of the digits in a file, whose pixels are 0 to 16."""
+    """Returns the config's text for the digits in a file, whose pixels are 0 to 16."""
     return f'data {{ train: "{train}" csv {{ scale: 0.0625 }} {more} }}'
 
 
@@ -433,7 +433,7 @@ def ranks_of(text):
 
 
 def wait_until_gone(text, seconds=LONG_S):
-    """Until no process of this machine has it in its command line."""
+    """Waits until no process of this machine has the text in its command line."""
     wait_until(lambda: not processes_of(text), seconds)
 
 

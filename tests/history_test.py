@@ -1,4 +1,4 @@
-"""What `lockstep runs`, `compare` and `watch RUN` say of runs, against what pandas reads in their logs."""
+"""The output of `lockstep runs`, `compare` and `watch RUN`, compared with what pandas reads in the runs' logs."""
 
 import json
 import os
@@ -49,13 +49,13 @@ def told(*words):
 
 
 def runs_in(folder):
-    """What `lockstep runs --json` says, by the names of the run folders."""
+    """Returns the lines of `lockstep runs --json`, by the names of the run folders."""
     lines = [json.loads(line) for line in told("runs", folder, "--json").splitlines()]
     return {pathlib.Path(line["run"]).name: line for line in lines}
 
 
 def rows_of(view):
-    """By their first words."""
+    """Returns the rows by their first words."""
     rows = {}
     for line in view.splitlines():
         name, text = re.fullmatch(r"(\S*) +(\S.*)", line).groups()
@@ -213,7 +213,7 @@ def test_compare_as_a_table(folder):
 @pytest.mark.parametrize("name", ["stopped", "killed"])
 @pytest.mark.all_tier(unless=lambda name: name == "stopped")
 def test_a_run_that_goes_on(name, folder, tmp_path):
-    """Of steps that are made twice the later lines count."""
+    """If steps are made twice, the later lines count."""
     run_dir = tmp_path / name
     shutil.copytree(folder / name, run_dir)
     # A run that was killed in its first minutes has no checkpoint: it begins again.

@@ -109,7 +109,7 @@ def pictures(folder):
         rgb.convert("1").save(folder / f"{name}-1.bmp")
         for colours in (16, 100, 256):
             rgb.quantize(colours).save(folder / f"{name}-{colours}.bmp")
-        # What Pillow does not write: from the top down, and with masks.
+        # Pillow does not write these kinds: from the top down, and with masks.
         rows = np.asarray(rgb)[:, :, ::-1].tobytes()
         stride = -3 * width % 4
         rows = b"".join(rows[3 * width * y:][:3 * width] + bytes(stride) for y in range(height))
@@ -174,7 +174,7 @@ def test_damaged_files_are_skipped_where_asked(folder, ranks):
         assert 1 <= sum(path in line for line in said) <= (ranks or 1), said
     first = step_losses(folder / "run")
     (folder / "run").rename(folder / "run1")
-    # What stands for a bad sample depends on no thread.
+    # The sample that replaces a bad one does not depend on the threads.
     assert train_on(folder, skips, ranks=ranks, options=sets("loader.threads=3")).status == DONE
     assert step_losses(folder / "run") == first
 

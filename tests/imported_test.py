@@ -46,7 +46,8 @@ SLOWLY = {"mobilenet": 0.001, "resnet18": 0.0001 if DEVICE == "CPU" else 0.00001
 
 
 class ConvNet(nn.Module):
-    """What image models are made of: depthwise convolutions, BatchNorm, squeeze and excitation, residuals."""
+    """A model of the usual parts of image models: depthwise convolutions, BatchNorm, squeeze and excitation,
+    residuals."""
 
     def __init__(self):
         super().__init__()
@@ -197,7 +198,7 @@ def test_it_trains_as_in_pytorch(name, tmp_path):
 @pytest.mark.parametrize("ranks, accumulation", [(2, 1), (3, 1), (1, 3)])
 @pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
-    """Of a model without BatchNorm, whose statistics are those of a micro-batch."""
+    """The model has no BatchNorm, whose statistics are those of a micro-batch."""
     skip_without_gpus(ranks)
     model = export(tmp_path, "transformer")
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")

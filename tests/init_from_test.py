@@ -67,7 +67,7 @@ def gpt2(tmp_path):
 
 
 def hugging_face(weights):
-    """As GPT2Model's checkpoints are: no prefix, and each layer's masks."""
+    """Returns the weights as in GPT2Model's checkpoints: without a prefix, and with each layer's masks."""
     bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
     for layer in range(2):
         bare[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
@@ -131,7 +131,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     assert 0 < weights["fc.weight"].abs().max() <= 512**-0.5
     assert weights["bn1.num_batches_tracked"] == 1
 
-    # What is evaluated is what was trained, head included.
+    # The evaluation uses the trained weights, head included.
     loss = events(tmp_path / "run", "done")[0]["val_loss"]
     evaluated = Run(["evaluate", tmp_path / "run"])
     assert evaluated.status == DONE, evaluated

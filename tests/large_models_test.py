@@ -41,7 +41,7 @@ def text(folder):
     tokens = np.empty(3200 * 1024 + 1, np.int64)
     tokens[0] = 0
     surprises = random.random(len(tokens)) < 0.1
-    # Of Zipf's distribution, as words are.
+    # The tokens follow Zipf's distribution, as words do.
     words = np.minimum(random.zipf(1.3, len(tokens)), Gpt2.VOCABULARY) - 1
     for i in range(1, len(tokens)):
         tokens[i] = words[i] if surprises[i] else follower[tokens[i - 1]]
@@ -71,7 +71,7 @@ def lockstep(folder, name, config, *settings):
 
 
 def gradients(model, x, y, dtype):
-    """Of the mean loss, in one batch."""
+    """Returns the gradients of the mean loss, in one batch."""
     model.zero_grad()
     with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
         loss = F.cross_entropy(model(x).flatten(0, -2).float(), y.flatten())
@@ -145,7 +145,7 @@ def test_gradients_are_as_close_to_float32s(name, tmp_path):
 
 
 def test_running_statistics_of_resnet50(tmp_path):
-    """Of 20 steps in which the weights stay, within 1e-3 of autocast's, and as close to float32's."""
+    """After 20 steps without a change of weights, they are within 1e-3 of autocast's, and as close to float32's."""
     model, x, y, batch, config = prepared("resnet50", tmp_path)
     _, ours = lockstep(tmp_path, "run", config + " max_steps: 20 optimizer { type: SGD lr: 1e-30 }")
 

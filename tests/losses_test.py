@@ -215,7 +215,8 @@ def test_losses_and_metrics(name, ranks, accumulation, case, tmp_path):
 
 
 def test_a_run_is_kept_and_ended_by_any_metric(case, tmp_path):
-    """Of quadratic_kappa more is better; of log_loss less, which falls here, so that it does not end the run."""
+    """A greater quadratic_kappa is better, and a smaller log_loss, which falls here, so that it does not end the
+    run."""
     text = case("none")[1] + ' early_stopping { metric: "log_loss" patience: 3 } checkpoint { keep_best: "quadratic_kappa" }'
     config = write_config(case("none")[0], text.replace(f"max_steps: {STEPS}", "max_steps: 60"))
     trained_losses(config, tmp_path / "run")

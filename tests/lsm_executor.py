@@ -102,7 +102,7 @@ class LsmModel(nn.Module):
         return self._compute(graph, inputs)
 
     def loss(self, output, target):
-        """What the file's own loss says of an output."""
+        """Returns the file's own loss of an output."""
         entry = self.description["target"]
         assert str(target.dtype) == "torch." + entry["dtype"]
         assert [*target.shape] == [target.shape[0], *entry["shape"][1:]] and entry["shape"][0] == "batch"

@@ -1,4 +1,4 @@
-"""What the GPUs and the host do, as a run's log, its live line, `lockstep watch` and `lockstep doctor` tell it.
+"""Readings of the GPUs and the host in a run's log, its live line, `lockstep watch` and `lockstep doctor`.
 
 The driver's library is a stand-in (tests/faults/nvml.c), whose GPUs have figures that are known.
 """
@@ -91,7 +91,7 @@ def reading_of(tmp_path, gpus, env):
 
 
 def figures(number):
-    """What the stand-in says of that GPU."""
+    """Returns the stand-in's readings of that GPU."""
     return {
         "index": number,
         "name": "Stand-in GPU",

@@ -72,7 +72,7 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
         assert all(peaks[phase] > 0 for phase in ("forward", "backward", "update"))
     told = events(tmp_path / "halved", "out_of_memory")
     assert [event["step"] for event in told] == [at + 1] * len(told)
-    # What memory is for is told anew, of the first two of the smaller steps.
+    # The memory is reported anew, in the first two of the smaller steps.
     *before, last = [report["step"] for report in events(tmp_path / "halved", "memory")]
     assert last in (at + 1, at + 2) and before in ([], [1], [2]) and bool(before) == (at > 2)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits

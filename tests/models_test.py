@@ -131,7 +131,8 @@ def categories(folder):
 
 
 class Embedded(nn.Module):
-    """Of the samples of categories(): the column of more than four becomes four numbers, which come last."""
+    """Takes the samples of categories(). The column of more than four categories becomes four numbers, which come
+    last."""
 
     def __init__(self, model):
         super().__init__()

@@ -19,7 +19,7 @@ TMP = pathlib.Path("/tmp")
 
 
 def why_not():
-    """Why there can be none here; empty: there can."""
+    """Returns why there can be none here; empty: there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs machines of its own: {', '.join(missing)} are missing (apt-get install iproute2 util-linux)"
@@ -32,7 +32,7 @@ def why_not():
     return ""
 
 
-# What a keeper does when the test's process has ended, however it did.
+# A keeper runs this when the test's process has ended, however it ended.
 KILL_ALL = """
     own=$(readlink /proc/$$/ns/net)
     for process in /proc/[0-9]*; do
@@ -43,7 +43,7 @@ KILL_ALL = """
 
 
 class Namespaces:
-    """Of one machine. They last as long as their keeper."""
+    """The namespaces of one machine. They last as long as their keeper."""
 
     def __init__(self, script):
         script += f"\necho ready\nread -r line || true\n{KILL_ALL}"
@@ -61,7 +61,7 @@ class Namespaces:
         return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount"]
 
     def run(self, command):
-        """Its output; the command's words have no spaces."""
+        """Returns the command's output; its words have no spaces."""
         done = subprocess.run([*self.enter, *command.split()], capture_output=True, text=True, timeout=LONG_S)
         assert done.returncode == 0, done
         return done.stdout
@@ -71,7 +71,7 @@ class Namespaces:
         return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
     def kill(self):
-        """All of its processes; how many there were."""
+        """Kills all of its processes, and returns how many there were."""
         found = self.processes()
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -85,7 +85,7 @@ class Namespaces:
 
 
 def shared_places(folder):
-    """What of /tmp all machines see: the test's folder, the program and what it needs."""
+    """Returns the parts of /tmp that all machines see: the test's folder, the program and the files that it needs."""
     named = [pathlib.Path(path).absolute() for path in (folder, LOCKSTEP, DIGITS, sys.prefix)]
     paths = [*named, *(path.resolve() for path in named)]
     return sorted({TMP / path.parts[2] for path in paths if TMP in path.parents})
@@ -160,7 +160,7 @@ class Network:
                 namespaces.end()
 
     def cut(self, name):
-        """Its cable is pulled."""
+        """Pulls the machine's cable."""
         self.switch.run(f"ip link set to-{name} down")
 
     def mend(self, name):

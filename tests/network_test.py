@@ -97,7 +97,7 @@ class Job(Started):
         return [pid for pid in mine if pid in here and pid != self.process.pid]
 
     def wait_until_trains(self):
-        """With a checkpoint to go on from."""
+        """Waits until the job trains and has a checkpoint from which it can go on."""
         self.wait_for("checkpoint")
 
     def wait_until_no_ranks(self, *names):
@@ -114,7 +114,7 @@ class Job(Started):
 
 
 def expect_to_go_on(network, folder, whole, on="a"):
-    """The same command does, and the job ends as it would have."""
+    """Expects that the same command goes on, and that the job ends as it would have."""
     with Job(network, folder, on) as job:
         job.expect_done(whole, starts=2)
 
@@ -260,7 +260,7 @@ def test_a_machine_that_cannot_be_reached(network, tmp_path):
 
 @pytest.mark.all_tier
 def test_a_firewall(network, tmp_path):
-    """That lets nothing through but ssh."""
+    """The firewall lets nothing through but ssh."""
     network["b"].run("ip rule add pref 1 ipproto tcp sport 22 lookup main")
     network["b"].run("ip rule add pref 2 ipproto tcp dport 1024-65534 unreachable")
     with Job(network, tmp_path) as job:
@@ -271,7 +271,7 @@ def test_a_firewall(network, tmp_path):
 
 
 def add_docker0(network):
-    """As Docker makes it, with one address on all machines."""
+    """Adds the bridge as Docker makes it, with one address on all machines."""
     for host in network.hosts.values():
         host.run("ip link add name docker0 type bridge")
         host.run("ip address add 172.17.0.1/16 dev docker0")

@@ -1,5 +1,5 @@
 """`lockstep new`: for each kind of data it writes a config that trains as it stands, and for tables a submission follows
-in three commands. What it chooses is compared with what the tables were made of."""
+in three commands. Its choices are compared with the way in which the tables were made."""
 
 import csv
 import json
@@ -184,7 +184,7 @@ def test_a_table_without_a_header(tmp_path):
 
 
 def test_a_task_that_the_user_chooses(tmp_path):
-    """What is chosen without him is in prepare/new/new_test.cc."""
+    """The choices without a user are tested in prepare/new/new_test.cc."""
     write_table(tmp_path / "t.csv", [[f"{x:.4f}", i % 4, i % 2] for i, x in enumerate(RANDOM.normal(size=60))], ["x", "Target", "even"])
     out, config = new(tmp_path, "t.csv", "--task", "regression")
     assert field(config, "label") == ["Target"] and "by its name" in out and field(config, "task") == ["REGRESSION"]

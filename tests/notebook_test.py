@@ -1,5 +1,5 @@
 """The notebooks of examples/kaggle, cell by cell, on a machine with nothing but a Python, the torch wheel, timm and pandas.
-What they read lies in /kaggle/input, which cannot be written to, and what they write in /kaggle/working, as on Kaggle."""
+They read from /kaggle/input, which cannot be written to, and write to /kaggle/working, as on Kaggle."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(wh
 
 NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path("examples/kaggle").glob("*.ipynb"))}
 
-# What Jupyter makes of a cell, but for a command that fails, which ends it here.
+# Runs cells as Jupyter does, except that a command that fails ends it here.
 RUN_CELLS = r"""
 import json, os, re, subprocess, sys
 
@@ -122,7 +122,7 @@ def check_submission(machine, competition, least):
 
 
 def fields(**assignments):
-    """For a notebook's FIELDS, so that it trains seconds."""
+    """Returns the text of a notebook's FIELDS with these values, for a training of seconds."""
     return " ".join(sets(*(f"{name.replace('__', '.')}={value}" for name, value in assignments.items())))
 
 

@@ -12,7 +12,7 @@ TASKS = ["CLASSIFICATION", "MULTI_LABEL", "REGRESSION"]
 
 
 def losses_on(folder, name, data, *options):
-    """Of a short training on `data`, in a run folder of that name."""
+    """Returns the losses of a short training on `data`, in a run folder of that name."""
     config = write_config(folder, f"seed: 3 global_batch: 8 epochs: 4 log {{ every_steps: 1 }} data {{ {data} }}")
     return trained_losses(config, folder / name, *options)
 

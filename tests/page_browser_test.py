@@ -135,7 +135,7 @@ def test_several_runs(browser, folder):
         browser.evaluate("document.querySelector('#legend button').click()")
         assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["b"]
         browser.evaluate("document.querySelector('#legend button').click()")
-        # Of a, not of b, there is a profile.
+        # Run a has a profile, run b has none.
         assert "aten::addmm" in browser.text("#kernels-table")
         browser.evaluate("document.querySelectorAll('#runs-table tbody tr')[1].click()")
         assert "There is no profile yet" in browser.text("#kernels-table")
@@ -162,7 +162,7 @@ def test_the_page_follows_a_run(browser, folder, tmp_path):
 
 
 def test_a_part_is_shown_as_fine_as_there_is(browser, tmp_path):
-    """Of 20000 lines."""
+    """The log has 20000 step lines."""
     run = tmp_path / "run"
     run.mkdir()
     with open(run / "log.jsonl", "w") as log:

@@ -1,5 +1,5 @@
-"""What `lockstep watch RUN --page`, `observe.page_port` and `lockstep report` give, against what pandas reads in the log.
-tests/page_browser_test.py looks at it in a browser."""
+"""The page of `lockstep watch RUN --page`, `observe.page_port` and `lockstep report`, compared with what pandas reads
+in the log. tests/page_browser_test.py looks at it in a browser."""
 
 import contextlib
 import json
@@ -122,7 +122,7 @@ def test_the_page_of_a_run(run_dir, tmp_path):
         assert run["ranks"]["collectives"] > 0
         assert "optimizer.lr: 0.003" in run["config"]
         assert [*run["readings"]["figures"]] == ["cpu_use", "memory_used_bytes", "process_memory_bytes"]
-        # What is appended comes with the next question, and only then.
+        # A line that is appended comes with the next request, and only then.
         version = data["version"]
         assert json.loads(get(url + "data", since=version))["runs"] == []
         last = events(copy, "step")[-1]
@@ -230,7 +230,7 @@ def test_what_has_no_page(tmp_path, words, parts):
 def test_a_report_that_cannot_be_written(tmp_path, run_dir):
     expect_error(Run(["report", run_dir, "--output", tmp_path]), CHECKPOINT, str(tmp_path), "folder")
     expect_error(Run(["report", run_dir, "--output", tmp_path / "none" / "a.html"]), CHECKPOINT, "none")
-    # What is no plain file is written to, and stays what it is.
+    # A pipe is written to and stays a pipe.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:

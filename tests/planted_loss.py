@@ -37,11 +37,11 @@ class Plant:
         self.also = also
 
     def around(self):
-        """What is there while the run with it runs."""
+        """Returns a context that exists while the run with the cause runs."""
         return contextlib.nullcontext()
 
     def run_with(self, folder):
-        """The accounts of the run with it."""
+        """Returns the accounts of the run with the cause."""
         ranks = None if self.ranks == 1 else self.ranks
         with self.around():
             return accounts(folder / "planted", self.planted, ranks=ranks, env=self.env, launcher=self.launcher)
@@ -61,7 +61,7 @@ def accounts(folder, text, words=(), **options):
 
 
 def wrong_name(plant, planted):
-    """What is wrong with the cause that the account names; empty: nothing."""
+    """Returns what is wrong with the cause that the account names; empty: nothing."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
     if first is None:
@@ -74,7 +74,7 @@ def wrong_name(plant, planted):
 
 
 def wrong_share(plant, planted, clean):
-    """What is wrong with the share of the time that the account gives the cause; empty: nothing."""
+    """Returns what is wrong with the share of the time that the account gives the cause; empty: nothing."""
     last, clean = planted[-1], clean[-1]
 
     def step(report, seconds):
@@ -89,7 +89,7 @@ def wrong_share(plant, planted, clean):
 
 
 def mistakes(plant, folder):
-    """What is wrong with the account of a planted loss: its name or its share; empty: nothing."""
+    """Returns what is wrong with the account of a planted loss: its name or its share; empty: nothing."""
     planted = plant.run_with(folder)
     return wrong_name(plant, planted) or wrong_share(plant, planted, plant.run_without(folder))
 

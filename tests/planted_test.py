@@ -1,5 +1,5 @@
-"""What users and machines do to a command, case by case: it ends in time, with the documented status and one line, leaves
-nothing running, and changes nothing outside its run folder and its output.
+"""Faults of users and machines that hit a command, case by case: it ends in time, with the documented status and one
+line, leaves nothing running, and changes nothing outside its run folder and its output.
 
 Each case has a copy of one trained run, some data, and a tree of bystanders that must stay what it is. Every commit runs
 a third of them, drawn by its seed.
@@ -175,7 +175,7 @@ STREAMED = {
 }
 for command, (words, check) in STREAMED.items():
     for stream, text in STREAMS.items():
-        # What is printed is the result of the last three, and a result that is lost is an error.
+        # The last three print their results, and a result that is lost is an error.
         loses = check is None and stream in ("full-stdout", "full")
         case(
             f"{command}-{stream}",

@@ -195,7 +195,8 @@ def test_mistakes_are_one_line(words, part, folder):
 
 
 def test_an_id_that_looks_like_a_file_is_taken_whole(tmp_path):
-    """Of images the folder and the ending may be left out, but not of a table's ids, whatever their column is called."""
+    """The folder and the ending may be left out of images' ids, but not of a table's ids, whatever their column is
+    called."""
     header = ["file", *HEADER[1:4]]
     rows = [[f"a/{i}.csv", *row[1:4]] for i, row in enumerate(table(60, 1, True))]
     write_table(tmp_path / "train.csv", rows, header)

@@ -27,7 +27,7 @@ def prepare(*arguments, **options):
 
 
 def contents(folder):
-    """What the files below a folder hold, by their paths."""
+    """Returns the content of the files below a folder, by their paths."""
     folder = pathlib.Path(folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -88,7 +88,7 @@ def test_resizes_as_pillow(tmp_path):
         assert result.format == "JPEG" and result.size == expected.size
         difference = np.abs(np.asarray(result.convert("RGB"), "f4") - np.asarray(expected, "f4"))
         assert difference.mean() < 4, name
-        # What JPEG itself costs: the same pixels, coded by Pillow.
+        # JPEG itself costs as much: Pillow encodes the same pixels.
         expected.save(tmp_path / "twin.jpg", quality=90)
         twin = np.asarray(Image.open(tmp_path / "twin.jpg"), "f4")
         assert difference.mean() < np.abs(twin - np.asarray(expected, "f4")).mean() + 1, name
@@ -320,7 +320,7 @@ def test_bad_text(tmp_path, vocabulary):
     expect_error(error, DATA, "vocab.json: token word is 70000: tokens are whole numbers below 65536")
 
 
-# What can happen on the way
+# Interruptions and failures
 
 
 def interrupted(command, progress, wanted_kills, looks=100):
@@ -439,7 +439,7 @@ def test_full_disk(tmp_path, little_space, what):
 
 
 def test_no_larger_files(tmp_path):
-    """What root cannot mount: a limit on a file's size."""
+    """A limit on a file's size, which needs no mount."""
     file = write_text(tmp_path / "text", 2_000_000, 1)
     done = subprocess.run(
         [LOCKSTEP, "prepare", "tokens", file, "--output", tmp_path / "o.bin"],

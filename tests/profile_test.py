@@ -127,7 +127,7 @@ def test_by_config(profiled, tmp_path):
 
 
 def test_modules_and_phases(profiled):
-    """Of the model's own ranges: its layers, and its backward in the same modules."""
+    """The kernels have the model's own ranges: its layers, and its backward in the same modules."""
     rows = {(k["phase"], k["module"]) for k in summary(profiled, 25)["ranks"][0]["kernels"]}
     modules = {module for phase, module in rows if phase == "forward"}
     assert any(re.fullmatch(r"[\d*]+", module) for module in modules), rows

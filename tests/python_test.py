@@ -106,8 +106,8 @@ def environment(wheel, tmp_path_factory):
 
 
 def bare(**more):
-    """Of the variables of this process only those without which nothing runs: with an empty PATH pip finds no compiler,
-    and the package not this source."""
+    """Returns only those environment variables without which nothing runs. With an empty PATH pip finds no compiler,
+    and the package does not find this source."""
     begins = ("OMPI_ALLOW", "OMP_", "XDG_", "HOME")
     kept = {name: value for name, value in os.environ.items() if name.startswith(begins)}
     return {"PATH": "", **kept, **more}

@@ -39,7 +39,7 @@ FURTHER = 20  # steps that a start must come further than the one before, not to
 
 
 def config_in(folder, more="", model=SMALL_MLP, data=digits_data()):
-    """Without a CUDA graph, whose replays do not call the model that fails."""
+    """The run uses no CUDA graph, whose replays do not call the model that fails."""
     return write_config(folder, digits_config(f"graph: false {more}", data, model, optimizer=""))
 
 

@@ -104,7 +104,7 @@ def expect_bitwise(tmp_path, config_text, ranks=None):
 
 
 def values_of(message):
-    """Of the field `type` of a message in the config, whatever there is today."""
+    """Returns the values that the field `type` of a message in the config may have."""
     template = Run(["config", "--template"]).out
     return re.search(rf"\n{message} {{\n  # One of (.*)\.\n  type:", template)[1].split(", ")
 
@@ -606,7 +606,7 @@ def test_from_another_runs_checkpoint(tmp_path, trained):
     assert resumed["differences"] == []
     expected = {s: loss for s, loss in losses_by_step(source).items() if s > step}
     assert losses_by_step(run_dir) == expected
-    # What it was begun from is not what it goes on from.
+    # The run goes on from its own checkpoint, not from the one from which it began.
     assert train(config, run_dir, "--from", f"{source}@{step}", *sets("epochs=3")).status == DONE
     assert [e["step"] for e in events(run_dir, "resume")] == [step, max(expected)]
 

@@ -95,7 +95,7 @@ def read_events(path):
             continue
         for kind, identity in event.get("id", {}).items():
             if kind == "testResult" and "testResult" in event:
-                # Of several attempts the last counts.
+                # If there were several attempts, the last one counts.
                 shard = identity["label"], identity.get("run"), identity.get("shard")
                 results[shard] = event["testResult"]
             elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
@@ -129,7 +129,7 @@ def line_of(counts):
 
 
 def summary_of(targets, status):
-    """What is said of a run with that exit status of Bazel's: lines, and the counts of the last one."""
+    """Returns the summary of a run with that exit status of Bazel's: lines, and the counts of the last one."""
     passed, failed, skipped = counts_of(targets)
     times = [(target.seconds, label) for label, target in sorted(targets.items()) if target.built]
     cases = [(case, label) for label, target in sorted(targets.items()) for case in target.cases]
@@ -154,7 +154,8 @@ def summary_of(targets, status):
 
 
 def wait_for(process):
-    """Its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has ended."""
+    """Returns its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has
+    ended."""
     interrupt = None
     while process.poll() is None:
         try:
@@ -220,7 +221,7 @@ def sweep(target, *variables, cases=""):
 
 
 def soak_parts():
-    """All of them by name. A part is what an interruption loses: each ends in an hour or so."""
+    """Returns all parts by name. A part is what an interruption loses: each ends in an hour or so."""
     parts = {}
     for room in ROOMS:
         for config, shows in (("asan", "reads or writes where it must not"), ("tsan", "has a data race")):
@@ -297,7 +298,8 @@ def git(*words):
 
 
 def state_of_tree():
-    """The commit; nothing where files differ from it. What fuzzing adds to the corpus is no difference."""
+    """Returns the commit, or nothing where files differ from it. Files that fuzzing adds to the corpus are no
+    difference."""
     changes = git("status", "--porcelain", "--", ".", ":!tests/fuzz/corpus")
     return git("rev-parse", "HEAD") if changes == "" else None
 
@@ -323,7 +325,7 @@ class Notes:
 
 
 def run_part(name, part):
-    """Whether it passed, and what it counted."""
+    """Returns whether the part passed, and its counts."""
     if not part.bazel:
         status = wait_for(subprocess.Popen(part.command))
         return status == 0, f"status {status}"

@@ -1,4 +1,4 @@
-"""What run_tests.py makes of reports, of a build's events, of Bazel's rules, and of its arguments; and the report that
+"""Tests how run_tests.py reads reports, a build's events, Bazel's rules, and its arguments; and the report that
 without_gpu.py writes."""
 
 import json
@@ -55,7 +55,7 @@ def completed(label, **more):
 
 @pytest.fixture
 def found(tmp_path):
-    """What is read from the events of a run in which much went wrong."""
+    """Returns what is read from the events of a run in which much went wrong."""
     places = {}
     for name, text in (("gtest", GTEST), ("py test", PYTEST), ("bazel", BAZEL)):
         path = tmp_path / f"{name}.xml"
@@ -253,7 +253,7 @@ def test_soak_goes_on_where_it_was(tmp_path):
     assert soak(folder, "c0ffee", {"b": KeyboardInterrupt}) == ((1, 0, 0), ["b"])
     assert soak(folder, "c0ffee", {"b": True}) == ((3, 0, 0), ["b"])
     assert soak(folder, "c0ffee", {}) == ((3, 0, 0), [])
-    # Of another commit nothing is known, and of a tree that is no commit nothing is kept.
+    # Nothing is known about another commit, and nothing is kept about a tree that is no commit.
     assert soak(folder, "decade", dict.fromkeys("abc", True), needs="/no/such/program") == ((2, 0, 1), ["a", "b"])
     for _ in range(2):
         assert soak(tmp_path / "changed", None, dict.fromkeys("abc", True)) == ((3, 0, 0), ["a", "b", "c"])

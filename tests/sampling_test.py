@@ -43,7 +43,7 @@ def test_classes_are_drawn_alike(ranks, accumulation, folder, tmp_path):
     (epoch,) = events(tmp_path / "run", "epoch")
     losses, rows = losses_of_rows(folder, tmp_path / "run")
     is_rare = np.array([row["y"] == "1" for row in rows])
-    # Of 120 draws 60 are of the 30 rare rows: twice each.
+    # 60 of the 120 draws are of the 30 rare rows, each twice.
     assert epoch["train_loss"] == pytest.approx((losses[is_rare].mean() + losses[~is_rare].mean()) / 2, rel=2e-6)
 
 

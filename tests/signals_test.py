@@ -39,7 +39,7 @@ CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) fo
 
 
 def chosen_cells():
-    """Of each signal and number of ranks the same number, shuffled."""
+    """Returns shuffled cells, as many for each signal and number of ranks."""
     cells = CELLS.copy()
     random.Random(SEED).shuffle(cells)
     if "PART" in os.environ:

@@ -1,5 +1,5 @@
-"""What a run tells other programs, read by these programs: TensorBoard's own reader, Prometheus' parser and server,
-and the user's alert command."""
+"""The data that a run gives other programs, read by these programs: TensorBoard's own reader, Prometheus' parser and
+server, and the user's alert command."""
 
 import contextlib
 import json
@@ -79,7 +79,8 @@ def scalars(reader, tag):
 
 
 def logged(run_dir, kind, field, first=0):
-    """The same from the log, as TensorBoard's 32-bit numbers. Of a step that was made twice the last line counts."""
+    """Returns the same from the log, as TensorBoard's 32-bit numbers. If a step was made twice, the last line
+    counts."""
     import numpy as np
 
     values = {line["step"]: line[field] for line in events(run_dir, kind) if field in line}
@@ -128,13 +129,13 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
         assert expected, tag
         found = scalars(reader, tag)
         assert {step: value for step, value in found.items() if step >= first} == expected, tag
-        # What the killed process had written of the steps before is what it had logged.
+        # The values that the killed process had written for earlier steps are those that it had logged.
         assert found.items() <= logged(run_dir, kind, field).items(), tag
     assert scalars(reader, "throughput/samples_per_sec").keys() == scalars(reader, "train_loss").keys()
 
 
 def expect_histograms(run_dir, step, values_by_tag):
-    """TensorBoard finds the histograms that PyTorch's own writer makes of the same values."""
+    """Expects that TensorBoard finds the histograms that PyTorch's own writer makes of the same values."""
     from torch.utils.tensorboard import SummaryWriter
 
     peer = run_dir.with_name("peer")
@@ -153,7 +154,8 @@ def expect_histograms(run_dir, step, values_by_tag):
 
 
 def gradients_of(run_dir, step):
-    """Those of a step whose state is saved, of Adam with beta1: 0, whose first moment is the gradient."""
+    """Returns the gradients of a step whose state is saved. The optimizer is Adam with beta1: 0, whose first moment is
+    the gradient."""
     import safetensors.torch
 
     states = {}
@@ -164,7 +166,7 @@ def gradients_of(run_dir, step):
 
 
 def test_histograms_are_pytorchs(tmp_path):
-    """Of the weights before a step's update, and of the gradients that all ranks' samples have together."""
+    """The histograms show the weights before a step's update, and the gradients over the samples of all ranks."""
     skip_without_gpus(2)
     observe = "observe { tensorboard: true histograms_every_steps: 3 }"
     config = write_config(tmp_path, digits_config(observe, optimizer="type: ADAMW lr: 0.003 beta1: 0"))
@@ -178,7 +180,7 @@ def test_histograms_are_pytorchs(tmp_path):
     expect_histograms(tmp_path / "run6", 6, values)
     norm = sum(float(gradient.double().square().sum()) for gradient in gradients.values()) ** 0.5
     assert losses_by_step(tmp_path / "run6")[6][1] == pytest.approx(norm, rel=1e-6)
-    # Of the 3rd step, too.
+    # There are histograms of the 3rd step, too.
     assert [event.step for event in tensorboard(tmp_path / "run6").Histograms("gradients/0.weight")] == [3, 6]
     # Where each rank has a part of the gradients, which have the same bits.
     sharded = train(config, tmp_path / "sharded", *sets("max_steps=6", "optimizer.shard=true"), ranks=2)
@@ -286,7 +288,7 @@ def owner_of(port):
 
 
 class Shown:
-    """What a two-rank job shows on a port and in a file."""
+    """The figures that a two-rank job shows on a port and in a file."""
 
     def __init__(self, tmp_path, port):
         self.port, self.file = port, tmp_path / "run.prom"
@@ -295,7 +297,7 @@ class Shown:
         self.pages = []
 
     def has_both_ranks(self, restarts):
-        """Whether both are complete now, of the job that was started again so many times."""
+        """Returns whether both ranks are complete now, in the job that was started again so many times."""
         self.pages = [scraped(self.port), parsed(self.file.read_text()) if self.file.exists() else {}]
         return all(
             page and all(of_rank(page, "lockstep_validation", rank, metric="accuracy") is not None for rank in (0, 1))
@@ -304,7 +306,7 @@ class Shown:
         )
 
     def expect_logged(self, run_dir):
-        """What they have of a step is what the log has of one."""
+        """Expects that the figures of a step on each page are those of one step in the log."""
         fields = {"loss": "loss", "grad_norm": "grad_norm", "learning_rate": "lr", "epoch": "epoch"}
         lines = {tuple(line[field] for field in fields.values()) for line in events(run_dir, "step")}
         for page in self.pages:
@@ -652,7 +654,7 @@ def test_the_script_imports_a_run(tmp_path, tracker):
 
 
 def test_the_script_imports_what_was_made_last(tmp_path):
-    """Of a run that began again at its first step, and of steps that come again; lines that are none are left out."""
+    """A run began again at its first step, and steps come again; lines that are no JSON objects are left out."""
 
     def line(event, step=None, **fields):
         return json.dumps({"event": event, "time": 1} | ({} if step is None else {"step": step}) | fields)

@@ -17,7 +17,7 @@ NODES = ["n1", "n2"]
 
 
 def why_not():
-    """Why there can be none here; empty: there can."""
+    """Returns why there can be none here; empty: there can."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
     if missing:
         return f"needs a Slurm to start: {', '.join(missing)} are missing (apt-get install slurm-wlm munge)"
@@ -114,7 +114,7 @@ class Cluster:
         self.run("unshare", "--uts", "--mount", "sh", "-ec", script)
 
     def lose(self, node):
-        """As where it loses power: all that runs on it is gone at once."""
+        """Acts as if the node lost power: all that runs on it is gone at once."""
         for pid in processes_in_namespace((self.folder / f"slurmd.{node}.pid").read_text().strip(), "uts"):
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 os.kill(pid, signal.SIGKILL)
@@ -140,7 +140,7 @@ class Cluster:
         return self.run("sbatch", "--parsable", script, cwd=cwd).strip()
 
     def of(self, job, field):
-        """What Slurm says of it."""
+        """Returns the field's value in Slurm's description of the job."""
         words = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
         return words[field]
 

@@ -53,7 +53,7 @@ def signals_in(pid, field):
 
 
 def expect_goes_on(tmp_path, config, run_dir, ranks, step):
-    """From `step`, with the losses of a run that was not stopped."""
+    """Expects that the run goes on from `step`, with the losses of a run that was not stopped."""
     whole = tmp_path / "whole"
     for folder in (run_dir, whole):
         run = train(config, folder, *sets(f"max_steps={step + 20}"), ranks=ranks)

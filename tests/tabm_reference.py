@@ -36,12 +36,12 @@ class TabM(nn.Module):
         return F.linear(x, self.head["weight"][member], self.head["bias"][member])
 
     def forward(self, x):
-        """Of each member: [count, members, outputs]."""
+        """Returns the outputs of each member: [count, members, outputs]."""
         return torch.stack([self.member(member, x) for member in range(self.members)], dim=1)
 
 
 def together(outputs, task):
-    """What the ensemble predicts, [count, outputs], as logits or numbers."""
+    """Returns the ensemble's predictions, [count, outputs], as logits or numbers."""
     if task == "REGRESSION":
         return outputs.mean(1)
     if task == "MULTI_LABEL":

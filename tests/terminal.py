@@ -41,7 +41,7 @@ class Terminal:
             self.text += os.read(self.master, 65536).decode()
 
     def wait_until(self, condition):
-        """Until it holds of what has been shown."""
+        """Waits until the condition holds for the text shown so far."""
 
         def holds():
             self.read()
@@ -50,7 +50,7 @@ class Terminal:
         wait_until(holds)
 
     def wait_for(self, pattern):
-        """Until it is shown."""
+        """Waits until the text is shown."""
         self.wait_until(lambda: re.search(pattern, self.text))
 
     def type(self, keys):

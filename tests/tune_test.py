@@ -204,7 +204,7 @@ def test_all_that_can_be_found(tmp_path, ranks):
 
 
 def fields_of(config):
-    """What `lockstep tune` has written above a field, by the field's name."""
+    """Returns the comments that `lockstep tune` has written above fields, by the field's name."""
     lines = config.read_text().splitlines()
     return {line.split()[1]: line for line in lines if line.lstrip().startswith("# ")}
 
@@ -310,7 +310,7 @@ def test_the_precision(tmp_path):
 
 
 def test_few_samples(tmp_path):
-    """Of 1437 samples, a batch of 1024 can be timed, and one of 1500 only trained with."""
+    """With 1437 samples, a batch of 1024 can be timed, and one of 1500 cannot, but can be trained with."""
     config = config_in(tmp_path)
     run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
     assert run.status == DONE, run

@@ -13,11 +13,12 @@ namespace lockstep {
 
 struct Outputs {
   Task task = Task::kClassification;
-  // Of the classes, labels or numbers, in order.
+  // The names of the classes, labels or numbers, in order.
   std::vector<std::string> names{};
   bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
-  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only float64
-  // [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of trainer/run/evaluate.h).
+  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only
+  // float64 [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of
+  // trainer/run/evaluate.h).
   at::Tensor values{};
   bool best_only = false;
 };
@@ -34,9 +35,10 @@ PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, 
 // Number `index`, with all digits that a float32 holds.
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
 
-// Returns the columns that predictions have beside the samples' names. Of classes: label, and probability, that of this
-// class; unless there is only the best, label and the probability of each class under its name, or under probability_0, ...
-// Of labels: probability, or probability_0, ... Of numbers: value, or value_0, ...
+// Returns the columns that predictions have beside the samples' names. For classes they are `label` and, with
+// best_only, `probability`, which is that of this class; otherwise the probability of each class under its name, or
+// under probability_0, ... For labels they are `probability`, or probability_0, ...; for numbers `value`, or value_0,
+// and so on. ... ...
 std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
 
 }  // namespace lockstep

@@ -3,12 +3,12 @@
 // Promise: everything that can be wrong with the request, the ids and the sample submission is said before anything is
 // predicted.
 //
-// The file is a table, a row for each sample in the order of the files: the sample's name; its fold, if several folds held
-// samples back; the columns that are kept of the input; and the columns of ColumnsOf() (use/outputs.h). The
-// name of a sample is its file for images, what the column --id holds for tables, and otherwise its number among the files'
-// samples, from 0. With a sample submission the table is the submission's (use/submission.h). As an array
-// it holds the outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width]. The masks of images
-// may also be a folder of PNG files (use/mask_files.h).
+// The file is a table, a row for each sample in the order of the files: the sample's name; its fold, if several folds
+// held samples back; the columns that are kept of the input; and the columns of ColumnsOf() (use/outputs.h). The name
+// of a sample is its file for images, what the column --id holds for tables, and otherwise its number among the files'
+// samples, from 0. With a sample submission the table is the submission's (use/submission.h). As an array it holds the
+// outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width]. The masks of images may also be
+// a folder of PNG files (use/mask_files.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
 //   options that do not go together, or with the run's data -> Error (kUsage)
@@ -58,7 +58,7 @@ struct PredictedSamples {
   SampleSpec spec;
   std::vector<std::string> files;  // of each sample; empty: a file holds more than one sample
   std::vector<int64_t> numbers;    // of each sample, among all of the files
-  // Of each sample the fold of a cross-validation that held it back; empty: there is no more than one run.
+  // For each sample, the fold of a cross-validation that held it back; empty: there is only one run.
   std::vector<int64_t> folds{};
 
   int64_t size() const { return static_cast<int64_t>(numbers.size()); }
@@ -72,8 +72,8 @@ class PredictionFile {
   // Reads what names the samples, which are of the request's files. Throws Error (kData).
   void Prepare(PredictedSamples samples);
 
-  // Writes what was predicted, the result of Predict() (trainer/run/evaluate.h). Prepare() was called before. Throws Error
-  // (kCheckpoint).
+  // Writes what was predicted, the result of Predict() (trainer/run/evaluate.h). Prepare() was called before. Throws
+  // Error (kCheckpoint).
   void Write(const at::Tensor& values);
 
   // Returns what a sample submission's columns hold, such as "Survived: label"; empty if there is none.

@@ -1,8 +1,8 @@
 // PredictionTable: predictions as a user sends them on, a row for each sample, and the files that hold them.
 //
-// Promise: a cell is made when it is written, so that a table takes no memory for its texts. CSV cells are in quotes where
-// they need them, as Python's csv module and pandas read them. A line of JSON is one object; a number that is not finite
-// is null there.
+// Promise: a cell is made when it is written, so that a table takes no memory for its texts. CSV cells are in quotes
+// where they need them, as Python's csv module and pandas read them. A line of JSON is one object; a number that is not
+// finite is null there.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 namespace lockstep {
 
 struct PredictionColumn {
-  // What its cells are in JSON: texts; numbers, also nan and inf; or, copied from a table, what looks like a number is one.
+  // The cells' type in JSON: texts; numbers, also nan and inf; or cells copied from a table, of which those that look
+  // like numbers are numbers.
   enum class Kind : uint8_t { kText, kNumber, kCopied };
 
   std::string name;

@@ -1,9 +1,9 @@
 // Submission: predictions in the form of a competition's sample file, such as Kaggle's sample_submission.csv.
 //
-// Promise: the file that is written has the sample's header, ids and order, and a prediction in each other cell. Each id
-// of the sample is predicted exactly once, or nothing is written.
+// Promise: the file that is written has the sample's header, ids and order, and a prediction in each other cell. Each
+// id of the sample is predicted exactly once, or nothing is written.
 //
-// The sample's first column holds the ids. What each other column is to hold follows from the task and from what the
+// The sample's first column holds the ids. The content of each other column follows from the task and from what the
 // sample has there:
 //   one column, classes    the class, if the sample holds classes; if it holds fractions (0.5), the probability of the
 //                          second of two classes

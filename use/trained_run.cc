@@ -62,10 +62,10 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Null if the run held nothing back.
+// Returns the samples that the run held back; null if there are none.
 std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
                                         const World& world) {
-  // Nothing can stand for a sample whose prediction was asked for.
+  // A bad sample must not be replaced by another one here, because its own prediction was asked for.
   config.mutable_data()->clear_bad_samples();
   return OpenTrainingData(config, extensions.datasets, world).validation;
 }
@@ -97,7 +97,7 @@ PredictedSamples SamplesOf(const Dataset& dataset) {
   return samples;
 }
 
-// What several folds have held back, and its predictions, in the order of the files.
+// The samples that folds have held back, and their predictions, in the order of the files.
 struct HeldBackPredictions {
   PredictedSamples samples;
   at::Tensor values;
@@ -151,7 +151,7 @@ std::vector<std::string> FilesHeldBack(const config::Data& data) {
   return {files.begin(), files.end()};
 }
 
-// What the predictions of all runs are, on every rank.
+// Returns the mean of the predictions of all runs, on every rank.
 at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
                       const PredictionRequest& request, const Extensions& extensions,
                       const World& world) {

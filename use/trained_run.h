@@ -1,9 +1,9 @@
-// EvaluateRun() computes metrics with the weights of a trained run, and PredictRuns() writes predictions of a run or of the
-// folds of a cross-validation.
+// EvaluateRun() computes metrics with the weights of a trained run, and PredictRuns() writes predictions of a run or of
+// the folds of a cross-validation.
 //
-// Promise: files are predicted by all of the runs: a prediction is the mean of their probabilities, or of their numbers.
-// What training held back is predicted by the run that held it back, so no prediction is of a sample that its run has
-// seen.
+// Promise: files are predicted by all of the runs: a prediction is the mean of their probabilities, or of their
+// numbers. Samples that training held back are predicted by the run that held them back, so no run predicts a sample
+// that it has seen.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)
 //   the run has no weights, or they are another model's -> Error (kCheckpoint, kUsage) on every rank
@@ -38,8 +38,8 @@ struct RunEvaluation {
 RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
                           const Extensions& extensions, const World& world);
 
-// Predicts the request's samples, whose labels may be missing, and writes the predictions. Every rank must call it. Throws
-// Error.
+// Predicts the request's samples, whose labels may be missing, and writes the predictions. Every rank must call it.
+// Throws Error.
 struct RunPredictions {
   std::string weights;  // as RunEvaluation's, or how many folds there are
   int64_t samples = 0;

@@ -62,7 +62,7 @@ def up_to(last_step, by_step):
 
 
 def read_run(run_dir):
-    """What the run was started with, and its numbers by step, in ascending order."""
+    """Returns the settings with which the run was started, and its numbers by step, in ascending order."""
     facts, by_step, last_step, starts_again = {}, {}, 0, False
     for line in lines_of(run_dir / "log.jsonl"):
         event = line.get("event")

@@ -19,8 +19,8 @@ namespace lockstep {
 
 class CategoryEmbeddings {
  public:
-  // `field` is the config's field that asks for embeddings of `width` numbers; 0: there are none. Throws Error (kUsage) if
-  // the samples are tokens, or if embeddings are asked for where the samples have no columns of categories.
+  // `field` is the config's field that asks for embeddings of `width` numbers; 0: there are none. Throws Error (kUsage)
+  // if the samples are tokens, or if embeddings are asked for where the samples have no columns of categories.
   CategoryEmbeddings(const ModelSpec& spec, int64_t width, std::string_view field);
 
   // Adds the parameters "embeddings.I.weight" [categories, width] to the model, for the I-th column that is embedded.

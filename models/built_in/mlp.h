@@ -4,8 +4,8 @@
 // Parameters are named as those of the PyTorch model
 //   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
 //                 nn.Linear(hn, classes))
-// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. Columns of categories may
-// be embedded first (category_embeddings.h). The parameters have the same initial distribution as in PyTorch.
+// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. Columns of categories
+// may be embedded first (category_embeddings.h). The parameters have the same initial distribution as in PyTorch.
 #pragma once
 
 #include <memory>

@@ -51,7 +51,7 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
   const auto product = [&](const at::Tensor& x, const Affine& affine, const at::Tensor& bias) {
     return ops::Linear(x, affine.weight, bias, options.layout);
   };
-  // What is dropped has the bias of its last layer in it.
+  // Dropout acts on a branch together with its last layer's bias, so the bias cannot be added later.
   const bool drops = options.branch_dropout > 0;
   const auto bias_within = [&](const Affine& last) { return drops ? last.bias : at::Tensor(); };
   const auto stream_of = [&](const at::Tensor& x, const at::Tensor& branch,

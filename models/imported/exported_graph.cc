@@ -235,7 +235,7 @@ struct ExportedGraph::Parsed {
       const Node& node = program.nodes[i];
       try {
         if (IsRecomputing() && cuts.once[i]) {
-          // What such an operation changes is its first argument, and what it returns.
+          // Such an operation changes its first argument and returns it.
           std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
           Keep(node, unchanged, values);
         } else {
@@ -337,7 +337,7 @@ at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
 }
 
 at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& inputs) const {
-  // Until the next run: backward may compute norms again.
+  // This holds until the next run, because backward may compute norms again.
   parsed_->shared.has_samples = false;
   return Computed(inputs);
 }

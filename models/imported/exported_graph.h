@@ -1,14 +1,15 @@
 // ExportedGraph: a graph of ATen operations that lockstep.export has traced from a module (python/FORMAT.md).
 //
-// Promise: a graph from a stranger's file runs no code of his. It calls only operations of python/lockstep/operations.txt,
-// with arguments that have the types of their schemas and arose before; all else is refused when it is read. Run() calls
-// the operations one by one through LibTorch's dispatcher, under autograd and autocast, as the module would do in Python;
-// so its numbers are those of eager mode. A tensor is released after its last use.
+// Promise: a graph from a stranger's file runs no code of his. It calls only operations of
+// python/lockstep/operations.txt, with arguments that have the types of their schemas and arose before; all else is
+// refused when it is read. Run() calls the operations one by one through LibTorch's dispatcher, under autograd and
+// autocast, as the module would do in Python; so its numbers are those of eager mode. A tensor is released after its
+// last use.
 //
 // what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)
 //   a graph that is not as python/FORMAT.md says -> Error (kUsage) that names the place -> ExportedGraph.Refuses*
-//   an operation that fails, as with a shape that it does not take -> Error (kUsage) with the operation, its module and the
-//     line of the user's code -> ExportedGraph.NamesWhatFailed
+//   an operation that fails, as with a shape that it does not take -> Error (kUsage) with the operation, its module and
+//     the line of the user's code -> ExportedGraph.NamesWhatFailed
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +29,8 @@ class NormRanks;  // ops/norm/batch_norm.h
 
 class ExportedGraph {
  public:
-  // What a graph computes with, besides its inputs. The graph shares these tensors with the module that owns them, so it
-  // computes with what they hold when it runs, on the device that the module was moved to.
+  // The tensors with which a graph computes, besides its inputs. The graph shares these tensors with the module that
+  // owns them, so it computes with what they hold when it runs, on the device that the module was moved to.
   struct Tensors {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };
@@ -52,8 +53,8 @@ class ExportedGraph {
   // (kUsage), and LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
-  // The same for a rank without samples, with least_batch() samples that count for nothing: norms whose statistics ranks
-  // share leave them out.
+  // The same for a rank without samples, with least_batch() samples that count for nothing: norms whose statistics
+  // ranks share leave them out.
   at::Tensor RunWithoutSamples(const std::vector<at::Tensor>& inputs) const;
 
   // The fewest samples that it takes.

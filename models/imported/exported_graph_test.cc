@@ -234,8 +234,8 @@ Builder Deep(bool tied) {
   return builder;
 }
 
-// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer that
-// is changed afterwards, and in a part of a tensor without a gradient.
+// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer
+// that is changed afterwards, and in a part of a tensor without a gradient.
 Builder InPlace() {
   Builder builder;
   int64_t x = 0;
@@ -314,7 +314,7 @@ TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
 
   const exported::Cuts in_place = cuts_of(InPlace());
   EXPECT_EQ(std::ranges::count(in_place.once, true), 3);
-  // What a block adds in place does not tie it to the block before.
+  // An addition in place does not tie a block to the block before.
   EXPECT_GE(in_place.segments.size(), 6);
   EXPECT_GE(std::ranges::count(in_place.segments, true, &exported::Segment::twice), 3);
   for (const auto& segment : in_place.segments) EXPECT_LE(segment.inputs.size(), 1);

@@ -28,8 +28,8 @@
 
 namespace lockstep::exported {
 
-// `shared` must exist as long as the program runs. With ranks, throws Error (kUsage) if a norm of batches cannot share its
-// statistics. Returns how many norms of batches there are.
+// `shared` must exist as long as the program runs. With ranks, throws Error (kUsage) if a norm of batches cannot share
+// its statistics. Returns how many norms of batches there are.
 int64_t Fuse(Program& program, const SharedStatistics& shared);
 
 }  // namespace lockstep::exported

@@ -36,14 +36,14 @@ FusedOperation Attention(double dropout, bool causal) {
 }
 
 // The arguments of an attention that adds to its scores, as that within windows does. Those after the bias are there if
-// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or those
-// that the scores get before and after.
+// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or
+// those that the scores get before and after.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
 // Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
 enum class Form { kScores, kAttention };
 
-// What an attention adds to the scores.
+// Returns the sum that an attention adds to the scores.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
@@ -65,8 +65,8 @@ at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& argume
   return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
 }
 
-// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds,
-// heads, tokens, tokens]. In an expansion -1 stands for what was there.
+// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds,
+// kinds, heads, tokens, tokens]. In an expansion -1 stands for what was there.
 bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
               int64_t heads, Form form) {
   const int64_t kinds = hiding.size(1);
@@ -80,13 +80,14 @@ bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64
   return true;
 }
 
-// What hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
+// Returns the mask that hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
 at::Tensor MaskOf(const std::vector<IValue>& arguments) {
   if (arguments.size() <= kHiding) return {};
   return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
 }
 
-// Whether the operation computes it. On CPUs it does so in float32, whatever the size of heads and windows is.
+// Returns whether the operation computes this attention. On CPUs it does so in float32, whatever the size of heads and
+// windows is.
 bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
   const int64_t windows = qkv.size(0);
   const int64_t tokens = qkv.size(1);
@@ -144,8 +145,8 @@ struct Packed {
   Argument input, shape;
 };
 
-// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and nobody
-// else does.
+// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and
+// nobody else does.
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
                                  const std::vector<int64_t>& users) {
   const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
@@ -175,8 +176,8 @@ std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
   return after.is_there() ? after.passed() : std::vector<int64_t>();
 }
 
-// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the result's,
-// and `more`.
+// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the
+// result's, and `more`.
 void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
                   const std::vector<int64_t>& result, FusedOperation operation,
                   const std::vector<Argument>& more, int64_t like) {
@@ -190,7 +191,7 @@ void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<in
   rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
 }
 
-// What is added to the scores: arguments from kBias on, and the nodes that are part of the chain.
+// The tensors that are added to the scores: arguments from kBias on, and the nodes that are part of the chain.
 struct Added {
   std::vector<Argument> arguments;
   std::vector<int64_t> nodes;
@@ -213,8 +214,8 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
           .nodes = {expand, reshape, sum}};
 }
 
-// What a softmax's scores are sums of; also the product of queries and keys, in front of the chain's nodes. Empty if they
-// are something else.
+// Returns the addends of a softmax's scores, with the product of queries and keys in front of the chain's nodes. The
+// result is empty if the scores are no such sum.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   const auto bias_of = [&](int64_t user) -> Added {
     const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");

@@ -15,8 +15,8 @@
 // Views are reshapes in here (program.cc).
 //
 // The operations read queries, keys and values where these lie, and write their gradients side by side. When the graph
-// runs, WindowAttention() is called if the values have 16 bits, the shapes are these ones, and nothing is dropped; if not,
-// SelfAttention(), or for the third form LibTorch's operations. A chain with a scale of its own in
+// runs, WindowAttention() is called if the values have 16 bits, the shapes are these ones, and nothing is dropped; if
+// not, SelfAttention(), or for the third form LibTorch's operations. A chain with a scale of its own in
 // scaled_dot_product_attention, or of the third form with dropout, is left as it is.
 #pragma once
 

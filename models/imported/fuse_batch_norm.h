@@ -7,8 +7,8 @@
 //
 // A norm is fused if it uses the statistics of its batch. Like torch.nn's it refuses a batch of one value of a channel.
 //
-// With SharedStatistics BatchNorm() and its like run with the ranks that share them. A graph has been exported for at least
-// one sample, so a rank without samples runs it with samples that its norms leave out.
+// With SharedStatistics BatchNorm() and its like run with the ranks that share them. A graph has been exported for at
+// least one sample, so a rank without samples runs it with samples that its norms leave out.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ FusedOperation NormOfRows(const RowsNormUses& uses) {
   };
 }
 
-// After the norm's arguments: the addends, and the shape that their sum gets, or none. Results: the sum in its shape, the
-// norm's, and the same rounded.
+// After the norm's arguments: the addends, and the shape that their sum gets, or none. Results: the sum in its shape,
+// the norm's, and the same rounded.
 FusedOperation SumAndNorm(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor x = arguments[kNormArguments].toTensor();

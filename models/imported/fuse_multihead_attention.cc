@@ -32,7 +32,7 @@ FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   };
 }
 
-// What one of queries, keys and values comes of.
+// The origin of the queries, the keys or the values.
 struct Part {
   std::vector<int64_t> nodes;
   int64_t all = -1;  // the value that has all three
@@ -94,7 +94,7 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   if (!before.is_there()) return;
   const Argument input = before.arguments()[0];
 
-  // On to the result.
+  // The chain from the attention to the result.
   NodeChain after(rewriter, node);
   after.On("aten::permute").WithIntegers(1, {2, 0, 1, 3});
   if (!after.is_there()) return;

@@ -1,5 +1,5 @@
-// torch.nn.MultiheadAttention of one sequence with itself, batch_first, without masks (fuse.h), as torch.nn's transformer
-// layers and torchvision's vision transformers have it:
+// torch.nn.MultiheadAttention of one sequence with itself, batch_first, without masks (fuse.h), as torch.nn's
+// transformer layers and torchvision's vision transformers have it:
 //
 //   transpose to [tokens, count, width] -> linear -> unflatten -> unsqueeze -> transpose -> squeeze -> contiguous
 //     -> select of queries, keys and values; of each: reshape -> transpose -> reshape [count, heads, tokens, size]

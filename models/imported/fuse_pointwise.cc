@@ -16,7 +16,7 @@ using c10::IValue;
 using ops::Expressions;
 using ops::TermId;
 
-// Of a group: its kernels' registers are not endless.
+// A group's kernels have only so many registers.
 constexpr size_t kMostNodes = 64;
 
 using Terms = std::vector<TermId>;  // of an operation's tensors; its numbers are constants
@@ -29,7 +29,7 @@ struct Operation {
 
 TermId Least(Expressions& to, TermId a, TermId b) { return to.IfAtMost(a, b, a, b); }
 
-// Between two numbers, outside of which it does not follow x.
+// Returns x, limited to the range from `low` to `high`.
 TermId Between(Expressions& to, TermId x, double low, double high) {
   const TermId least = to.Constant(low);
   const TermId most = to.Constant(high);
@@ -56,7 +56,7 @@ TermId Gelu(Expressions& to, TermId x, bool tanh) {
 
 TermId Elu(Expressions& to, TermId x, double alpha, double scale, double input_scale) {
   const TermId zero = to.Constant(0);
-  // Not exp(x) where x is great, since a gradient of 0 times infinity is none.
+  // exp() must not see great values of x, because a gradient of 0 times infinity is not a number.
   const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
   return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
                      Times(to, x, scale));
@@ -249,7 +249,7 @@ void FusePointwise(Rewriter& rewriter) {
   for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
     const std::optional<PointwiseGroup> group = PointwiseGroupOf(rewriter, i);
     if (!group) continue;
-    // What an operation in place gives has the type of what it writes to.
+    // The result of an operation in place has the type of the tensor that it writes to.
     const bool has_one_type = std::ranges::any_of(
         group->nodes, [&](int64_t node) { return IsInPlace(rewriter.At(node)); });
     const auto operation = [function = group->function, has_one_type](

@@ -1,9 +1,10 @@
-// Fuses what the other patterns have left: operations of LibTorch's that compute each element from the elements of their
-// inputs at the same place, such as sums, products and activations, become one generated kernel
+// Fuses what the other patterns have left: operations of LibTorch's that compute each element from the elements of
+// their inputs at the same place, such as sums, products and activations, become one generated kernel
 // (ops/generated/pointwise.h).
 //
-// A group is a tree: what lies within it is used there only. In-place operations take part where they write to what lies
-// within. The table in fuse_pointwise.cc says which operations there are; a new one is a line there, its forward alone.
+// A group is a tree: what lies within it is used there only. In-place operations take part where they write to what
+// lies within. The table in fuse_pointwise.cc says which operations there are; a new one is a line there, its forward
+// alone.
 #pragma once
 
 #include <cstdint>

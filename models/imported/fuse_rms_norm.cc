@@ -21,7 +21,7 @@ struct RmsNorm {
   Argument weight;
   double epsilon = 0;
   int64_t last = -1;  // the node that gives the result
-  // What a 16-bit x gives: float32 in any case, or only under autocast, or its own type.
+  // A 16-bit x gives float32 in any case, or only under autocast, or its own type.
   bool widens = false;
   bool widens_under_autocast = true;
 };
@@ -44,7 +44,7 @@ std::optional<Argument> OtherFactor(const Node& node, int64_t value) {
   return node.arguments[is_first ? 1 : 0];
 }
 
-// What is squared: the argument of pow or square.
+// Returns whether the node squares its first argument, by pow or square.
 bool IsSquare(const Node& node) {
   if (node.results.size() != 1 || !IsValue(node.arguments[0])) return false;
   if (NameOf(node) == "aten::square") return true;
@@ -102,7 +102,7 @@ std::optional<RmsNorm> WrittenOut(const Rewriter& rewriter, int64_t rsqrt) {
   return norm;
 }
 
-// torch.nn.RMSNorm's operation.
+// Returns the norm if the node's operation, that of torch.nn.RMSNorm, has arguments that can be fused.
 std::optional<RmsNorm> Called(const Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& arguments = rewriter.At(node).arguments;
   if (IntegersOf(arguments[1]).size() != 1 || !IsValue(arguments[0]) || !IsValue(arguments[2]) ||
@@ -133,7 +133,7 @@ RowsNormResult Norm(const at::Tensor& x, const at::Tensor& branch, const at::Ten
   return {.sum = sum, .wide = y, .rounded = y};
 }
 
-// Of x alone, which may have 16 bits.
+// Returns the norm of x without a branch. x may have 16 bits.
 RowsNormResult NormOf(const at::Tensor& x, const at::Tensor& weight, const RmsNorm& form,
                       const RowsNormUses& uses) {
   if (IsWide(x)) return Norm(x, {}, weight, form.epsilon, uses);
@@ -157,7 +157,8 @@ FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   };
 }
 
-// Arguments: the addends and the weight. Results: the sum, the same as the norm takes it, the norm's, and the same rounded.
+// Arguments: the addends and the weight. Results: the sum, the same as the norm takes it, the norm's, and the same
+// rounded.
 FusedOperation SumAndNorm(const RmsNorm& form, bool widens_sum, const RowsNormUses& uses) {
   return [form, widens_sum, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();

@@ -3,8 +3,8 @@
 //   [add ->] [to float32 ->] pow 2 -> mean -> add epsilon -> rsqrt -> mul -> [to float32 ->] mul by the weight
 //   [add ->] rms_norm of the last dimension
 //
-// The first is how Llama and most models after it write the norm in PyTorch. Both become RowsNorm() (rows_norm.h), which
-// also gives the sum.
+// The first is how Llama and most models after it write the norm in PyTorch. Both become RowsNorm() (rows_norm.h),
+// which also gives the sum.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace {
 
 using c10::IValue;
 
-// The dimension of `of` along which `scale` has a number for each index, and is the same along all others.
+// Returns the dimension of `of` along which `scale` has a number for each index; `scale` is the same along all others.
 std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor& of) {
   for (int64_t i = 1; i <= scale.dim() && scale.dim() <= of.dim(); ++i) {
     if (scale.size(-i) == 1) continue;
@@ -24,7 +24,7 @@ std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor
   return std::nullopt;
 }
 
-// Undefined where the kernels do not compute it.
+// The result is undefined where the kernels do not compute it.
 ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,
                            bool rounds) {
   const std::optional<int64_t> dimension = ScaledDimension(scale, branch);

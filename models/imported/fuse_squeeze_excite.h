@@ -5,7 +5,8 @@
 //   ...                    the same operations, of the mean, which give the gate
 //   mul                    Excite()
 //
-// What is no image, or has no kernels, shows when the graph runs; then LibTorch's operations are called.
+// Whether x is an image for which there are kernels shows when the graph runs; otherwise LibTorch's operations are
+// called.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What is fused, and that a fused graph computes what LibTorch's operations compute, one after the other.
+// Tests which operations are fused, and that a fused graph computes what LibTorch's operations compute, one after the
+// other.
 
 #include "models/imported/fuse.h"
 
@@ -275,7 +276,7 @@ std::string Linear(int x, int weight, int out) {
   return Call("linear", "", x, fmt::format(R"(, {{"v": {}}}, null)", weight), out);
 }
 
-// Of operations that take a shape, or something like it.
+// A call of an operation that takes a shape, or something like it.
 std::string View(const std::string& op, int x, const std::string& shape, int out) {
   return Call(op, "", x, ", " + shape, out);
 }
@@ -302,7 +303,7 @@ ExportedGraph::Tensors RowsTensors() {
   return tensors;
 }
 
-// In float32, and rounded by autocast. `sizes` are x's.
+// Compares in float32, and rounded by autocast. `sizes` are x's.
 void ExpectAlikeAndRounded(const std::string& text, at::IntArrayRef sizes,
                            ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const auto x = [&] { return at::randn(sizes).requires_grad_(); };
@@ -450,7 +451,7 @@ TEST(Fuse, SumsEmbeddings) {
            const auto [a, b, c] = rows(x, tensors);
            return RowsNormed(a + b + c, tensors);
          });
-  // What others use stays.
+  // An embedding that another operation uses stays.
   expect(graph({Sum("add", 6, 7, 9), Sum("add", 9, 8, 10), Sum("mul", 10, 8, 11)}, 11), 4,
          [&](auto& x, auto& tensors) {
            const auto [a, b, c] = rows(x, tensors);
@@ -480,7 +481,7 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   };
   EXPECT_EQ(NodesOf(RowsText(nodes("add"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add"), 9), expected);
-  // In place.
+  // The same in place is fused, too.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
   // Something between changes a tensor in place.
@@ -622,7 +623,7 @@ std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale 
   return nodes;
 }
 
-// Of 4 windows, in float32 and rounded by autocast.
+// The input has 4 windows, in float32 and rounded by autocast.
 void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
                            ExportedGraph::Tensors (*make)()) {
   const std::string text = WindowsText(WindowNodes(is_explicit, hides, scale));
@@ -707,7 +708,7 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
 
 // ---- Windows of images ---------------------------------------------------------------------------
 
-// Of 2 images of 4 x 6 pixels.
+// The input has 2 images of 4 x 6 pixels.
 void ExpectComputesImages(const std::string& text, const ExpectedOf& expected) {
   ExpectAlikeAndRounded(text, {2, 4, 6, kChannels}, RowsTensors, expected);
 }
@@ -865,7 +866,7 @@ std::string PixelMean(int x, int out, const std::string& keeps = "true") {
   return Call("mean", "dim", x, ", [2, 3], " + keeps + ", null", out);
 }
 
-// Of the norm of x, which is value 9. The product is value 15.
+// The nodes take the activated norm of x, which is value 9. The product is value 15.
 std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
   return {
       Norm(0, 1, 8),

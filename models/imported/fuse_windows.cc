@@ -17,7 +17,7 @@ using c10::IValue;
 
 // ---- The operation -------------------------------------------------------------------------------
 
-// By how much an image is rolled, along its height and its width.
+// The pixels by which an image is rolled, along its height and its width.
 struct Shift {
   int64_t height, width;
 };
@@ -41,7 +41,8 @@ at::Tensor LibTorchs(const at::Tensor& x, const Sizes& parts, const Sizes& resul
   return rolls == Rolls::kAfter ? Rolled(y, shift) : y;
 }
 
-// Undefined where the operations do not compute it. `parts` are the six sizes, `result` those of the result.
+// The result is undefined where the operations do not compute it. `parts` are the six sizes, `result` those of the
+// result.
 at::Tensor Fused(const at::Tensor& x, const Sizes& parts, const Sizes& result, Rolls rolls,
                  const Shift& shift) {
   if (!x.is_contiguous() || x.numel() == 0) return {};

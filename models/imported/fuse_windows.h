@@ -3,8 +3,8 @@
 //   (roll) -> view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view      ToWindows()
 //   view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view -> (roll)      FromWindows()
 //
-// Without a roll both are the same. What sizes there are shows when the graph runs: where they are not those of
-// windows, LibTorch's operations run.
+// Without a roll both are the same. The sizes are known when the graph runs; where they are not those of windows,
+// LibTorch's operations run.
 #pragma once
 
 #include <cstdint>

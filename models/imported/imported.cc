@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr char kDescription[] = "lockstep.model";
 constexpr int64_t kVersion = 1;
 
-// Of inputs. The first one has the samples' type; further ones, such as a mask, may have another.
+// The types of inputs. The first one has the samples' type; further ones, such as a mask, may have another.
 const std::map<std::string, at::ScalarType> kTypes{
     {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 

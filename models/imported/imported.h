@@ -1,9 +1,11 @@
-// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in training.
+// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in
+// training.
 //
-// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep calls
-// these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the model
-// has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in model
-// it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of any size.
+// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep
+// calls these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the
+// model has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in
+// model it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of
+// any size.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
 //   a file that is no .lsm, is damaged, or is of a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
@@ -35,7 +37,7 @@ class Imported : public Model {
   // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Without the buffers that the module does not save either, and without the constants of the graphs.
+  // Leaves out the buffers that the module does not save either, and the constants of the graphs.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;

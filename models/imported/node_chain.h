@@ -1,5 +1,5 @@
-// NodeChain: a walk from node to node of a program that is being rewritten, in which each node is the only one that uses
-// what the one before gives. Patterns say with it what they look for.
+// NodeChain: a walk from node to node of a program that is being rewritten, in which each node is the only one that
+// uses what the one before gives. Patterns say with it what they look for.
 //
 // A step that does not find what it names fails, and so do all that follow it.
 #pragma once

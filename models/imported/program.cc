@@ -244,8 +244,8 @@ class Reader {
     if (!AllowedOperations().contains(full)) {
       throw UsageError("{}: operation {} is not one that an exported model may call", where_, full);
     }
-    // A reshape() of the user's was a view of what lay in memory in order when it was traced, which it need not do here:
-    // a reshape is a view wherever it can be one.
+    // A reshape() of the user's was a view of what lay in memory in order when it was traced, which it need not do
+    // here: a reshape is a view wherever it can be one.
     const bool is_view = full == "aten::view" || full == "aten::_unsafe_view";
     node.operation =
         c10::Dispatcher::singleton().findSchema({is_view ? "aten::reshape" : op, overload});

@@ -29,7 +29,7 @@ struct Argument {
   c10::TypePtr element_type;
 };
 
-// What a node does with one result of its operation.
+// One result of a node's operation.
 struct Result {
   int64_t value = -1;    // -1: nobody uses it
   bool is_list = false;  // it is a list of tensors, whose elements are the values
@@ -85,8 +85,8 @@ struct Node {
   std::string name;  // "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
 };
 
-// A value is a number below `values`. It arises once: with the graph's inputs, as a tensor of the module, or as the result
-// of a node.
+// A value is a number below `values`. It arises once: with the graph's inputs, as a tensor of the module, or as the
+// result of a node.
 struct Program {
   std::string where;  // for errors: the file and which of its graphs
   int64_t values = 0;
@@ -97,8 +97,8 @@ struct Program {
   int64_t least_batch = 1, most_batch = 1;  // the numbers of samples that it takes
 };
 
-// Reads a graph of `input_count` inputs. It calls only operations of python/lockstep/operations.txt, with arguments that
-// have the types of their schemas and arose before. Throws Error (kUsage) that names the place in `where`.
+// Reads a graph of `input_count` inputs. It calls only operations of python/lockstep/operations.txt, with arguments
+// that have the types of their schemas and arose before. Throws Error (kUsage) that names the place in `where`.
 Program ReadProgram(const nlohmann::json& graph, const std::string& where, int64_t input_count);
 
 // The values that a node uses, and those that arise with it.
@@ -112,7 +112,8 @@ bool Writes(const c10::Argument& argument);
 // Fills the last_uses of all nodes.
 void FillLastUses(Program& program);
 
-// Whether sizes or strides of a window are positive. Libraries divide by them, and do not all look whether they are zero.
+// Whether sizes or strides of a window are positive. Libraries divide by them, and do not all look whether they are
+// zero.
 bool MovesWindow(const c10::IValue& value);
 
 // A list as an operation takes it.

@@ -1,8 +1,9 @@
 // Rewriter: a program whose nodes are being replaced by fused operations (fuse.h), and what the patterns ask of it.
 //
-// A pattern finds a chain of nodes, and Put() lets one operation take its place: where the last of them stood, because
-// what they use has arisen by then. Nobody may use what arises within the chain, other than the results that the
-// operation gives. A chain is left as it is if an operation between changes a tensor in place, which the chain may read.
+// A pattern finds a chain of nodes, and Put() replaces it by one operation in the place of the chain's last node,
+// because all inputs of the chain have arisen by then. Nobody may use values that arise within the chain, other than
+// the results that the operation gives. A chain is left as it is if an operation between changes a tensor in place,
+// which the chain may read.
 #pragma once
 
 #include <cstdint>
@@ -60,17 +61,17 @@ class Rewriter {
   // The nodes that use a value, one for each use.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
-  // The node that gives this argument of `user`, if nobody else uses its result and it is the operation `name`, if one is
-  // named; -1: there is none.
+  // The node that gives this argument of `user`, if nobody else uses its result and it is the operation `name`, if one
+  // is named; -1: there is none.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
-  // The only node that uses the result of this one, of the same modes and of one result itself; -1: there are several,
-  // or none. With OnlyUserOf of a value likewise, whatever it arises with.
+  // OnlyUser() returns the only node that uses the result of `node`, if it has the same modes and one result itself;
+  // -1: there are several, or none. OnlyUserOf() does the same for a value, whatever node makes it.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
-  // The users of a node's result that round it to 16 bits under autocast, be it after it has been moved about. None if the
-  // node itself runs without autocast.
+  // The users of a node's result that round it to 16 bits under autocast, be it after it has been moved about. None if
+  // the node itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
 
   // Whether the value is a parameter, or one that was only moved about.
@@ -80,8 +81,8 @@ class Rewriter {
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
 
-  // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise, or
-  // -1; a tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
+  // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise,
+  // or -1; a tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
   bool Put(const std::vector<int64_t>& chain, FusedOperation operation,
            const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
            int64_t like);
@@ -90,9 +91,9 @@ class Rewriter {
   int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
 
-  // For an operation at `node` that passes its input on, so that gradients meet in its backward: a new value, which those
-  // who read the input later now read. -1: there are none, or the input may change in between, or it is no result of a
-  // node, such as the graph's input.
+  // For an operation at `node` that passes its input on, so that gradients meet in its backward: a new value, which
+  // those who read the input later now read. -1: there are none, or the input may change in between, or it is no result
+  // of a node, such as the graph's input.
   int64_t PassOn(int64_t input, int64_t node);
 
   // Leaves a node out that returns its argument `value`.

@@ -30,7 +30,7 @@ RowsNormResult RowsNorm(const at::Tensor& x, const at::Tensor& branch,
   const AutocastState autocast = AutocastState::Now(x.device().type());
   const bool rounds = autocast.enabled && uses.rounded &&
                       (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  // What stays in float32 is the wider of the two. The norm adds the other one if that has 16 bits.
+  // `sum` is the addend in float32 if there is one. The norm adds the other one to it if that has 16 bits.
   at::Tensor sum = x;
   at::Tensor added = branch;
   if (added.defined() && added.scalar_type() == at::kFloat) std::swap(sum, added);

@@ -1,8 +1,8 @@
 // RowsNorm(): LayerNorm or RMSNorm of an exported graph's values, with the sum before it.
 //
-// Under autocast a norm gives float32 values, and a residual network's sums are float32 beside branches of 16 bits. Whoever
-// rounds the norm's result to 16 bits again (linear, conv2d) gets it rounded by the norm itself; the others get float32
-// values, from the same kernel.
+// Under autocast a norm gives float32 values, and a residual network's sums are float32 beside branches of 16 bits.
+// Whoever rounds the norm's result to 16 bits again (linear, conv2d) gets it rounded by the norm itself; the others get
+// float32 values, from the same kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,8 @@ struct RowsNormUses {
   bool wide = false;     // somebody who does not
 };
 
-// What LibTorch's norm gives, and the same rounded for those who would round it. Without such users, or without autocast to
-// 16 bits, the two are one.
+// `wide` is the result of LibTorch's norm, and `rounded` the same for users that would round it. Without such users, or
+// without autocast to 16 bits, both are the same tensor.
 struct RowsNormResult {
   at::Tensor sum, wide, rounded;
 };

@@ -48,7 +48,7 @@ class Cutter {
   }
 
   Cuts Cut() {
-    // As many segments as each has nodes.
+    // There are about as many segments as nodes in each of them.
     const auto length = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count_))));
     Cuts cuts{.once = once_};
     int64_t begin = 0;
@@ -57,7 +57,7 @@ class Cutter {
       cuts.segments.push_back(SegmentOf(begin, end));
       begin = end;
     }
-    // By parameter: the first segment that uses it.
+    // The first segment that uses each parameter.
     std::vector<int64_t> users(program_.values, -1);
     for (size_t s = 0; s < cuts.segments.size(); ++s) {
       Segment& segment = cuts.segments[s];
@@ -90,7 +90,8 @@ class Cutter {
     }
   }
 
-  // What a gradient reaches. Where it comes into a tensor in place, it reaches all that share its memory.
+  // Marks the values that a gradient reaches. Where it comes into a tensor in place, it reaches all that share its
+  // memory.
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
     if (node.IsNumber() || !node.grad) return;
@@ -148,7 +149,7 @@ class Cutter {
     }
   }
 
-  // How many values that a gradient reaches are alive at each cut. Two that share memory must not be: the one that is
+  // How many values that a gradient reaches are alive at each cut. Two of them must not share memory: the one that is
   // made of the other would be cut off from it.
   void FindAlive() {
     std::vector<std::vector<int64_t>> arising(count_ + 1), dying(count_ + 1);
@@ -176,8 +177,8 @@ class Cutter {
     }
   }
 
-  // The end of the segment that begins at `begin`: where the fewest are alive, near to `length` nodes. The first segment,
-  // which keeps all that it computes, ends as early as can be.
+  // The end of the segment that begins at `begin`: where the fewest are alive, near to `length` nodes. The first
+  // segment, which keeps all that it computes, ends as early as can be.
   int64_t NextCut(int64_t begin, int64_t length) const {
     const int64_t wanted = begin == 0 ? 1 : length;
     const auto is_better = [&](int64_t a, int64_t b) {

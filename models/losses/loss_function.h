@@ -1,7 +1,7 @@
 // LossFunction: a loss that a config asks for (loss), in place of its task's own.
 //
-// Promise: the sum over all micro-batches of all ranks, divided by the sum of the targets' weights, is PyTorch's loss of
-// the global batch with reduction="mean". It is computed by plain operations of LibTorch in float32.
+// Promise: the sum over all micro-batches of all ranks, divided by the sum of the targets' weights, is PyTorch's loss
+// of the global batch with reduction="mean". It is computed by plain operations of LibTorch in float32.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the output has not the shape of the targets -> Error (kUsage) from Sum() -> losses_test.cc,

@@ -91,7 +91,7 @@ struct LoggedJob {
 // How the run ended, as the log's last line says.
 enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 
-// What the lines that were read say of the run.
+// The state of the run according to the lines that were read.
 struct LoggedRun {
   nlohmann::ordered_json start;  // the last line of this event; null if there is none
   int64_t starts = 0;            // how often the run was started

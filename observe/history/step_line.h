@@ -2,8 +2,8 @@
 //
 // Promise: if it returns a step, a JSON parser would read the same numbers. It returns nothing for every line that is
 // not exactly of the form {"event":"step","name":number or null,...}, and the caller then parses the line as JSON. With
-// it a log of a million step lines is read in 0.4 s, and with nlohmann's parser in 2.3 s (`lockstep compare`, one core).
-// (observe/history/step_line_test.cc)
+// it a log of a million step lines is read in 0.4 s, and with nlohmann's parser in 2.3 s (`lockstep compare`, one
+// core). (observe/history/step_line_test.cc)
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LoggedStep {
   double grad_norm = 0;
 };
 
-// What a step line begins with.
+// The text with which a step line begins.
 inline constexpr std::string_view kStepBegins = R"({"event":"step",)";
 
 std::optional<LoggedStep> ReadStepLine(std::string_view line);

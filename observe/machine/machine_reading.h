@@ -14,7 +14,7 @@ struct GpuProcess {
   std::optional<int64_t> memory{};  // the bytes of the GPU's memory that the process uses
 };
 
-// What a GPU was doing. A value that the driver does not report is missing.
+// The state of a GPU at one moment. A value that the driver does not report is missing.
 struct GpuReading {
   int index = 0;  // the GPU's number among the machine's GPUs, as NVML counts them
   std::string name;

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// What tells whether a GPU is in order and how it is attached.
+// The readings that tell whether a GPU is in order and how it is attached.
 struct GpuCondition {
   double used_gib = 0;  // the memory that all processes use
   double total_gib = 0;

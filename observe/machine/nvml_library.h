@@ -18,8 +18,8 @@
 
 namespace lockstep {
 
-// Fields to ask nvmlDeviceGetFieldValues for, and behind them one that is none. Driver 580.159 looks at what follows the
-// fields that it is asked for: if that looks like a field, it writes a time there. On a machine with four GPUs what
+// Fields to ask nvmlDeviceGetFieldValues for, and behind them one that is none. Driver 580.159 looks at what follows
+// the fields that it is asked for: if that looks like a field, it writes a time there. On a machine with four GPUs what
 // followed was the number of the last GPU, whose name was then lost.
 template <int kFields>
 struct NvmlFields {

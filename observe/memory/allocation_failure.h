@@ -12,7 +12,7 @@ namespace lockstep {
 struct AllocationFailure {
   int64_t requested_bytes = 0;  // what was needed: what was asked for, rounded up by the allocator
   int64_t allocated_bytes = 0;  // in tensors
-  // What the allocator holds of the GPU's memory: tensors, graphs' pools, and free blocks.
+  // The part of the GPU's memory that the allocator holds: tensors, graphs' pools, and free blocks.
   int64_t reserved_bytes = 0;
   int64_t free_bytes = 0;  // the free blocks of these, without those of the graphs' pools
   int64_t usable_bytes =
@@ -43,8 +43,8 @@ struct FailedAllocation {
   bool is_only_rank = true;
 };
 
-// Returns the end of a line about memory that ran out: "; rank 1: 2.0 GiB were needed at once; ...: set ...". Empty if it
-// is not known which allocation failed.
+// Returns the end of a line about memory that ran out: "; rank 1: 2.0 GiB were needed at once; ...: set ...". Empty if
+// it is not known which allocation failed.
 std::string EndOfLine(const std::optional<FailedAllocation>& failed);
 
 }  // namespace lockstep

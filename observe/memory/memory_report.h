@@ -26,9 +26,9 @@ struct MemoryReport {
   // On a GPU: what the allocator has reserved, and the GPU's memory. Unknown on a CPU: -1.
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
-  // What peak_bytes was foretold to be; unknown: -1.
+  // The peak_bytes that was foretold; unknown: -1.
   int64_t foretold_bytes = -1;
-  // What the peak is made of, the most first. The bytes add up to peak_bytes, but for what was missed on a GPU.
+  // The parts of the peak, the largest first. The bytes add up to peak_bytes, but for what was missed on a GPU.
   std::vector<MemoryPart> owners{};
   // The most in each phase of the step, in the order of the phases.
   std::vector<MemoryPart> phases{};
@@ -36,7 +36,7 @@ struct MemoryReport {
   std::vector<MemoryPart> blocks{};
 };
 
-// What the tally of a step does not say.
+// Facts that the tally of a step lacks.
 struct MemoryFacts {
   int64_t step = 0;
   bool on_gpu = false;
@@ -55,8 +55,8 @@ MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_vi
 // kEvaluation's.
 MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
-// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1 GiB
-// (most in blocks.3: 205 MiB), parameters 512 MiB".
+// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1
+// GiB (most in blocks.3: 205 MiB), parameters 512 MiB".
 std::string TextOf(const MemoryReport& report);
 
 // Returns "1.5 GiB", "12 MiB" or "3 KiB".

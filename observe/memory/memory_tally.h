@@ -42,7 +42,8 @@ struct KeptMemory {
 
 class MemoryTally {
  public:
-  // A step has so many phases. What phase kForwardPhase allocates, and any module, without an owner are activations.
+  // A step has `phases` phases. Memory without an owner that phase kForwardPhase or any module allocates is
+  // activations.
   explicit MemoryTally(size_t phases) : phases_(phases) {}
   static constexpr size_t kForwardPhase = 0;
 
@@ -50,7 +51,7 @@ class MemoryTally {
 
   // Tells of memory that exists already: the `owner` has `bytes` at `address`. Calls with the same address count once.
   void Hold(const void* address, int64_t bytes, MemoryOwner owner);
-  // Tells that all memory is `total` bytes now. What now_bytes() lacks, or has too much, is kOther's.
+  // Tells that all memory is `total` bytes now. The difference from now_bytes() counts as kOther's.
   void Correct(int64_t total);
 
   // From now on allocations belong to `phase`.
@@ -76,7 +77,7 @@ class MemoryTally {
   // The bytes at the peak that were allocated since Begin(), without the samples'.
   int64_t NewAtPeak() const;
 
-  // What was allocated since Begin() and not freed, the most first.
+  // The memory that was allocated since Begin() and not freed, the largest first.
   std::vector<KeptMemory> Kept() const;
 
  private:

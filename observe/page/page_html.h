@@ -1,8 +1,8 @@
 // PageHtml(): the whole page as one HTML text: its layout, style and program (page.html, page.css, chart.js and page.js
 // in this folder, which the program contains), and the data.
 //
-// Promise: nothing in the data can end the element that holds it, or run. The page forbids itself all requests but those
-// to its own server. (observe/page/page_html_test.cc, tests/page_test.py)
+// Promise: nothing in the data can end the element that holds it, or run. The page forbids itself all requests but
+// those to its own server. (observe/page/page_html_test.cc, tests/page_test.py)
 #pragma once
 
 #include <nlohmann/json.hpp>

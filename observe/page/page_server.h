@@ -28,7 +28,7 @@ class PageServer {
   PageServer(const HttpServer::Options& options,
              std::function<std::unique_ptr<PageData>()> make_data);
 
-  // What to open in a browser.
+  // The address to open in a browser.
   const std::string& url() const { return url_; }
 
  private:

@@ -1,6 +1,7 @@
 // Profiles: reads what the profiles of a run say of its kernels, RUN/profiles/STEP/summary.json.
 //
-// Promise: a file is read again only when it has changed. Of many profiles the first and the newest few are read.
+// Promise: a file is read again only when it has changed. If there are many profiles, the first and the newest few are
+// read.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/profiles_test.cc)
 //   a summary is not JSON, too long, a link or a pipe, or cannot be read -> an object with step and `why_not`

@@ -39,7 +39,7 @@ void AddLane(const std::vector<Flight>& flights, Channel channel, Lateness& late
     for (size_t i = 0; i < flights.size(); ++i) {
       const std::vector<FlightRecord>& records = flights[i].of(channel).records;
       ranks[i] = &records[sequence - records.front().sequence];
-      // What happens before the first step says nothing of the ranks' speed.
+      // Collectives before the first step say nothing about the ranks' speed.
       is_done &= ranks[i]->done_ns > 0 && ranks[i]->step > 0;
     }
     if (!is_done) continue;

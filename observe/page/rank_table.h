@@ -2,7 +2,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/rank_table_test.cc)
 //   the run has no records, as a run of one process -> null -> RanksJson.IsNullWithoutRecords
-//   a record is damaged, or of another version -> the other ranks, and the reason in `damaged` -> RanksJson.SaysWhatIsDamaged
+//   a record is damaged, or of another version -> the other ranks, and the reason in `damaged` ->
+//     RanksJson.SaysWhatIsDamaged
 #pragma once
 
 #include <nlohmann/json.hpp>

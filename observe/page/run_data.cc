@@ -25,7 +25,7 @@ Json Figure(double value) {
   constexpr int kDigits = 6;
   if (value == 0) return 0;
   const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(std::abs(value))));
-  // Of the smallest numbers the scale is infinite, and of the greatest it is zero.
+  // The scale is infinite for the smallest numbers and zero for the greatest.
   if (!std::isfinite(scale) || scale == 0) return value;
   const double rounded = std::round(value * scale) / scale;
   constexpr double kMostExact = 1e15;
@@ -120,8 +120,8 @@ Json MetricsOf(const LoggedRun& log, const std::vector<LoggedMetrics>& lines) {
   return metrics;
 }
 
-// A line of `seconds` counts from the beginning of its job. What a column shows is the difference between the last line
-// of the column before and its own last line, or its own line alone if a new job has begun meanwhile.
+// A line of `seconds` counts from the beginning of its job. A column shows the difference between the last line of the
+// column before and its own last line, or its own line alone if a new job has begun meanwhile.
 Json SharesOf(const LoggedRun& log) {
   std::vector<LoggedSeconds> lines;
   for (const LoggedSeconds& line : log.seconds_lines) {

@@ -40,7 +40,7 @@ namespace lockstep {
 
 inline constexpr size_t kMostColumns = 1000;
 
-// What stands below the curves: by the number of the optimizer step, or by the seconds for which jobs trained the run.
+// The curves' horizontal axis: the number of the optimizer step, or the seconds for which jobs trained the run.
 enum class CurveAxis { kStep, kTime };
 
 class RunData {

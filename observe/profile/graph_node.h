@@ -10,7 +10,7 @@ struct GraphNode {
   // The kernel's name, demangled, "Memcpy" or "Memset". A driver that cannot tell a kernel's name gives an empty one.
   std::string name;
   std::string path;  // the ranges (base/tensor/range.h), outermost first, separated by "/"
-  // Of the operation that launched it, if they are known and it is the operation's only kernel.
+  // The FLOPs of the operation that launched the node, if they are known and this is the operation's only kernel.
   int64_t flops = 0;
 };
 

@@ -155,7 +155,7 @@ struct GraphNodes::Watch {
   std::string CurrentPath() const {
     std::string joined;
     for (const std::string& name : path) joined += (joined.empty() ? "" : "/") + name;
-    // What is computed again in a backward pass has ranges of its own.
+    // Operations that a backward pass computes again have ranges of their own.
     if (backward.empty() || backward.back().empty() || !ModulePath().empty()) return joined;
     return joined + "/" + backward.back();
   }
@@ -199,7 +199,8 @@ std::weak_ptr<GraphNodes::Watch> GraphNodes::Watch::active;
 
 namespace {
 
-// What a callback remembers until the end of the range or operation. A capture that fails ends before them.
+// A callback keeps this until the end of the range or operation. The watch may be gone by then, because a capture that
+// fails ends earlier.
 struct Context final : at::ObserverContext {
   explicit Context(std::weak_ptr<GraphNodes::Watch> w) : watch(std::move(w)) {}
   std::weak_ptr<GraphNodes::Watch> watch;

@@ -37,7 +37,8 @@ std::string ProfileFolder(const std::string& run_dir, int64_t step);
 std::string TraceFolder(const std::string& run_dir, int64_t step);
 std::string TracePath(const std::string& run_dir, int64_t step, int rank);
 
-// Returns the path of the file that asks the job that trains in the folder for a profile. It contains a number of steps.
+// Returns the path of the file that asks the job that trains in the folder for a profile. It contains a number of
+// steps.
 std::string ProfileRequestPath(const std::string& run_dir);
 
 // Appends `trace` as text, compressed by gzip if `path` ends in .gz.

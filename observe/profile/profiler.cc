@@ -52,7 +52,7 @@ nlohmann::json Profiler::Stop() {
 }
 
 void Profiler::WaitForDevice() const {
-  // All of its streams, as collectives have one of their own.
+  // This waits for all streams of the device, because collectives have one of their own.
   if (device_.is_cuda()) c10::cuda::device_synchronize();
 }
 

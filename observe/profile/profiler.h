@@ -1,7 +1,7 @@
 // Profiler: records what the host and the device do, with Kineto, LibTorch's profiler.
 //
-// Promise: training computes the same, bit for bit, while it is recorded. CUDA graphs that were captured before need not
-// be captured anew.
+// Promise: training computes the same, bit for bit, while it is recorded. CUDA graphs that were captured before need
+// not be captured anew.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -84,7 +84,7 @@ std::vector<std::string> PartsOf(const std::string& module) {
   return parts;
 }
 
-// What the names of the modules have in common. Calls outside of all modules do not count.
+// Returns the parts with which the names of all modules begin. Calls outside of all modules do not count.
 std::string CommonName(std::set<std::string> modules) {
   modules.erase("");
   if (modules.size() == 1) return *modules.begin();
@@ -205,7 +205,7 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   double attributed_us = 0;
   double fused_us = 0;
   double libtorch_us = 0;
-  // The begin and the end of each step's work. What is between two steps, such as an evaluation, does not count.
+  // The begin and the end of each step's work. Time between two steps, such as that of an evaluation, does not count.
   std::map<int64_t, std::pair<double, double>> spans;
   for (const Call& call : calls) {
     const Json& arguments = (*call.event)["args"];

@@ -1,7 +1,7 @@
 // RankProfile: what one rank's steps spend their time on: its phases, and its kernels from the heaviest on.
 //
-// On a GPU all times are the GPU's. On a CPU operations stand for kernels, each with the time that it spends outside the
-// operations within it, and a phase's time is what passes on the training thread.
+// On a GPU all times are the GPU's. On a CPU operations stand for kernels, each with the time that it spends outside
+// the operations within it, and a phase's time is what passes on the training thread.
 #pragma once
 
 #include <array>
@@ -37,16 +37,16 @@ struct RankProfile {
   double step_ms = 0;           // from the first work of the steps to the last, for one step
   double busy_share = 0;        // the share of that time in which the device worked
   double attributed_share = 0;  // the share of the device's time whose phase is known
-  // On a GPU, whose kernels take which share of its time: Lockstep's fused operations, and LibTorch's operations one by
-  // one. The rest are the products, convolutions and attention of NVIDIA's libraries, and copies.
+  // On a GPU: the shares of its time that go to the kernels of Lockstep's fused operations, and to those of LibTorch's
+  // single operations. The rest are the products, convolutions and attention of NVIDIA's libraries, and copies.
   double fused_share = 0;
   double libtorch_share = 0;
   std::vector<std::pair<std::string, double>> phases_ms;  // for one step
   std::vector<KernelRow> kernels;                         // the heaviest first
 };
 
-// Returns what `trace` says, to which AddPlaces() (observe/profile/trace_places.h) has added places. `peak_flops`: of
-// the device, in FLOP/s; 0: unknown.
+// Returns the profile of a trace to which AddPlaces() (observe/profile/trace_places.h) has added places. `peak_flops`
+// is the device's, in FLOP/s; 0: unknown.
 RankProfile ProfileOf(const nlohmann::json& trace, bool on_gpu, double peak_flops);
 
 nlohmann::ordered_json JsonOf(const RankProfile& profile);
@@ -67,13 +67,13 @@ struct KernelChange {
   double after_ms = 0;
 };
 
-// Returns the change of each kernel's time between two profiles, the greatest growth first. Kernels that only one of them
-// has are included, with 0 on the other side.
+// Returns the change of each kernel's time between two profiles, the greatest growth first. Kernels that only one of
+// them has are included, with 0 on the other side.
 std::vector<KernelChange> ChangesOf(const RankProfile& before, const RankProfile& after);
 
-// Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by more than a fifth, and
-// by more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. The medians over the
-// steps are compared, so a short last batch of an epoch does not count.
+// Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by more than a fifth,
+// and by more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. The medians over
+// the steps are compared, so a short last batch of an epoch does not count.
 std::vector<std::string> SlowerSince(const RankProfile& before, const RankProfile& after);
 
 }  // namespace lockstep

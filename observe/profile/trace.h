@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`, compressed if its
-// path, `path`, ends in .gz. `graphs` returns the CUDA graphs that `act` may have run. Throws Error (kCheckpoint) if they
-// cannot be written, and any exception of `act`.
+// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`, compressed if
+// its path, `path`, ends in .gz. `graphs` returns the CUDA graphs that `act` may have run. Throws Error (kCheckpoint)
+// if they cannot be written, and any exception of `act`.
 void Trace(OutputTarget& target, const std::string& path, at::Device device,
            const std::function<void()>& act, const std::function<NodesOfGraphs()>& graphs);
 

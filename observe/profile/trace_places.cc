@@ -104,7 +104,7 @@ std::optional<int64_t> Argument(const Json& event, const char* name) {
   return value->get<int64_t>();
 }
 
-// What a graph's node is called in a trace.
+// Returns the name of a graph's node in a trace.
 std::string NodeName(const Json& event) {
   const std::string& name = event["name"].get_ref<const std::string&>();
   if (Category(event) == "kernel") return name;
@@ -130,7 +130,7 @@ class Places {
       backward->second.Around(time, [&](const std::string& name) {
         if (sequence < 0) sequence = std::strtoll(name.c_str(), nullptr, 10);
       });
-      // What is computed again in a backward pass has ranges of its own.
+      // Operations that a backward pass computes again have ranges of their own.
       if (sequence >= 0 && place.module.empty()) place.module = ModuleOf(sequence);
     }
     if (place.phase.empty() || !place.step) {

@@ -3,10 +3,10 @@
 //
 // How: a kernel has the correlation number of the call that launched it. The ranges (base/tensor/range.h) around this
 // call say where it belongs. In a backward pass an operation of autograd belongs to the module whose forward operation
-// has the same sequence number, or, if none has it, as in functions of the model's own, to the last range that began with
-// this number or a lower one. The kernels of a CUDA graph all have the correlation number of the graph's launch. They
-// belong to the graph's nodes (GraphNodes): the n-th kernel of a name is the n-th node of this name, in the order of
-// time on each side.
+// has the same sequence number, or, if none has it, as in functions of the model's own, to the last range that began
+// with this number or a lower one. The kernels of a CUDA graph all have the correlation number of the graph's launch.
+// They belong to the graph's nodes (GraphNodes): the n-th kernel of a name is the n-th node of this name, in the order
+// of time on each side.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ class Inbox {
   std::atomic<int64_t> waiting_{0};
 };
 
-// What the thread of a sink works on. The sink may leave it to the thread alone.
+// The work of a sink's thread. The sink may go away and leave it to the thread.
 class Loop {
  public:
   explicit Loop(std::unique_ptr<EventWorker> worker)

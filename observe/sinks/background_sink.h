@@ -52,7 +52,7 @@ class EventWorker {
 // It is longer than any worker takes for RunFailed.
 inline constexpr std::chrono::seconds kPatience{6};
 inline constexpr int64_t kMostWaiting = 1 << 16;
-// For so long a sink that is destroyed waits for its worker.
+// The time for which a sink that is destroyed waits for its worker.
 inline constexpr std::chrono::seconds kEndPatience{15};
 
 // Returns a sink that hands its events to `worker`. `name` is the config field that the user set for it, with which the

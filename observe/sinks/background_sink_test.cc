@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What a worker was called with.
+// The calls that a worker has received.
 struct Seen {
   std::vector<std::string> reasons;
   bool ended = false;

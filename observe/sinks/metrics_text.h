@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-// What a rank's process knows at the moment when its figures are shown.
+// Values of a rank's process at the moment when its figures are shown.
 struct Present {
   double time = 0;  // the Unix time
   int64_t steps =

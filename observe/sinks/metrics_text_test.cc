@@ -50,7 +50,7 @@ TEST(MetricsText, GpusHaveTheNamesLabelsAndUnitsOfDcgmExporter) {
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_USED" + labels + "3072\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_FREE" + labels + "77824\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" + labels + "1500\n"));
-  // What the driver does not tell is left out.
+  // Readings that the driver does not report are left out.
   EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP")));
 }
 

@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-// What one step took, in seconds.
+// The time that one step took, in seconds.
 struct StepSeconds {
   bool on_gpu = false;
   int64_t shape = 0;  // the number of samples of the global batch
@@ -31,8 +31,8 @@ struct StepSeconds {
   double exchange = 0;       // handing data over to other ranks, and waiting for them
   double idle = 0;           // a GPU had nothing to do before the step, for whatever reason
   double between = 0;  // evaluation, checkpoints and everything else that Ledger::Spend() was told
-  // What a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step. A step in
-  // which it is measured has no other times.
+  // The time that a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step. A
+  // step in which it is measured has no other times.
   double unbroken = 0;
 };
 
@@ -45,8 +45,8 @@ struct RankSeconds {
   double unbroken_s =
       0;  // what a GPU would take if all steps were queued before it begins; 0: it was not measured
   std::array<double, kLosses.size()> lost_s{};
-  // The fractions of the time for which samples were awaited that went to reading their bytes and to copying them to the
-  // device. The rest went to decoding.
+  // The fractions of the time for which samples were awaited that went to reading their bytes and to copying them to
+  // the device. The rest went to decoding.
   double reading_share = 0;
   double copying_share = 0;
   // How long the thread that trains ran on a core within steps, and how long it was ready to run and had no core.
@@ -65,15 +65,15 @@ class Ledger {
   // Returns the sum of all that Spend() was told so far.
   double spent_s() const;
 
-  // Adds a step. On a GPU the host may do something between two steps while the GPU still works on the steps before: only
-  // the time in which the GPU is idle is lost.
+  // Adds a step. On a GPU the host may do something between two steps while the GPU still works on the steps before:
+  // only the time in which the GPU is idle is lost.
   void Add(const StepSeconds& step);
 
   // Says that steps take another time from now on, because they are made in other pieces.
   void ForgetUnbroken() { unbroken_.clear(); }
 
-  // Returns the account so far. All the time for which samples were awaited is in kReading, and the time for other ranks
-  // in kCommunication.
+  // Returns the account so far. All the time for which samples were awaited is in kReading, and the time for other
+  // ranks in kCommunication.
   RankSeconds Sum() const;
 
  private:

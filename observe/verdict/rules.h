@@ -40,7 +40,7 @@ struct MemoryGrowth {
   double device_steps_left = -1;  // after so many more steps the GPU is full
 };
 
-// What was measured of a run so far. Negative numbers are unknown.
+// The measurements of a run so far. Negative numbers are unknown.
 struct Signs {
   SecondsReport seconds;
   double gpu_memory_share = -1;  // the used fraction of the fullest GPU's memory

@@ -32,7 +32,7 @@ Signs Healthy() {
   return signs;
 }
 
-// The same, of which `seconds` of 100 are lost.
+// Healthy signs, except that `seconds` of 100 are lost.
 Signs With(Loss loss, double seconds) {
   Signs signs = Healthy();
   signs.seconds.lost_s[static_cast<size_t>(loss)] = seconds;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What a run can lose time to.
+// The causes to which a run can lose time.
 enum class Loss {
   kReading,        // waiting for the bytes of samples
   kDecoding,       // waiting for the decoding and augmentation of samples
@@ -37,7 +37,7 @@ std::string_view NameOf(Loss loss);
 // Returns the loss in words that complete "lost 9 % to ...".
 std::string_view WordsOf(Loss loss);
 
-// What a rule (observe/verdict/rules.h) says about a run.
+// A rule's (observe/verdict/rules.h) statement about a run.
 struct Finding {
   std::string rule;    // the rule's name, for example "memory_grows"
   std::string words;   // what was measured and what it means

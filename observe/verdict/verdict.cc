@@ -164,8 +164,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others. Without
-  // loader threads the thread that trains reads the samples, and waits for a core there, too.
+  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others.
+  // Without loader threads the thread that trains reads the samples, and waits for a core there, too.
   const bool reads = facts.loader_threads == 0;
   const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
   const double works_s = own.computed_s + reads_s;
@@ -188,7 +188,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
 
-  // What computing takes beyond the best: first what is known to be lost, at most what computing took.
+  // Splits the computing time beyond the best by cause. The known losses come first; together they are at most the
+  // computing time.
   double computed_s = own.computed_s;
   const auto take = [&](Loss loss, double seconds) {
     const double taken = std::clamp(seconds, 0.0, computed_s);
@@ -210,7 +211,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   if (launching_s > lost(Loss::kCopying)) {
     lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);
   }
-  // What slows each step down slows the best ones down, too.
+  // A cause that slows each step down slows the best ones down, too.
   const double everywhere =
       own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;
   report.ideal_s = std::min(computed_s, own.ideal_s * everywhere);

@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// What a flash kernel's loads and cuDNN want of a head; ATen pads others.
+// The flash kernel's loads and cuDNN need a head size that is a multiple of this; ATen pads other sizes.
 constexpr int64_t kSizeMultiple = 8;
 
 AttentionShape ShapeOf(const at::Tensor& qkv, int64_t heads) {
@@ -63,8 +63,8 @@ std::optional<at::Tensor> Given(const at::Tensor& mask) {
   return mask.defined() ? std::optional(mask) : std::nullopt;
 }
 
-// What the mask adds to the scores, in their type. As in ATen, the number that hides a token is finite, so that a token that
-// sees none is no NaN.
+// Returns the numbers that the mask adds to the scores, in the scores' type. As in ATen, the number that hides a token
+// is finite, so that a token that sees none is no NaN.
 at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   constexpr double kHidden = -65504;
   if (!mask.defined() || mask.scalar_type() != at::kBool) {
@@ -73,7 +73,7 @@ at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   return at::zeros(mask.sizes(), mask.options().dtype(type)).masked_fill_(~mask, kHidden);
 }
 
-// As ATen's own formulas do: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
+// Calls the same functions as ATen's own formulas: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
   // with_gradient: whether backward may come; gradients are off in here, so ATen could not tell. `mask` is that of
@@ -172,12 +172,13 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
   }
 };
 
-// The same with and without gradients, of which not every backend has those of every size: a block that is
-// computed again for its gradients must draw the same dropout.
+// Returns the backend, which is the same with and without gradients, because a block that is computed again for its
+// gradients must draw the same dropout. Not every backend has gradients for every size.
 // `mask` is that of AsNumbers().
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
                           const at::Tensor& mask) {
-  // LibTorch makes no choice for a foretold GPU. What keeps the least is taken; the others keep as much.
+  // LibTorch makes no choice for a foretold GPU. The backend that keeps the least memory for backward is taken; the
+  // others keep at least as much.
   if (qkv.is_meta()) {
     return options.dropout == 0 && TraitsOf(qkv.device()).major >= 9
                ? at::SDPBackend::cudnn_attention

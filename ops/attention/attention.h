@@ -14,7 +14,8 @@ struct AttentionOptions {
       0;  // the probability with which the softmax's weights are dropped; 0 unless the model is training
   bool causal = false;
   // Broadcasts to [count, heads, tokens, tokens]: bool, true where a token is seen, or numbers that are added to the
-  // scores; undefined: every token is seen. Not beside `causal`. It has a gradient only where SelfAttentionTwin() runs.
+  // scores; undefined: every token is seen. It excludes `causal`. It has a gradient only where SelfAttentionTwin()
+  // runs.
   at::Tensor mask{};
 };
 

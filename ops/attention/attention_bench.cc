@@ -2,9 +2,9 @@
 // gradient of queries, keys and values, beside the twin:
 // bazel run -c opt //ops/attention:attention_bench
 //
-// TFLOP/s counts the matrix products: two forward and five backward, each of 2 * count * heads * size * tokens^2, or half
-// of it if the attention is causal. Both ways make the same products with the same backend:
-// what differs is how inputs and gradients are brought together.
+// TFLOP/s counts the matrix products: two forward and five backward, each of 2 * count * heads * size * tokens^2, or
+// half of it if the attention is causal. Both ways make the same products with the same backend: what differs is how
+// inputs and gradients are brought together.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

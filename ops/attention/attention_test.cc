@@ -104,7 +104,7 @@ class AttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // Of 8, 11 and 24 bits, with what a few roundings on the way add.
+  // The tolerance follows from 8, 11 and 24 bits of precision and a few roundings on the way.
   double tolerance() const {
     return GetParam() == at::kFloat ? 1e-4 : GetParam() == at::kHalf ? 5e-3 : 3e-2;
   }

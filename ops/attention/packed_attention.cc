@@ -29,7 +29,7 @@ enum class Direction { kForward, kBackward };
 // The tensors' names in a graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
 
-// What attention_kernel.h calls values of a head lie together; a tensor is [count, heads, tokens, size].
+// The sizes and strides of tensors, which cuDNN takes as [count, heads, tokens, size]. A head's values lie together.
 struct Layout {
   explicit Layout(const AttentionShape& shape)
       : sizes{shape.count, shape.heads, shape.tokens, shape.size},
@@ -42,7 +42,7 @@ struct Layout {
   std::vector<int64_t> sizes, packed, alone, log_sum_sizes, log_sum_strides;
 };
 
-// Null: cuDNN has no such attention.
+// Returns null if cuDNN has no such attention.
 std::unique_ptr<CudnnGraph> MakeGraph(const PackedAttention& attention, Direction direction,
                                       FloatType type) {
   const Layout layout(attention.shape);
@@ -125,7 +125,7 @@ void Run(const PackedAttention& attention, Direction direction, const at::Tensor
   TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
 }
 
-// Where queries, keys or values begin.
+// Returns the address where the queries, keys or values begin.
 void* Part(const at::Tensor& qkv, int part, const AttentionShape& shape) {
   return static_cast<char*>(qkv.mutable_data_ptr()) +
          part * shape.heads * shape.size * qkv.element_size();

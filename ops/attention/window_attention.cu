@@ -37,8 +37,8 @@ __device__ void Clear(char (&tiles)[kBytes]) {
   }
 }
 
-// Starts to copy the rows of kParts matrices to tiles that follow each other. Rows lie `pitch` values apart, and matrices
-// `part_pitch`.
+// Starts to copy the rows of kParts matrices to tiles that follow each other. Rows lie `pitch` values apart, and
+// matrices `part_pitch`.
 template <int kParts, typename T>
 __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t part_pitch,
                          int tokens) {
@@ -54,8 +54,8 @@ __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t p
   }
 }
 
-// What is added to this thread's four scores of a tile, times log2(e). Keys that there are not get no weight, and the
-// queries that there are not get weights that are finite.
+// Returns the numbers that are added to this thread's four scores of a tile, times log2(e). Keys beyond the tokens get
+// no weight, and queries beyond the tokens get finite weights.
 __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, int tokens) {
   const int64_t scores = int64_t{tokens} * tokens;
   bias += blockIdx.x * scores;
@@ -265,7 +265,8 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
       StoreScores(d_scores, rounded);
       MultiplyRounded<T>(d_query, rounded, address + kKey * kTileBytes);
     }
-    // All rows of the score tiles are there, and nobody needs the keys and values any more: gradients pass through them.
+    // All rows of the score tiles are there, and nobody needs the keys and values any more: gradients pass through
+    // them.
     __syncthreads();
     T* const to = d_qkv + window * tokens * 3 * width;
     const float scales[2] = {scale, scale};

@@ -1,4 +1,5 @@
-// Self-attention within windows that adds a learned bias to its scores, as Swin transformers have it (arXiv:2103.14030).
+// Self-attention within windows that adds a learned bias to its scores, as Swin transformers have it
+// (arXiv:2103.14030).
 //
 // out = softmax(q k^T / sqrt(size) + bias[head] + mask[window % kinds]) v for each window and head. The input has
 // queries, keys and values side by side, as one matrix product computes them.
@@ -19,10 +20,10 @@
 
 namespace lockstep::ops {
 
-// `qkv` is [windows, tokens, 3 * width]: queries, keys and values, and in each of them the columns of a head lie side by
-// side. `heads` must divide width. `bias` is [heads, tokens, tokens] in float32. `mask` is [kinds, tokens, tokens] in
-// float32, where `kinds` divides the number of windows, or undefined; it may have values of -inf. The result is [windows,
-// tokens, width], contiguous, in qkv's type, with gradients for qkv and bias.
+// `qkv` is [windows, tokens, 3 * width]: queries, keys and values, and in each of them the columns of a head lie side
+// by side. `heads` must divide width. `bias` is [heads, tokens, tokens] in float32. `mask` is [kinds, tokens, tokens]
+// in float32, where `kinds` divides the number of windows, or undefined; it may have values of -inf. The result is
+// [windows, tokens, width], contiguous, in qkv's type, with gradients for qkv and bias.
 //
 // WindowAttentionTwin() runs where HasWindowAttentionKernels() is false.
 at::Tensor WindowAttention(const at::Tensor& qkv, int64_t heads, const at::Tensor& bias,
@@ -32,8 +33,8 @@ at::Tensor WindowAttention(const at::Tensor& qkv, int64_t heads, const at::Tenso
 at::Tensor WindowAttentionTwin(const at::Tensor& qkv, int64_t heads, const at::Tensor& bias,
                                const at::Tensor& mask);
 
-// Whether the kernels compute it: on a GPU since Ampere, 16-bit values, heads of 32 values, windows of at most 64 tokens,
-// and a mask that needs no gradient.
+// Whether the kernels compute it: on a GPU since Ampere, 16-bit values, heads of 32 values, windows of at most 64
+// tokens, and a mask that needs no gradient.
 bool HasWindowAttentionKernels(const at::Tensor& qkv, int64_t heads, const at::Tensor& bias,
                                const at::Tensor& mask);
 

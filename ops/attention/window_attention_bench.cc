@@ -1,8 +1,8 @@
 // Forward and backward of attention within windows, in the shapes of Swin-T's stages with 128 images, beside the twin:
 // bazel run -c opt //ops/attention:window_attention_bench
 //
-// The limit is a copy of as many bytes as the kernels have to move. For each value of out, forward reads 3 and writes 1,
-// and backward reads 4 and writes 3. `share` is the copy's time over the measured one.
+// The limit is a copy of as many bytes as the kernels have to move. For each value of out, forward reads 3 and writes
+// 1, and backward reads 4 and writes 3. `share` is the copy's time over the measured one.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -153,7 +153,7 @@ class WindowAttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     at::manual_seed(1);
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // Of 8 and 11 bits, with what a few roundings on the way add.
+  // The tolerance follows from 8 and 11 bits of precision and a few roundings on the way.
   double tolerance() const { return GetParam() == at::kHalf ? 3e-3 : 2e-2; }
 
   at::Tensor Gradient(const Sizes& sizes) const {
@@ -196,7 +196,7 @@ TEST_P(WindowAttentionOnGpu, TakesGradientsAsTheyLie) {
   }
 }
 
-// What a window has left in shared memory, even values that are not finite, does not reach the next one.
+// Values that a window has left in shared memory do not reach the next window, even if they are not finite.
 TEST_P(WindowAttentionOnGpu, KeepsWindowsApart) {
   for (const int64_t tokens : {7, 49, 60}) {
     const Sizes sizes{3000, tokens, 1, 0, 32};
@@ -300,7 +300,7 @@ TEST(WindowAttention, TakesOtherWindows) {
   EXPECT_THAT(Taken({8, 49, 3, 4, 32}, at::kFloat), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 49, 3, 4, 64}), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 65, 3, 4, 32}), Not(HasSubstr("FusedWindowAttention")));
-  // What they give.
+  // Such windows get correct results, too.
   at::manual_seed(1);
   const Sizes sizes{6, 65, 2, 3, 20};
   ExpectExplicit(Random(sizes, -kInfinity, at::kFloat), sizes.heads, at::randn({6, 65, 40}), 1e-5);

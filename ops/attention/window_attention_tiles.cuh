@@ -1,10 +1,10 @@
-// What the kernels of window_attention.cu multiply with: matrices in shared memory, and a warp's products of them.
+// The matrices in shared memory that the kernels of window_attention.cu multiply, and a warp's products of them.
 //
-// A tile has a row of a head's 32 values for each of up to 64 tokens; the rows of other tokens are zeros. A score tile has
-// a row of 64 values for each query, one for each key. Warp w computes the rows 16 w to 16 w + 15 of a product.
+// A tile has a row of a head's 32 values for each of up to 64 tokens; the rows of other tokens are zeros. A score tile
+// has a row of 64 values for each query, one for each key. Warp w computes the rows 16 w to 16 w + 15 of a product.
 //
-// The values of such a part of a product are distributed over a warp as mma.m16n8k16 has them. For each tile of 8 columns
-// lane 4 g + t has four: columns 2 t and 2 t + 1 of row g, and those of row g + 8.
+// The values of such a part of a product are distributed over a warp as mma.m16n8k16 has them. For each tile of 8
+// columns lane 4 g + t has four: columns 2 t and 2 t + 1 of row g, and those of row g + 8.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,8 +23,8 @@ constexpr int kRows = kMaxWindowTokens;
 constexpr int kRowsOfWarp = 16;
 constexpr int kThreads = kRows / kRowsOfWarp * 32;
 
-// A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive rows. The packs
-// are in different banks if their numbers in memory are different modulo 8.
+// A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive rows. The
+// packs are in different banks if their numbers in memory are different modulo 8.
 constexpr int kPackBytes = 16;
 constexpr int kPackValues = 8;
 constexpr int kRowPacks = kWindowHeadSize / kPackValues;
@@ -32,8 +32,8 @@ constexpr int kTileBytes = kRows * kRowPacks * kPackBytes;
 constexpr int kScorePacks = kRows / kPackValues;
 constexpr int kScoreBytes = kRows * kScorePacks * kPackBytes;
 
-// Returns the place of a row's pack in a tile. Two rows have 8 packs; the packs of a row exchange their places every two
-// rows.
+// Returns the place of a row's pack in a tile. Two rows have 8 packs; the packs of a row exchange their places every
+// two rows.
 __device__ inline uint32_t Place(int row, int pack) {
   return (row * kRowPacks + (pack ^ (row / 2 % kRowPacks))) * kPackBytes;
 }
@@ -78,7 +78,7 @@ __device__ void SetToZero(float (&products)[kTiles][4]) {
   }
 }
 
-// Computes products = left right^T. `left` and `right` are tiles, of `right` the first 8 kTiles rows.
+// Computes products = left right^T. `left` and `right` are tiles; only the first 8 kTiles rows of `right` are used.
 template <typename T, int kTiles>
 __device__ void MultiplyRows(float (&products)[kTiles][4], uint32_t left, uint32_t right) {
   uint32_t a[2][4];
@@ -145,8 +145,9 @@ __device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t sco
   }
 }
 
-// Writes the warp's rows of scale * products, of the tokens that there are, to rows that lie `pitch` values apart. They
-// pass through the same rows of `tile`, so that a row is written in packs. No other warp uses these rows meanwhile.
+// Writes the warp's rows of scale * products to rows that lie `pitch` values apart, but only for the first `tokens`
+// tokens. They pass through the same rows of `tile`, so that a row is written in packs. No other warp uses these rows
+// meanwhile.
 template <typename T>
 __device__ void WriteRows(char* tile, T* to, int64_t pitch, int tokens,
                           const float (&products)[kRowPacks][4], const float (&scales)[2]) {

@@ -25,15 +25,15 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 const c10::DispatchKeySet kAutocast{c10::DispatchKey::AutocastCUDA,
                                     c10::DispatchKey::AutocastPrivateUse1};
 
-// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left out
-// (kAutocast) it counts as off.
+// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left
+// out (kAutocast) it counts as off.
 std::optional<at::ScalarType> RoundedType() {
   if (!at::autocast::is_autocast_enabled(at::kCUDA)) return std::nullopt;
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);
   return type == at::kHalf || type == at::kBFloat16 ? std::optional(type) : std::nullopt;
 }
 
-// As autocast rounds.
+// Rounds as autocast does.
 at::Tensor Rounded16(const at::Tensor& tensor, std::optional<at::ScalarType> type) {
   if (!type || !tensor.defined()) return tensor;
   if (tensor.is_cuda()) return at::autocast::cached_cast(*type, tensor, at::kCUDA);
@@ -68,7 +68,7 @@ at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
   return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
 }
 
-// Nothing: LibTorch's.
+// Returns nothing if LibTorch has to compute the convolution.
 MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                            at::IntArrayRef strides, at::IntArrayRef paddings,
                            at::IntArrayRef dilations, int64_t groups,
@@ -114,7 +114,7 @@ at::Tensor Conv2d(const at::Tensor& x, const at::Tensor& weight, const MaybeTens
                     paddings, dilations, groups);
 }
 
-// What a traced TorchScript file calls.
+// Traced TorchScript files call convolutions in this form.
 at::Tensor AnyConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                           at::IntArrayRef strides, at::IntArrayRef paddings,
                           at::IntArrayRef dilations, bool transposed,

@@ -6,16 +6,16 @@
 // Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. They give the same results within
 // rounding, and can be differentiated twice like LibTorch's.
 //
-// What they do not compute, LibTorch computes as before: convolutions with dilation, with other strides or padding along
-// height than along width, of channels that are no multiples of 8 (but for a stem of 7x7), or in groups that cuDNN computes
-// well (convolution.h); images where neither x nor the weight has the channels last; weights that are not float32;
+// LibTorch computes the rest as before: convolutions with dilation, with other strides or padding along height than
+// along width, of channels that are no multiples of 8 (but for a stem of 7x7), or in groups that cuDNN computes well
+// (convolution.h); images where neither x nor the weight has the channels last; weights that are not float32;
 // everything without autocast, in float32, or on the CPU. As each gradient is added to the weight's .grad,
 // torch::autograd::grad() does not return that of a weight, unless it creates a graph, and a hook of a weight gets an
 // undefined tensor (weight_gradient.h).
 //
-// Convolutions give images channels last if x or the weight is, like LibTorch's. Under autocast at::view of such images is
-// a copy where no view is possible: a model that was written for contiguous images then still runs. What it writes to
-// such a view does not reach the images.
+// Convolutions give images channels last if x or the weight is, like LibTorch's. Under autocast at::view of such images
+// is a copy where no view is possible: a model that was written for contiguous images then still runs. A write to such
+// a copy does not reach the images.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/autocast/own_operations_test.cc)
 //   sizes or types that do not fit together -> LibTorch's exception -> OwnOperationsTest.SayWhatDoesNotFit
@@ -27,7 +27,8 @@
 
 namespace lockstep::ops {
 
-// Registers the operations for GPUs. From the first call on they are those of the whole process; later calls do nothing.
+// Registers the operations for GPUs. From the first call on they are those of the whole process; later calls do
+// nothing.
 void UseOwnOperations();
 
 // Registers them in a library of kernels that are called as autocast's are (a foretold GPU's).

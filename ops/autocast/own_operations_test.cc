@@ -1,5 +1,5 @@
-// Values and gradients, first and second, against LibTorch's in float64, where there is a GPU; everywhere, on a foretold
-// one, which operations are whose.
+// Values and gradients, first and second, against LibTorch's in float64, where there is a GPU; everywhere, on a
+// foretold one, which operations are whose.
 
 #include "ops/autocast/own_operations.h"
 

@@ -1,4 +1,5 @@
-// BlockColumns: how the columns of a matrix, in units such as packs of channels, lie on blocks side by side: about evenly.
+// BlockColumns: how the columns of a matrix, in units such as packs of channels, lie on blocks side by side: about
+// evenly.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,9 @@
 
 namespace lockstep::ops {
 
-// Calls give(c, sum) for each column c of the block that is below `end`. The block is number `block` of those that lie side
-// by side, `sums` are a thread's own, zeros if it has none, and a block has at most kThreads threads. All of them must call
-// it. Lanes are added in their order, so the bits are the same each time.
+// Calls give(c, sum) for each column c of the block that is below `end`. The block is number `block` of those that lie
+// side by side, `sums` are a thread's own, zeros if it has none, and a block has at most kThreads threads. All of them
+// must call it. Lanes are added in their order, so the bits are the same each time.
 template <int kThreads, int kPack, typename Give>
 __device__ void SumLanes(const float (&sums)[kPack], int64_t block, int64_t end, const Give& give) {
   __shared__ float lanes[kThreads * kPack];

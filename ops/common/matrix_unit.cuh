@@ -1,7 +1,8 @@
-// The instructions with which a warp multiplies matrices of 16-bit values in shared memory, from compute capability 8.0 on.
+// The instructions with which a warp multiplies matrices of 16-bit values in shared memory, from compute capability 8.0
+// on.
 //
-// The values of a product are distributed over a warp: for each 16 rows of 8 columns lane 4 g + t has four, columns 2 t and
-// 2 t + 1 of row g, and those of row g + 8.
+// The values of a product are distributed over a warp: for each 16 rows of 8 columns lane 4 g + t has four, columns 2 t
+// and 2 t + 1 of row g, and those of row g + 8.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,8 +13,8 @@
 
 namespace lockstep::ops {
 
-// Loads four matrices of 8 by 8 values. In each group of 8 threads, a thread gives the address of one row of the group's
-// matrix. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each.
+// Loads four matrices of 8 by 8 values. In each group of 8 threads, a thread gives the address of one row of the
+// group's matrix. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each.
 __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -62,8 +63,8 @@ __device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[2], uint32_t b
 }
 
 // Turing has neither asynchronous copies nor the instructions for bfloat16: whoever launches such kernels asks for
-// kMatrixUnitMajor. The kernels test kHasMatrixUnit with a plain `if` and not with `if constexpr`, so that all of their code
-// counts as used also when it is compiled for Turing.
+// kMatrixUnitMajor. The kernels test kHasMatrixUnit with a plain `if` and not with `if constexpr`, so that all of their
+// code counts as used also when it is compiled for Turing.
 constexpr int kMatrixUnitMajor = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasMatrixUnit = false;

@@ -102,7 +102,7 @@ auto WithType(FloatType type, const Launch& launch) {
   return launch(float());
 }
 
-// The same for kernels of 16-bit values.
+// Does the same for kernels of 16-bit values.
 template <typename Launch>
 auto With16Bits(FloatType type, const Launch& launch) {
   return type == FloatType::kBFloat16 ? launch(__nv_bfloat16()) : launch(__half());

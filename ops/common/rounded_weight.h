@@ -4,9 +4,9 @@
 // on the optimizer writes the copy together with the weight, so that no step needs a separate kernel to round the
 // weight. If no copies are kept, a weight is rounded each time an operation uses it.
 //
-// Invariant: an operation gets its weight, rounded, whoever wrote the weight. What LibTorch's operations write in place,
-// such as a model that clips its weights in forward, the weight's version tells, and the copy is made again. Code that
-// writes weights by their address and is not the optimizer must do so before the first copy is made.
+// Invariant: an operation gets its weight, rounded, whoever wrote the weight. If LibTorch's operations write a weight
+// in place, as in a model that clips its weights in forward, the weight's version changes, and the copy is made again.
+// Code that writes weights by their address and is not the optimizer must do so before the first copy is made.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -16,8 +16,8 @@ namespace lockstep::ops {
 // torch::autograd::grad() with create_graph asks for. GradientsOfTwin() computes them.
 inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
 
-// Returns what stands for an input that backward did not keep, because its gradient does not depend on it: zeros with the
-// shape of `like`, but `size` in `dimension`.
+// Returns what stands for an input that backward did not keep, because its gradient does not depend on it: zeros with
+// the shape of `like`, but `size` in `dimension`.
 inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int64_t size) {
   std::vector<int64_t> sizes = like.sizes().vec();
   sizes.at(at::maybe_wrap_dim(dimension, like.dim())) = size;

@@ -23,8 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// [outputs, inputs of a group, height, width] -> [outputs, inputs, height, width], channels last: zeros but where an output
-// reads an input of its group.
+// [outputs, inputs of a group, height, width] -> [outputs, inputs, height, width], channels last: zeros but where an
+// output reads an input of its group.
 at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   if (groups == 1) return weight;
   const int64_t outputs = weight.size(0) / groups;
@@ -129,7 +129,7 @@ int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight) {
-  // Of more channels one convolution multiplies too many zeros.
+  // With more channels one convolution over all groups multiplies too many zeros.
   constexpr int64_t kMostInputs = 1024;
   constexpr int64_t kMostOfGroup = 128;
   constexpr int64_t kPack = 8;

@@ -1,8 +1,9 @@
-// Convolution(): a convolution of 16-bit images with float32 weights, without a bias, in one or more groups of channels.
+// Convolution(): a convolution of 16-bit images with float32 weights, without a bias, in one or more groups of
+// channels.
 //
 // Groups of few channels are computed as one convolution of all channels, whose weight is zero between the groups. For
-// groups whose channels are no power of 2 cuDNN changes the images' layout before and after, and so is 1.1 to 3 times as
-// slow on an H100 (RegNetY's groups of 24 channels), although it multiplies less.
+// groups whose channels are no power of 2 cuDNN changes the images' layout before and after, and so is 1.1 to 3 times
+// as slow on an H100 (RegNetY's groups of 24 channels), although it multiplies less.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +12,10 @@
 
 namespace lockstep::ops {
 
-// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. The result is
-// [count, outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the weight
-// is rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all other
-// cases ConvolutionTwin() runs.
+// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. The result
+// is [count, outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the
+// weight is rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all
+// other cases ConvolutionTwin() runs.
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);
 

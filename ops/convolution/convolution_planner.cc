@@ -34,7 +34,8 @@ using cudnn_frontend::KnobType_t;
 using cudnn_frontend::NumericalNote_t;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-// What plans may need of each tensor, so that one fits all that are planned; frontend's own default.
+// The alignment that plans may assume of each tensor, so that a plan fits all tensors of its key; cudnn_frontend's own
+// default.
 constexpr int64_t kAlignment_bytes = 16;
 constexpr int64_t kChannels = 8;  // which are as many bytes
 
@@ -83,7 +84,7 @@ bool IsPlannable(const at::Tensor& operand, const at::Tensor& like) {
          operand.is_contiguous(kLast) && IsAligned(operand);
 }
 
-// Nothing: ATen's.
+// Returns nothing if ATen has to compute the convolution.
 std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors tensors,
                                     const ConvolutionOptions& options) {
   if (tensors.x.dim() != 4 || tensors.weight.dim() != 4 || options.stride < 1 ||
@@ -109,7 +110,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   if (pass != ConvolutionPass::kForward && tensors.y.sizes() != at::IntArrayRef(SizesOfY(key))) {
     return std::nullopt;
   }
-  // What is made lies as it is wanted.
+  // The tensor that the pass makes is not checked, because it is allocated in the layout that is wanted.
   const at::Tensor x = tensors.x;
   Made(pass, tensors) = at::Tensor();
   for (const at::Tensor& operand : {tensors.x, tensors.weight, tensors.y}) {
@@ -118,7 +119,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   return key;
 }
 
-// For all that is not planned.
+// Computes all convolutions that are not planned.
 at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tensors,
                            const ConvolutionOptions& options) {
   const c10::NoGradGuard no_gradients;
@@ -182,7 +183,7 @@ bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
          graph.build_operation_graph(at::native::getCudnnHandle()).is_good();
 }
 
-// What a heuristic proposes, the best first.
+// Returns the plans that a heuristic proposes, the best first.
 std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mode) {
   std::vector<ConvolutionPlan> plans;
   CudnnGraph made(key.type);
@@ -198,7 +199,7 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-// Nothing: cuDNN refuses it, or it is none of those that are used.
+// Returns nothing if cuDNN refuses the plan, or if it is none of those that are used.
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
   auto made = std::make_shared<CudnnGraph>(key.type);
   Knobs knobs;

@@ -190,7 +190,7 @@ class ConvolutionPlannerTest : public testing::Test {
   }
   void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
 
-  // Of all passes; they agree.
+  // Returns the source of the plans of all passes, which must agree.
   static PlanSource SourceOf(const ConvolutionPlanner& planner) {
     const std::vector<ConvolutionPlanReport> plans = planner.Plans();
     EXPECT_EQ(plans.size(), 3u);

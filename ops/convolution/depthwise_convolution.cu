@@ -28,10 +28,10 @@ __device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums
 
 BlockColumns ColumnsOf(int channels) { return BlockColumns::Of(channels / kPack, kPacks); }
 
-// What a thread makes of one row of images: from pixels [0, kReads) beginning at First(), each of which goes into output
-// j by the weight at WeightAt(i, j) of the window's row. A negative one: not at all.
+// A thread's work on one row of images: it reads kReads pixels from First() on. Pixel i goes into output j with the
+// weight at WeightAt(i, j) of the window's row; if that is negative, it does not go into it.
 //
-// The convolution itself, or with stride 1 and the window turned around the gradient of its input.
+// This is the convolution itself, or, with stride 1 and the window turned around, the gradient of its input.
 template <int kSize, int kStride>
 struct Window {
   static constexpr int kReads = (kAcross - 1) * kStride + kSize;
@@ -47,8 +47,9 @@ struct Window {
   }
 };
 
-// The gradient of an input with stride 2. Of the input's pixels, four begin at an even one: pixel j has weight k where
-// j + padding - k is even. kOdd: the first of the gradient's pixels that count lies half a pixel further.
+// The gradient of an input with stride 2. A thread has four of the input's pixels, the first at an even place: pixel j
+// has weight k where j + padding - k is even. kOdd: the first of the gradient's pixels that count lies half a pixel
+// further.
 template <int kSize, bool kOdd>
 struct StridedGradient {
   static constexpr int kReads = (kAcross - 1 + kSize - 1 + kOdd) / 2 + 1;
@@ -115,8 +116,8 @@ struct Tiles {
   }
 };
 
-// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all; zeros
-// for those that lie outside.
+// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all;
+// zeros for those that lie outside.
 template <int kCount>
 __device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
                            int width, int packs, int pack) {

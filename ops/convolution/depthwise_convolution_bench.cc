@@ -1,9 +1,9 @@
 // Depthwise convolutions of ConvNeXt-T (7x7) and EfficientNet-B0 (3x3 and 5x5) on 128 images, beside ATen's, in bf16:
 // bazel run -c opt //ops/convolution:depthwise_convolution_bench
 //
-// Arguments: channels, side, size, stride. `of_copy` is the rate over that of a device-to-device copy of as many bytes as
-// the images that are read and written; `TFLOP/s` counts the window's products, also those outside of the image, which an
-// H100 adds at 67 TFLOP/s in float32.
+// Arguments: channels, side, size, stride. `of_copy` is the rate over that of a device-to-device copy of as many bytes
+// as the images that are read and written; `TFLOP/s` counts the window's products, also those outside of the image,
+// which an H100 adds at 67 TFLOP/s in float32.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

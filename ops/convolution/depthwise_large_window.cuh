@@ -2,7 +2,8 @@
 // and not memory: a convolution of 7 by 7 pixels has 49 for each value that is read.
 //
 // A thread has two channels, which are one word, so its registers have room for many pixels: a tile of kHigh rows of
-// kWide pixels of what is made, or all weights' gradients. A row that is read is converted once for all rows of the tile.
+// kWide pixels of what is made, or all weights' gradients. A row that is read is converted once for all rows of the
+// tile.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@ __device__ float2 ToFloats(unsigned word) {
   }
 }
 
-// The same of several words. The compiler would keep the words, and convert them again at each use.
+// Converts several words. Without this function the compiler would keep the words, and convert them again at each use.
 template <typename T, int kCount>
 __device__ void ConvertOnce(const unsigned (&words)[kCount], float2 (&values)[kCount]) {
 #pragma unroll
@@ -59,8 +60,8 @@ __device__ inline void AddProduct(float2 a, float2 b, float2& sum) {
   sum.y = fmaf(a.y, b.y, sum.y);
 }
 
-// Where pixels [begin, begin + kCount) lie in each row of `width` pixels. Pixels outside of it are read at its border and
-// then count as zero: a load that may not happen would be a branch.
+// Where pixels [begin, begin + kCount) lie in each row of `width` pixels. Pixels outside of it are read at its border
+// and then count as zero: a load that may not happen would be a branch.
 template <int kCount>
 struct Pixels {
   unsigned offsets[kCount];  // in bytes
@@ -171,8 +172,8 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
   }
 }
 
-// Leaves partials[block][kSize * kSize][2 * pairs]. A block has consecutive pieces of rows of x, so that the rows of dy,
-// which kSize rows of x need, are in the L1 cache.
+// Leaves partials[block][kSize * kSize][2 * pairs]. A block has consecutive pieces of rows of x, so that the rows of
+// dy, which kSize rows of x need, are in the L1 cache.
 template <typename T, int kSize, int kWide>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     WeightGradient(const unsigned* x, const unsigned* dy, float* partials, Shape shape,

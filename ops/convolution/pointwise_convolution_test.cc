@@ -84,7 +84,7 @@ TEST_P(PointwiseConvolutionTest, AddsToAGradientThatNobodyElseHas) {
   const at::Tensor x = Images({2, 16, 6, 6}).requires_grad_();
   const at::Tensor weight = WeightOf(of);
   const auto [convolved, shortcut] = Run(x, weight);
-  // Of the product, whose gradient is made for this.
+  // The gradient of the shortcut comes from the product and belongs to nobody else.
   ((shortcut * 3).sum() + convolved.sum()).backward();
   const at::Tensor expected = weight.detach().to(at::kDouble).sum(0).view({1, 16, 1, 1}) + 3;
   EXPECT_TRUE(IsNear(x.grad(), expected.expand({2, 16, 6, 6}), tolerance()));

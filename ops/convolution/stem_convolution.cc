@@ -114,7 +114,7 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   return of_squares;
 }
 
-// Of y, or of its gradient.
+// Returns the shape of a convolution of `squares`, forward or backward.
 StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
   const GpuTraits gpu = TraitsOf(squares.device());
   return {.count = squares.size(0),
@@ -220,8 +220,8 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   }
 };
 
-// Whether it is the kernels' convolution, of types that they know, and they can index x, of which there is
-// something.
+// Returns whether the kernels can compute this convolution: they know its sizes and types, x is not empty, and 32-bit
+// indices suffice for an image.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
   return IsOnGpu(x) && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
          weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&

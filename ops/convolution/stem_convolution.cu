@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 
 using Words = Pack<uint16_t>;
 
-// Where an image has a square's first pixel, and whether it has.
+// The place of a square's first pixel in an image, and whether it lies inside of the image.
 struct FirstPixel {
   int row;
   int column;
@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Of pictures: a thread writes a square. kPairs: two pixels side by side are a word in memory.
+// Makes squares of pictures, which have three channels. A thread writes a square. kPairs: two pixels side by side are a
+// word in memory.
 constexpr int kColors = 3;
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)

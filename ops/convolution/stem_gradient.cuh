@@ -23,9 +23,9 @@ constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the o
 
 constexpr int kStages = 3;  // how many rows of dy are being multiplied or copied
 
-// How many rows of squares are being multiplied or copied. Of three consecutive rows of dy at most one is the first of
-// a strip, because a strip has at least two rows. All rows of squares under the windows of that row are new. For each
-// other row of dy only one row of squares is new.
+// kRing is the number of rows of squares that are being multiplied or copied. At most one of three consecutive rows of
+// dy is the first of a strip, because a strip has at least two rows. All rows of squares under the windows of that row
+// are new. For each other row of dy only one row of squares is new.
 constexpr int kLeastHeight = kStages - 1;
 constexpr int kRing = kWindow + kWindow + (kStages - 2);
 

@@ -1,6 +1,6 @@
-// What the two products of a stem have in common: strips of an image whose rows lie in shared memory, where they are
-// copied while other rows are multiplied, and the instructions with which a warp multiplies the values that it loads
-// from there. The stem's convolution takes squares of 2x2 pixels (stem_convolution.h).
+// The common parts of a stem's two products: strips of an image whose rows lie in shared memory, where they are copied
+// while other rows are multiplied, and the instructions with which a warp multiplies the values that it loads from
+// there. The stem's convolution takes squares of 2x2 pixels (stem_convolution.h).
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,11 +1,11 @@
-// Expressions: how an element of a result follows from the elements of several tensors at the same place, the derivatives,
-// and the text of a CUDA function that computes them.
+// Expressions: how an element of a result follows from the elements of several tensors at the same place, the
+// derivatives, and the text of a CUDA function that computes them.
 //
 // Invariants:
 //   1. A term's operands are terms that were added before it. Equal terms are one, so nothing is computed twice.
 //   2. A derivative consists of the same few primitives. An operation is therefore written once, as its forward.
-//   3. The text holds numbers and the names of primitives, and nothing else. What a model's file says can reach it only as
-//      a number.
+//   3. The text holds numbers and the names of primitives, and nothing else. The content of a model's file can reach it
+//      only as a number.
 #pragma once
 
 #include <array>

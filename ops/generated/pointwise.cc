@@ -30,8 +30,8 @@ using torch::autograd::variable_list;
 
 constexpr const char* kKernelName = "pointwise";
 
-// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when the
-// first kernel runs. A model is made before there are other threads.
+// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when
+// the first kernel runs. A model is made before there are other threads.
 const std::string& KeptKernels() {
   static const std::string folder = [] {
     if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return std::string();
@@ -110,7 +110,7 @@ std::vector<at::Tensor> Generated(const PointwiseFunction& function,
   return {made.begin(), made.end()};
 }
 
-// What backward needs besides tensors.
+// The values that backward needs besides tensors.
 struct Kept : torch::CustomClassHolder {
   explicit Kept(std::shared_ptr<const PointwiseFunction> of) : function(std::move(of)) {}
 
@@ -176,7 +176,7 @@ class FusedPointwise : public torch::autograd::Function<FusedPointwise> {
       if (std::ranges::find(terms, term) == terms.end()) terms.push_back(term);
     }
     if (wanted.empty()) return results;
-    // As LibTorch does where a result in float32 is made of 16-bit values: their gradients have 16 bits.
+    // As in LibTorch, 16-bit values from which a float32 result is made have gradients of 16 bits.
     const at::ScalarType type = kept->types[wanted[0]];
     const bool is_narrow =
         std::ranges::all_of(wanted, [&](size_t i) { return kept->types[i] == type; });

@@ -1,11 +1,11 @@
-// Pointwise(): what several of LibTorch's operations compute of elements at the same place, in one kernel forward and one
-// backward, which are generated for it.
+// Pointwise(): what several of LibTorch's operations compute of elements at the same place, in one kernel forward and
+// one backward, which are generated for it.
 //
-// The kernels are LibTorch's jiterator's: it compiles the text of a function (expression.h) with NVRTC when the function
-// first runs with these types, in about half a second, broadcasts and promotes types as LibTorch's operations do, and
-// keeps what was compiled in kernels/ of the cache folder, by the text, the GPU's compute capability and NVRTC's version.
-// Between the operations nothing is rounded to 16 bits. Backward keeps the inputs that the wanted gradients depend on and
-// nothing else, and computes what lies between again.
+// The kernels are LibTorch's jiterator's: it compiles the text of a function (expression.h) with NVRTC when the
+// function first runs with these types, in about half a second, broadcasts and promotes types as LibTorch's operations
+// do, and keeps what was compiled in kernels/ of the cache folder, by the text, the GPU's compute capability and
+// NVRTC's version. Between the operations nothing is rounded to 16 bits. Backward keeps the inputs that the wanted
+// gradients depend on and nothing else, and computes what lies between again.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the cache folder is not the user's own, or others may write to it -> kernels are compiled anew in each process
@@ -63,9 +63,9 @@ class PointwiseFunction {
   mutable std::map<std::vector<TermId>, std::string> texts_;
 };
 
-// Returns whether Pointwise() has a kernel for these inputs: float tensors of at least one dimension on one GPU. Of those
-// that are broadcast at most one may need a gradient that backward has to write whole and then sum, because LibTorch's
-// operations might write none where several come together before they are broadcast.
+// Returns whether Pointwise() has a kernel for these inputs: float tensors of at least one dimension on one GPU. At
+// most one of the inputs that are broadcast may need a gradient that backward has to write whole and then sum, because
+// LibTorch's operations might write none where several come together before they are broadcast.
 bool HasPointwiseKernel(const PointwiseFunction& function, const std::vector<at::Tensor>& inputs);
 
 // Returns the function of the inputs, which are broadcast, in the type that LibTorch promotes theirs to.
@@ -73,8 +73,8 @@ bool HasPointwiseKernel(const PointwiseFunction& function, const std::vector<at:
 at::Tensor Pointwise(const std::shared_ptr<const PointwiseFunction>& function,
                      const std::vector<at::Tensor>& inputs);
 
-// Returns the folder for compiled kernels in `cache`, which it makes; empty if there is none that only this user can write
-// to.
+// Returns the folder for compiled kernels in `cache`, which it makes; empty if there is none that only this user can
+// write to.
 std::string KernelFolder(const std::string& cache);
 
 }  // namespace lockstep::ops

@@ -1,4 +1,5 @@
-// A generated kernel gives what LibTorch's operations give, in one kernel forward and one backward, and foretells its memory.
+// A generated kernel gives what LibTorch's operations give, in one kernel forward and one backward, and foretells its
+// memory.
 
 #include "ops/generated/pointwise.h"
 

@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// In which a row's channels lie together.
+// Returns the memory format in which a row's channels lie together.
 at::MemoryFormat FormatOf(const at::Tensor& x) {
   return x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
@@ -43,7 +43,7 @@ at::Tensor EmptyPartials(const at::Tensor& x, const BatchNormShape& shape, int s
   return at::empty({BatchNormPartials(TypeOf(x), shape, sums)}, x.options().dtype(at::kFloat));
 }
 
-// A norm's, or ones for this once.
+// Returns the norm's counters, or new ones for this call.
 at::Tensor CountersOf(const at::Tensor& of_norm, const at::Tensor& x) {
   return of_norm.defined() ? of_norm : NewNormCounters(x.size(1), x.device());
 }
@@ -53,7 +53,7 @@ at::Tensor EmptyMask(const at::Tensor& x, const BatchNormShape& shape) {
                    x.options().dtype(at::kByte));
 }
 
-// In forward: of a norm, what backward adds its gradients to.
+// Called in forward: keeps the tensors to which backward adds a norm's gradients.
 void KeepGradients(AutogradContext* context, const char* name, const Variable& weight,
                    const Variable& bias) {
   context->saved_data[name] =
@@ -65,7 +65,7 @@ struct NormGradients {
   GradientSums bias;
 };
 
-// In backward. The weight is the Function's input `weight`, the bias the next.
+// Called in backward. The weight is input number `weight` of the Function, the bias is the next one.
 NormGradients NewNormGradients(AutogradContext* context, const char* name, size_t weight,
                                const at::Tensor& x) {
   const std::vector<at::Tensor> kept = context->saved_data[name].toTensorVector();
@@ -76,8 +76,8 @@ NormGradients NewNormGradients(AutogradContext* context, const char* name, size_
   return {new_sums(0), new_sums(1)};
 }
 
-// In backward: the result's gradient as the kernels read it, and memory for one of what they make of it. That
-// is the gradient's own where nobody else has it, as each thread reads what it writes over.
+// For backward: the result's gradient as the kernels read it, and memory for one of their results. That is the
+// gradient's own memory where nobody else has it, because each thread reads the values that it overwrites.
 struct ResultGradient {
   at::Tensor dy;
   at::Tensor made;

@@ -39,7 +39,7 @@ struct Tiling {
   }
 };
 
-// Of blocks that are at most `widest` packs wide, and all about as wide.
+// Returns a tiling whose blocks are at most `widest` packs wide and all about as wide.
 Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
   const int64_t packs = shape.channels / pack;
   const int64_t columns = CeilDivide(packs, widest);
@@ -179,7 +179,7 @@ struct Moments {
   float variance;
 };
 
-// Of sums of x - pivot and of its square.
+// Returns the moments of x. `sums` are those of x - pivot and of its square.
 __device__ Moments MomentsOf(float pivot, const float (&sums)[2], float rows) {
   const float offset = sums[0] / rows;
   // A comparison would make 0 of NaN.
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, 
   results.Finish(t.results, channels, channel, mean, squares / rows, rows);
 }
 
-// Whether the activation has a slope other than 0 and 1.
+// Returns whether the activation has slopes other than 0 and 1.
 constexpr bool IsSmooth(BatchNormForm form) {
   return form == BatchNormForm::kSilu || form == BatchNormForm::kHardswish;
 }
@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
       });
 }
 
-// Of channel i: dz from the gradient of the activation's result.
+// Returns dz of channel i from the gradient of the activation's result.
 template <BatchNormForm kForm, int kSize>
 __device__ float BeforeActivation(float gradient, const Affine<kSize>& norm, float x, unsigned mask,
                                   int i) {
@@ -386,7 +386,7 @@ class SumsEnd {
   }
 
  private:
-  // What a sum is added to.
+  // Returns the value to which a sum is added.
   __device__ static float BaseOf(const SumsTo& to, int64_t channel) {
     return to.sums != nullptr && to.adds ? to.sums[channel] : 0;
   }
@@ -490,7 +490,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
       });
 }
 
-// As many blocks as the GPU holds at once.
+// Launches as many blocks as the GPU holds at once.
 template <typename Tensors>
 void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                       const BatchNormShape& shape, cudaStream_t stream) {

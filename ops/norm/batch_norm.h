@@ -3,8 +3,9 @@
 //
 // y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
 // a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
-// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and ReLU, backward computes
-// this again; after an addition, forward keeps one bit for each value. Of x, y and residual, backward reads only x.
+// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and
+// ReLU, backward computes this again; after an addition, forward keeps one bit for each value. Backward reads x, but
+// neither y nor residual.
 //
 // In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
 // joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
@@ -12,8 +13,8 @@
 //
 // Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
 // The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and
-// backward adds up the sums that dx needs. What the ranks send, and when they send it, does not depend on the number of
-// their rows. It is also the same for the kernels and for the plain ATen version (the twin).
+// backward adds up the sums that dx needs. The sizes and the order of the ranks' messages do not depend on the number
+// of their rows. They are also the same for the kernels and for the plain ATen version (the twin).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -17,7 +17,7 @@ struct BatchNormShape {
   int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// The formula of y.
+// The formula by which y is computed.
 enum class BatchNormForm {
   kNorm,       // norm(x)
   kRelu,       // relu(norm(x))
@@ -43,7 +43,7 @@ int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums)
 // counters must not overlap.
 int64_t BatchNormCounters(int64_t channels);
 
-// What a kernel computes from a batch's mean and variance.
+// The results that a kernel computes from a batch's mean and variance.
 struct BatchNormResults {
   float epsilon;
   float momentum;

@@ -39,14 +39,15 @@ constexpr Case kCases[] = {{Activation::kNone, false}, {Activation::kRelu, false
                            {Activation::kSilu, false}, {Activation::kHardswish, false},
                            {Activation::kSilu, true}};
 
-// Of batches that ranks share.
+// The shapes of batches that ranks share.
 const std::vector<std::vector<int64_t>> kSharedShapes = {
     {7, 8},        {333, 24},     {9, 4096},        {40, 3},         {6, 5, 7},
     {3, 24, 5, 7}, {4, 40, 3, 3}, {8, 256, 14, 14}, {16, 64, 56, 56}};
 
 class BatchNormTest : public NormOpTest {
  protected:
-  // What lies so close to a kink that rounding decides on which side it is gets no gradient.
+  // Marks the values that are far from a kink. The others get no gradient, because rounding decides on which side they
+  // lie.
   at::Tensor IsFarFromKinks(const at::Tensor& sum, Activation activation) const {
     const double kink = activation == Activation::kHardswish ? 3 : 0;
     return (sum.abs() - kink).abs() > 4 * tolerance();
@@ -176,7 +177,7 @@ TEST_P(BatchNormTest, RanksThatShareBatchesJoinThem) {
     const Exactly exactly_b(b, norm_b);
     const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
     const at::Tensor expected = sum.relu();
-    // What norm_b gives is rounded.
+    // The result of norm_b is rounded, so sums close to 0 get no gradient.
     const at::Tensor dy = Random(sizes) * (sum.abs() > 8 * tolerance()).to(dtype());
     expected.backward(dy.to(at::kDouble));
     for (const std::vector<int64_t>& rows : Shares(sizes[0])) {
@@ -302,7 +303,7 @@ TEST_P(BatchNormTest, JoinTakesAnyAddressAndStride) {
   };
   const at::Tensor a = Random(sizes);
   const at::Tensor b = Random(sizes);
-  // What rounding could let pass or not gets no gradient.
+  // Sums so close to 0 that rounding decides whether ReLU passes them get no gradient.
   const at::Tensor sum = Exactly(a, norm_a).Sum() + Exactly(b, norm_b).Sum();
   const at::Tensor dy = Random(sizes) * (sum.detach().abs() > 8 * tolerance()).to(dtype());
   const auto shifted = [&](const at::Tensor& values) {
@@ -490,7 +491,7 @@ TEST_P(BatchNormTest, CountsBatches) {
   JoinBatchNorms(x, norm, x, other);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 3);
   EXPECT_EQ(other.num_batches_tracked.item<int64_t>(), 1);
-  // One row, too, which the running statistics cannot follow.
+  // Batches of one row count, too, although the running statistics cannot follow them.
   norm.running_mean = at::Tensor();
   norm.running_var = at::Tensor();
   BatchNorm(Random({1, 16}), norm, Activation::kNone);

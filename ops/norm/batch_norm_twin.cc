@@ -49,7 +49,7 @@ Statistics StatisticsOf(const at::Tensor& x, NormRanks& ranks) {
   const at::Tensor means = all.narrow(1, 0, channels);
   const at::Tensor squares = all.narrow(1, channels, channels);
   const at::Tensor counts = all.narrow(1, 2 * channels, 1);
-  // Of a batch that is empty on every rank, too.
+  // The clamp avoids a division by zero for a batch that is empty on every rank.
   const at::Tensor rows = counts.sum().clamp_min(1);
   const at::Tensor mean = (means * counts).sum(0) / rows;
   return {mean, (squares + counts * (means - mean).square()).sum(0) / rows, rows};

@@ -35,14 +35,14 @@ bool CanAdd(const at::Tensor& x, const Branch& branch, at::ScalarType type) {
          (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// What a norm gives, and in which types.
+// The results of a norm and their types.
 struct Results {
   at::ScalarType type;  // of y
   bool wide = false;    // y also in x's type, which then is another
 };
 
-// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without it,
-// RMSNorm.
+// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without
+// it, RMSNorm.
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,

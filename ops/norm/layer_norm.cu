@@ -199,10 +199,10 @@ constexpr int kMostTeams = 8;  // of a block, where they are of several warps
 static_assert(kMostPacks <= kBackwardThreads<2> * 2);
 static_assert(kBackwardThreads<2> <= kMostTeamWarps * 32);
 static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
-// So that no row's number overflows, nor that of one a few strides on.
+// This limit keeps a row's number from overflowing, and also that of a row a few strides further.
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
-// What is on its way to a block's teams, a row each.
+// Shared memory for the rows that are on their way to a block's teams, one row for each team.
 template <typename T, typename U, int kPacks>
 struct BackwardRows {
   static constexpr int kThreads = kBackwardThreads<kPacks>;
@@ -214,7 +214,7 @@ struct BackwardRows {
   RowStatistics statistics[kThreads];
 };
 
-// What each warp of a team of several has found, and zeros beyond: four are one load.
+// The sums of each warp of a team that has several, and zeros beyond; a load reads four of them.
 struct WarpSums {
   float4 g[kMostTeams][kMostTeamWarps / 4];
   float4 gx[kMostTeams][kMostTeamWarps / 4];
@@ -244,8 +244,8 @@ struct RowSums {
 
 __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z + four.w); }
 
-// The team's sums, in each of its threads. place: the warp's, kMostTeamWarps for each team. Two
-// `all` that take turns need no second barrier, as with TeamSum.
+// The team's sums, in each of its threads. place: the warp's, kMostTeamWarps for each team. If two `all` take turns, no
+// second barrier is needed, as with TeamSum.
 template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
   if constexpr (kCenters) {
@@ -356,8 +356,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_weight[kPacks][kSize] = {};
   float d_bias[kPacks][kSize] = {};
   float d_branch_bias[kPacks][kSize] = {};
-  // As many rounds for each team of a block: in its last one a team may have no row. Else some teams would
-  // be past the loop while others are at barriers within, which racecheck takes for races.
+  // All teams of a block make the same number of rounds, and a team may have no row in the last one. Otherwise some
+  // teams would be past the loop while others are at barriers within, which racecheck takes for races.
   const unsigned rounds = CeilDivide<int64_t>(shape.rows - static_cast<int>(blockIdx.x), stride);
   for (unsigned round = 0; round < rounds; ++round) {
     const int row = first + static_cast<int>(round) * stride;

@@ -22,7 +22,7 @@ at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Te
                      double epsilon);
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-// What is added to x before a norm: values + bias.
+// The branch that is added to x before a norm: values + bias.
 struct Branch {
   at::Tensor values;  // has x's shape and type
   at::Tensor bias;    // float32 [width], or undefined
@@ -44,10 +44,10 @@ struct WideNorm {
   at::Tensor wide;  // the same in float32, or undefined if it is not wanted
 };
 
-// LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type `type`, or
-// is undefined. sum, y and wide have gradients. One kernel computes all of them, and one their gradients: that of the
-// branch is rounded to `type`, and those of y and wide are added in float32. As above, nobody may write to sum before
-// backward.
+// LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type `type`,
+// or is undefined. sum, y and wide have gradients. One kernel computes all of them, and one their gradients: that of
+// the branch is rounded to `type`, and those of y and wide are added in float32. As above, nobody may write to sum
+// before backward.
 WideNorm NormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
                     const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide);
 

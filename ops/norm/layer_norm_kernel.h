@@ -17,7 +17,8 @@ struct alignas(8) RowStatistics {
   float rstd;  // 1 / sqrt(mean of (x - mean)^2 + epsilon)
 };
 
-// The types of the activations, [rows, width]. Either both are the same, or `narrow` has 16 bits beside a float32 `wide`.
+// The types of the activations, [rows, width]. Either both are the same, or `narrow` has 16 bits beside a float32
+// `wide`.
 struct NormTypes {
   FloatType wide;    // of what is normalised: x, sum, d_sum, dx; and of y_wide and dy_wide
   FloatType narrow;  // of branch, y, dy and d_branch

@@ -62,11 +62,11 @@ Norm Exact(const Norm& norm) {
 
 class LayerNormTest : public OpTest {
  protected:
-  // Of what is rounded to dtype().
+  // The tolerance for results that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-4 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
-  // Of rows of one value ATen's CPU takes differences of what it has multiplied by their rstd, 316.
+  // For rows of one value ATen's CPU kernel takes differences of products with their rstd, which is 316.
   static double WeightTolerance(int64_t width) { return width == 1 ? 1e-3 : 1e-4; }
   double Tolerance(int64_t width) const { return std::max(tolerance(), WeightTolerance(width)); }
   // Float64 on a CPU takes its time.

@@ -23,8 +23,8 @@ struct PoolFork {
   at::Tensor passed;  // x itself
 };
 
-// The same where others read x, too, such as the decoder of a U-Net. They read `passed`, whose gradient backward's kernel
-// adds to that of the pooling: a separate addition would have to read both gradients and write the sum.
+// The same where others read x, too, such as the decoder of a U-Net. They read `passed`, whose gradient backward's
+// kernel adds to that of the pooling: a separate addition would have to read both gradients and write the sum.
 PoolFork ForkedMaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 // The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.

@@ -12,11 +12,11 @@ namespace lockstep::ops {
 namespace {
 
 // Forward and dx: a thread has one pack of channels of one pooled column and walks down kRows
-// pooled rows, in every gridDim.y-th image. What a window shares with the one below, and what
-// belongs to the channels, stays in registers. Statistics and sums go through the images forwards,
-// these two backwards, so that each begins with what is still in the L2 cache.
+// pooled rows, in every gridDim.y-th image. Values that a window shares with the one below, and those of the channels,
+// stay in registers. Statistics and sums go through the images forwards, these two backwards, so that each begins with
+// what is still in the L2 cache.
 constexpr int kThreads = 128;
-// On a multiprocessor at once, as registers allow.
+// The number of blocks on a multiprocessor at once, as registers allow.
 constexpr int kForwardBlocks = 5;
 constexpr int kBackwardBlocks = 4;
 constexpr int kRows = 8;
@@ -27,7 +27,7 @@ constexpr int kHigh = 32;
 constexpr int kSumBlocks = 2;  // on a multiprocessor at once
 constexpr int kUnroll = 2;     // rows whose loads a thread has under way
 
-// What a thread that walks has of an image.
+// The part of an image through which a thread walks.
 struct Walk {
   unsigned pack;
   int column;  // of the pooled ones
@@ -71,7 +71,7 @@ template <typename T>
 __device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm, int code) {
   constexpr int kSize = Pack<T>::kSize;
   const Floats<kSize> x = ToFloats<T>(words);
-  // In words, of which the compiler rounds two values at once.
+  // The values are rounded in words, because the compiler rounds two values of a word at once.
   Pack<T> rounded;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x.values[i], i));
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       Pack<uint8_t, kSize> codes;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
-        // What is not positive becomes 0.
+        // Values that are not positive become 0.
         const Key<T> key = max(best.values[i], Key<T>{kNothingPasses});
         y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
         codes.values[i] = static_cast<uint8_t>(key);
@@ -176,7 +176,7 @@ struct PooledPixel {
         row(static_cast<int>(index / shape.pooled_width % shape.pooled_height)),
         column(static_cast<int>(index % shape.pooled_width)) {}
 
-  // Without the divisions.
+  // Adds without the divisions of the constructor.
   __device__ void Add(const PooledPixel& other, const NormPoolShape& shape) {
     column += other.column;
     const int over = column >= shape.pooled_width ? 1 : 0;
@@ -186,7 +186,7 @@ struct PooledPixel {
     row -= below * shape.pooled_height;
     image += other.image + below;
   }
-  // Of x's pixels, the one where its window begins; it may lie outside of the image.
+  // Returns the pixel of x where the window begins; it may lie outside of the image.
   __device__ int64_t FirstOfWindow(const NormPoolShape& shape) const {
     return (image * shape.height + 2 * row - 1) * shape.width + 2 * column - 1;
   }

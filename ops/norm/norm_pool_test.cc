@@ -44,8 +44,8 @@ TEST_P(NormPoolTest, IsPyTorchs) {
     const ChannelNorm norm = Norm(sizes[1]);
     const Exactly exactly(x, norm);
     const at::Tensor expected = Pool(exactly.Sum().relu());
-    // What lies so close to 0 that rounding decides whether it passes gets no gradient.
-    // Whole, too, as the twin rounds sums of it.
+    // Values so close to 0 that rounding decides whether they pass get no gradient. dy has whole numbers, because the
+    // twin rounds sums of it.
     const at::Tensor dy = RandomWhole(Pooled(sizes)) * (expected > 4 * tolerance()).to(dtype());
     expected.backward(dy.to(at::kDouble));
 

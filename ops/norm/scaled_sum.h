@@ -15,8 +15,8 @@ struct ScaledSumResult {
 };
 
 // `branch` is [..., width] in 16 bits, `x` has its shape, and its type or float32, and `scale` is float32 [width]. Both
-// results have gradients for all three, which one kernel computes. `branch` is kept for backward, so nobody may write to
-// it before backward.
+// results have gradients for all three, which one kernel computes. `branch` is kept for backward, so nobody may write
+// to it before backward.
 //
 // The kernels run on a GPU if the width is a multiple of 8. In all other cases ScaledSumTwin() runs.
 ScaledSumResult ScaledSum(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,

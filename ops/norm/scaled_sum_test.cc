@@ -24,8 +24,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// Rows that end within a block and beyond a grid; widths of a pack, of rows side by side in a warp, of several blocks, and
-// of no whole packs.
+// Rows that end within a block and beyond a grid; widths of a pack, of rows side by side in a warp, of several blocks,
+// and of no whole packs.
 TEST_P(ScaledSumTest, IsTheSum) {
   const std::vector<std::vector<int64_t>> shapes = {{1, 8},        {7, 24},   {3, 5, 5, 96},
                                                     {40000, 96},   {9, 264},  {1000, 768},

@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr int64_t kPack = 8;
 
-// What Excite()'s backward leaves for that of Squeeze().
+// The tensors that Excite()'s backward leaves for that of Squeeze().
 struct Left {
   at::Tensor dy, gate;
 };
@@ -40,7 +40,7 @@ class Pair : public torch::CustomClassHolder {
     backward_ = torch::autograd::get_current_graph_task_id();
   }
 
-  // Nothing, if it was left in another run of backward.
+  // Returns nothing if the tensors were left in another run of backward.
   Left TakeLeft() {
     Left left = std::exchange(left_, {});
     return backward_ == torch::autograd::get_current_graph_task_id() ? left : Left();
@@ -58,7 +58,7 @@ void KeepPair(AutogradContext* context, const PairPointer& pair) {
   context->saved_data["pair"] = c10::IValue::make_capsule(pair);
 }
 
-// Null: it has none.
+// Returns the pair that KeepPair() has kept; null if there is none.
 PairPointer PairOf(const AutogradContext& context) {
   const auto found = context.saved_data.find("pair");
   if (found == context.saved_data.end()) return {};
@@ -76,7 +76,7 @@ at::Tensor InPixels(const at::Tensor& gradient) {
   return gradient.defined() ? Aligned(gradient.contiguous(kLast)) : gradient;
 }
 
-// What an image's channels have, as the kernels read it.
+// Returns a tensor of [count, channels] as the kernels read it.
 at::Tensor InChannels(const at::Tensor& tensor) {
   return tensor.defined() ? Aligned(tensor.contiguous()) : tensor;
 }
@@ -150,7 +150,7 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
   }
 
  private:
-  // By operations that have gradients. Nothing is left then.
+  // Uses operations that have gradients. Nothing is left for Squeeze() then.
   static at::Tensor Plain(const variable_list& gradients, double pixels, at::IntArrayRef sizes) {
     if (!gradients[0].defined()) return gradients[kSameX];
     const at::Tensor of_mean = (gradients[0] / pixels).expand(sizes);

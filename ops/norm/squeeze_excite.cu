@@ -28,7 +28,7 @@ struct Tiles {
   int lanes;    // pixels that a block has at a time
   int slices;   // blocks that share an image's pixels
 
-  // As few slices as give each multiprocessor its blocks at once.
+  // Returns tiles with as few slices as give each multiprocessor its blocks at once.
   static Tiles OfSums(const SqueezeShape& shape) {
     Tiles tiles = InColumns(shape, kMostSumPacks);
     const int64_t blocks = shape.count * tiles.columns;

@@ -3,7 +3,7 @@
 //
 // Bytes of each value: forward 6 (read x twice, write y), backward 8 (read dy and x, read dy, write dx). The limit is
 // what a device-to-device copy of as many bytes reaches in the same run: `of_copy` is the rate over that. It can exceed
-// 1 where a second pass finds images in the L2 cache. What makes a gate of the mean is not timed.
+// 1 where a second pass finds images in the L2 cache. The operations that make a gate from the mean are not timed.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

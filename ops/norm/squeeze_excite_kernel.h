@@ -1,5 +1,6 @@
 // The kernels of squeeze_excite.h. All pointers point to device memory. Images are [count, pixels, channels] in 16
-// bits, and the channels are a multiple of 8. What an image's channels have is [count, channels] in the same type.
+// bits, and the channels are a multiple of 8. Tensors with a value for each channel of an image are [count, channels]
+// in the same type.
 #pragma once
 
 #include <cuda_runtime_api.h>

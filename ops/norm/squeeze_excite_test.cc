@@ -111,7 +111,7 @@ TEST_P(SqueezeExciteTest, NeedsNoGradients) {
   const Tensor gate = at::rand({3, 24, 1, 1}, options());
   const Tensor expected = x.to(at::kDouble) * gate.to(at::kDouble);
   const Tensor dy = Images({3, 24, 5, 7});
-  // Of the gate alone.
+  // Only the gate needs a gradient.
   const Tensor own_gate = gate.clone().requires_grad_();
   const Tensor y = Excite(Squeeze(x).same_x, own_gate);
   EXPECT_TRUE(IsNear(y, expected, tolerance()));
@@ -119,11 +119,11 @@ TEST_P(SqueezeExciteTest, NeedsNoGradients) {
   EXPECT_TRUE(IsNear(own_gate.grad(),
                      (dy.to(at::kDouble) * x.to(at::kDouble)).sum({2, 3}, /*keepdim=*/true),
                      tolerance()));
-  // Of x alone.
+  // Only x needs a gradient.
   const Tensor own_x = x.clone(kLast).requires_grad_();
   Excite(Squeeze(own_x).same_x, gate).backward(dy);
   EXPECT_TRUE(IsNear(own_x.grad(), dy.to(at::kDouble) * gate.to(at::kDouble), tolerance()));
-  // Of neither.
+  // Neither needs a gradient.
   EXPECT_FALSE(Excite(Squeeze(x).same_x, gate).requires_grad());
   const at::NoGradGuard no_grad;
   const Tensor plain = Excite(Squeeze(own_x).same_x, own_gate);

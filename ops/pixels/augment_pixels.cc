@@ -12,8 +12,8 @@
 namespace lockstep::ops {
 namespace {
 
-// What torchvision.transforms.v2.functional calls by these names, for one float32 image x of [3,
-// height, width].
+// The functions of torchvision.transforms.v2.functional with these names, for one float32 image x of [3, height,
+// width].
 
 at::Tensor Grey(const at::Tensor& x) { return 0.2989 * x[0] + 0.587 * x[1] + 0.114 * x[2]; }
 
@@ -59,7 +59,7 @@ at::Tensor WithColours(at::Tensor x, const float* draws) {
   return x;
 }
 
-// In place.
+// Mixes the boxes of neighbouring images in place.
 void MixBoxes(const at::Tensor& images, const float* draws) {
   const auto box = [&](const at::Tensor& all) {
     return all.slice(2, static_cast<int64_t>(draws[kTop]), static_cast<int64_t>(draws[kBottom]))

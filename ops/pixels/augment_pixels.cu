@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
   if (threadIdx.x == 0) a.grey_sums[blockIdx.x] = sum;
 }
 
-// Sets the colours of image n, and of the one before it. For all threads of a block.
+// Sets the colours of image n, and of the one before it. All threads of a block must call it.
 __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before,
                             Colours (&colours)[2]) {
   const int warp = threadIdx.x / kWarp;
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kThreads) MixImages(AugmentArguments a, int bl
   }
 }
 
-// Of one image.
+// Returns the number of blocks for one image.
 int BlocksFor(int groups) { return (groups + kRounds * kThreads - 1) / (kRounds * kThreads); }
 
 unsigned Grid(int64_t blocks) { return static_cast<unsigned>(blocks); }

@@ -40,7 +40,7 @@ at::Tensor RandomPixels(at::IntArrayRef shape) {
   return at::randint(0, 256, shape, at::kByte);
 }
 
-// Of a saturated, a grey, a dark and an ordinary pixel, by torchvision 0.26:
+// The expected colours of a saturated, a grey, a dark and an ordinary pixel are those of torchvision 0.26:
 //   f = [1.3, 0.6, 1.7, -0.2] for i in order: x = [adjust_brightness, adjust_contrast,
 //   adjust_saturation, adjust_hue][i](x, f[i])
 TEST(AugmentPixels, ColoursAreTorchvisions) {
@@ -78,7 +78,7 @@ TEST(AugmentPixels, ColoursAreTorchvisions) {
   for (const Case& c : cases) {
     const at::Tensor draws = NoDraws(1);
     for (const int operation : c.order) draws[0][operation].fill_(factors[operation]);
-    // What is not in the order has no factor: where it comes does not matter.
+    // Operations that are not in the order have no factor, so their place does not matter.
     for (size_t i = 0; i < c.order.size(); ++i) draws[0][kOrder + i].fill_(c.order[i]);
     if (c.order.size() == 1) draws[0][kOrder + c.order[0]].fill_(0);
     const at::Tensor expected = at::tensor(c.expected).view({1, 3, 2, 2});

@@ -41,7 +41,7 @@ class FileLock {
   FileDescriptor descriptor_;  // closing it ends the lock
 };
 
-// Of a device's text, what may stand in a file's name.
+// Returns the name of a device's file, in which only letters and digits of the device's text stay.
 std::string FileName(std::string_view kind, const std::string& device) {
   std::string name = std::string(kind) + '-';
   for (const char c : device) {

@@ -1,4 +1,4 @@
-// What becomes of plans that are kept.
+// Tests that plans are kept and read again.
 
 #include "ops/plan/plan_file.h"
 
@@ -131,7 +131,7 @@ TEST(PlanFile, EachDeviceAndKindHasItsOwn) {
   EXPECT_EQ(Find(one, Key(1)), Plan(1));
   EXPECT_EQ(Find(other, Key(1)), Plan(2));
   EXPECT_EQ(Find(of_convolutions, Key(1)), Plan(3));
-  // As after a copy by hand.
+  // This happens if somebody copies a file by hand.
   fs::copy_file(one.path(), other.path(), fs::copy_options::overwrite_existing);
   EXPECT_FALSE(Find(other, Key(1)));
 }

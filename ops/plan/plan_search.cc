@@ -16,19 +16,19 @@
 namespace lockstep::ops {
 namespace {
 
-// What a candidate's time may be of the first's.
+// A candidate is faster if its time is at most this share of the first one's.
 constexpr double kFasterShare = 0.98;
-// Of what the first gives: what rounding to bfloat16 differs by, twice.
+// Results may differ from the first candidate's by this share, twice the error of rounding to bfloat16.
 constexpr double kSameWithin = 0.01;
 
 constexpr int kNeighbours = 96;
 constexpr size_t kParents = 4;    // of neighbours
 constexpr size_t kFinalists = 5;  // the first included
 
-// A search's time, at least; a slow operation's is longer.
+// A search takes at least kSearch_us, and at least the time of kSearchRuns runs of the first candidate.
 constexpr double kSearch_us = 80e3;
 constexpr double kSearchRuns = 48;
-// Shares of it, when one part has to end.
+// The shares of a search's time after which its first two parts have to end.
 constexpr double kProposalsEnd = 0.45;
 constexpr double kNeighboursEnd = 0.65;
 
@@ -37,15 +37,15 @@ class Search {
   explicit Search(Candidates& candidates) : candidates_(candidates) {}
 
   FastestCandidate Fastest(size_t proposed) {
-    // What was queued before is not the search's.
+    // Work that was queued before must not count as the search's time.
     C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
     begin_ = std::chrono::steady_clock::now();
-    // The second time: the first one wakes the GPU up, too.
+    // The second time counts, because the first one includes waking up the GPU.
     std::ignore = TimeOnce(0);
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
     limit_us_ = std::max(kSearch_us, kSearchRuns * *first_us);
-    // So that short ones are not lost in the clock's steps of half a microsecond.
+    // Short candidates are repeated, because the clock has steps of half a microsecond.
     repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
     times_us_ = {{*first_us, 0}};
     for (size_t i = 1; i < proposed && Elapsed_us() < kProposalsEnd * limit_us_; ++i) Time(i);
@@ -75,15 +75,15 @@ class Search {
     return false;
   }
 
-  // Undefined: it does not run.
+  // Returns an undefined tensor if the candidate does not run.
   at::Tensor Sample(size_t candidate) {
     at::Tensor sample = candidates_.Sample(candidate);
     if (!sample.defined()) std::ignore = cudaGetLastError();
     return sample;
   }
 
-  // Nothing: it does not run. The run before the timed ones loads the kernel, and keeps the GPU busy while
-  // those are queued.
+  // Returns nothing if the candidate does not run. The run before the timed ones loads the kernel, and keeps the GPU
+  // busy while those are queued.
   std::optional<double> TimeOnce(size_t candidate) {
     at::cuda::CUDAEvent begin(cudaEventDefault);
     at::cuda::CUDAEvent end(cudaEventDefault);
@@ -112,8 +112,8 @@ class Search {
     }
   }
 
-  // Of each of them: in turns, so that a GPU that warms up or is slowed down favours none, and queued at once,
-  // so that it never waits for the host.
+  // Returns the times of each finalist. They run in turns, so that a GPU that warms up or is slowed down favours none,
+  // and are queued at once, so that the GPU never waits for the host.
   std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
     double turn_us = 0;
     for (const auto& [us, candidate] : times_us_) {

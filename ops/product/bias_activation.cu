@@ -14,8 +14,8 @@ constexpr int kBlocksPerMultiprocessor = 3;
 // Rows of a thread whose loads are in flight together.
 constexpr int kUnroll = 4;
 
-// What a pack is held in: words where it has 16 bytes, as the compiler would give each 16-bit value a
-// register of its own.
+// The type in which a thread holds a pack. A pack of 16 bytes is held as words, because the compiler would give each
+// 16-bit value a register of its own.
 template <typename T, int kSize>
 using Held = std::conditional_t<kSize == 1, Pack<T, kSize>, uint4>;
 

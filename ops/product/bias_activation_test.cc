@@ -126,7 +126,8 @@ TEST_P(BiasActivationTest, GreatAndBadValuesAreAsInPyTorch) {
     EXPECT_TRUE(at::allclose(y, twin, 1e-2, 1e-6, /*equal_nan=*/true)) << y;
     y.sum().backward();
     twin.sum().backward();
-    // What is finite; PyTorch's formulas of the slope at infinity differ from one another.
+    // Only the slopes at finite values are compared, because PyTorch's formulas for the slope at infinity differ from
+    // one another.
     EXPECT_TRUE(at::allclose(x.grad().narrow(0, 0, 8), twin_x.grad().narrow(0, 0, 8), 1e-2, 1e-6));
     EXPECT_TRUE(activation == Activation::kNone || activation == Activation::kRelu ||
                 x.grad()[9].isnan().all().item<bool>());

@@ -28,7 +28,7 @@ using torch::autograd::variable_list;
 
 constexpr WeightLayout kFusedLayout = WeightLayout::kInputsOutputs;
 
-// Of the product of a: [rows, width] with a matrix [width, hidden].
+// Returns the shape of the product of `a` ([rows, width]) with a matrix [width, hidden].
 HiddenShape ShapeOf(const at::Tensor& a, int64_t hidden) {
   const RowsShape shape = RowsShapeOf(a);
   return {.rows = shape.rows,
@@ -43,7 +43,7 @@ void Check(const char* error, const HiddenShape& shape) {
               shape.width, ", ", shape.hidden, "] and its activation: CUTLASS says ", error);
 }
 
-// What the kernels read: matrices by rows, from where 16 bytes begin.
+// Returns the tensor as the kernels read it: row by row, beginning at a multiple of 16 bytes.
 at::Tensor ForKernel(const at::Tensor& tensor) { return Aligned(tensor.contiguous()); }
 
 struct Hidden {
@@ -54,7 +54,7 @@ struct Hidden {
 // x: [rows, inputs]; fc: in x's type.
 Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_bias,
                 bool wants_inner) {
-  // As MatrixProduct() calls its own.
+  // The event has the name of MatrixProduct()'s own.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({x, fc}));
   const HiddenShape shape = ShapeOf(x, fc.size(1));
   const at::Tensor hidden = at::empty({shape.rows, shape.hidden}, x.options());
@@ -72,7 +72,7 @@ Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_
   return {inner, hidden};
 }
 
-// Of inner; its sums over rows go to d_bias. dy: [rows, outputs]; out: in dy's type.
+// Returns the gradient of inner; its sums over rows go to d_bias. dy: [rows, outputs]; out: in dy's type.
 at::Tensor InnerGradient(const at::Tensor& dy, const at::Tensor& out, const at::Tensor& inner,
                          const SumsTo& d_bias) {
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({dy, out.t()}));
@@ -108,7 +108,7 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
     const at::Tensor y = at::empty({rows.size(0), rounded_out.size(1)}, x.options());
     MatrixProduct(y, hidden, rounded_out,
                   {.bias = out_bias ? out_bias->to(type) : at::Tensor(), .searches = trains});
-    // What the gradients of fc, x, fc_bias and all before, and out are made of.
+    // These are the inputs of the gradients of fc, of x, of inner with fc_bias, and of out.
     context->save_for_backward({fc.requires_grad() ? rows : at::Tensor(),
                                 x.requires_grad() ? rounded_fc : at::Tensor(), inner,
                                 reaches_inner ? rounded_out : at::Tensor(),

@@ -1,8 +1,8 @@
 // The share of the GPU's peak that GPT-2's MLP reaches, fused and as the composition of its parts:
 // bazel run -c opt //ops/product:feed_forward_bench
 //
-// Arguments: tokens (16 and 64 texts of 1024). Of bfloat16 values; forward alone, as in training, and with
-// backward, which gives the gradients of all five inputs. FLOPs are those of the products: two forward, four
+// Arguments: tokens (16 and 64 texts of 1024). The values are bfloat16. It times forward alone, as in training, and
+// with backward, which gives the gradients of all five inputs. FLOPs are those of the products: two forward, four
 // backward. `of_peak` is their rate over an H100's or H200's 989 TFLOP/s of dense bfloat16, of the best of some
 // replays.
 

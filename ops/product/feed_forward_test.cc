@@ -18,7 +18,7 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kSilu,
                                        Activation::kGelu, Activation::kGeluTanh};
-// What there are kernels for.
+// The activation and the layout for which there are kernels.
 constexpr Activation kFusedActivation = Activation::kGeluTanh;
 constexpr WeightLayout kFusedLayout = WeightLayout::kInputsOutputs;
 constexpr WeightLayout kLayouts[] = {WeightLayout::kInputsOutputs, WeightLayout::kOutputsInputs};
@@ -29,7 +29,8 @@ struct Case {
 };
 
 const Case kSmallCase = {{37}, 24, 40, 16};
-// Of so many tiles that the kernels are taken: full ones, and such as sizes do not fill in any direction.
+// These cases have so many tiles that the kernels are used. Some fill their tiles, others leave tiles partly empty in
+// every direction.
 const Case kFusedCases[] = {{{4, 4096}, 64, 1536, 64},
                             {{4099}, 256, 1024, 256},
                             {{3, 667}, 776, 3080, 776},
@@ -38,7 +39,7 @@ const Case kFusedCases[] = {{{4, 4096}, 64, 1536, 64},
 
 class FeedForwardTest : public OpTest {
  protected:
-  // Of what two layers round to dtype().
+  // The tolerance for the results of two layers that round to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
@@ -48,7 +49,7 @@ class FeedForwardTest : public OpTest {
     const auto* properties = at::cuda::getCurrentDeviceProperties();
     return properties->major == 9 && properties->minor == 0;
   }
-  // One of the composition, and one of the kernels where there are any.
+  // Returns a case for the composition, and one for the kernels where there are any.
   std::vector<Case> Cases() const {
     return IsFused() ? std::vector<Case>{kSmallCase, kFusedCases[1]}
                      : std::vector<Case>{kSmallCase};
@@ -59,7 +60,7 @@ class FeedForwardTest : public OpTest {
     sizes.push_back(width);
     return sizes;
   }
-  // Such that all layers' values are about 1.
+  // Returns a weight with which all layers' values are about 1.
   at::Tensor Weight(int64_t inputs, int64_t outputs, WeightLayout layout) const {
     const bool inputs_first = layout == WeightLayout::kInputsOutputs;
     const at::Tensor weight = at::randn(
@@ -143,7 +144,7 @@ TEST_P(FeedForwardTest, FusedItIsTheTwins) {
   }
 }
 
-// By products with ones on the diagonal, which round nothing.
+// The products have ones on the diagonal, so they round nothing.
 TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   if (!IsFused()) GTEST_SKIP() << "needs a GPU of compute capability 9.0, and 16 bits";
   constexpr int64_t kWidth = 256;
@@ -159,7 +160,7 @@ TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
   const at::Tensor exact = at::gelu(exact_x, "tanh");
   exact.backward(at::ones_like(exact));
-  // Of the 8 or 11 bits, of float16 below its normal values, and of tanh.
+  // The errors of rounding to 8 or 11 bits, of float16 below its normal values, and of tanh.
   const bool is_rough = dtype() == at::kBFloat16;
   const double rounding = is_rough ? 0x1p-8 : 0x1p-11;
   const double least = is_rough ? 0 : 0x1p-25;

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kSliceThreads)
   SumWarps(sums, partials, columns);
 }
 
-// Of a pack: 16 bytes, or one value where rows do not begin at multiples of 16 bytes.
+// Returns the number of values in a pack: 16 bytes of them, or one where rows do not begin at multiples of 16 bytes.
 int64_t PackSize(const void* x, FloatType type, const RowsShape& shape) {
   return WithType(type, [&](auto zero) -> int64_t {
     using T = decltype(zero);

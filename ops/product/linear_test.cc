@@ -17,7 +17,7 @@ namespace {
 
 class LinearTest : public OpTest {
  protected:
-  // Of what is rounded to dtype().
+  // The tolerance for results that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
@@ -27,7 +27,7 @@ class LinearTest : public OpTest {
   at::Tensor Parameter(at::IntArrayRef sizes) const {
     return at::randn(sizes, options().dtype(at::kFloat)).requires_grad_();
   }
-  // What the weights are rounded to, in float64.
+  // Returns the tensor, rounded as the weights are, in float64.
   at::Tensor Exact(const at::Tensor& tensor) const {
     return tensor.detach().to(dtype()).to(at::kDouble).requires_grad_();
   }
@@ -114,7 +114,7 @@ TEST_P(LinearTest, AddsToTheGradientsThatAreThere) {
     const at::Tensor weight =
         layout == WeightLayout::kInputsOutputs ? Parameter({24, 40}) : Parameter({40, 24});
     ExpectAddsToGradients([&] { Linear(x, weight, bias, layout).backward(dy); }, {weight, bias});
-    // One that is used twice.
+    // This weight is used twice.
     ExpectAddsToGradients(
         [&] {
           (Linear(x, weight, bias, layout) + Linear(x, weight, /*bias=*/{}, layout)).backward(dy);

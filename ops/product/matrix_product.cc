@@ -32,7 +32,7 @@ using Algorithm = std::array<uint64_t, 8>;
 
 constexpr int kProposals = 16;
 
-// What algorithms may need of each matrix, so that a plan fits all that Multiply() plans.
+// The alignment that algorithms may assume of each matrix, so that a plan fits all matrices for which Multiply() plans.
 constexpr uint32_t kAlignment_bytes = 16;
 
 cudaDataType_t CudaType(FloatType type) {
@@ -57,7 +57,7 @@ bool IsPlannable(const at::Tensor& x) {
   return IsAligned(x) && stride * static_cast<int64_t>(x.element_size()) % kAlignment_bytes == 0;
 }
 
-// Nothing: at::mm's. `to` lies by rows, if it is plannable.
+// Returns nothing if at::mm has to compute the product. `to` lies by rows, if it is plannable.
 std::optional<ProductKey> KeyOf(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                                 const ProductOptions& options) {
   if (!to.is_cuda() || !Is16Bit(a)) return std::nullopt;
@@ -98,7 +98,7 @@ void CheckArguments(const at::Tensor& to, const at::Tensor& a, const at::Tensor&
               to.sizes(), ", ", to.scalar_type());
 }
 
-// For all that is not planned.
+// Computes all products that are not planned.
 void MultiplyByAten(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                     const ProductOptions& options) {
   const c10::NoGradGuard no_gradients;
@@ -149,7 +149,7 @@ class Descriptors {
     Lay(&to_, key.output, key.m, key.n, /*by_columns=*/false, key.to_stride);
   }
 
-  // What the heuristic proposes, the best first.
+  // Returns the plans that the heuristic proposes, the best first.
   std::vector<ProductPlan> Proposals(int count) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulPreferenceOpaque_t preference;
@@ -159,7 +159,8 @@ class Descriptors {
             key_, "preferring");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspace_bytes});
-    // Not in place, whose order is not documented, nor in 16 bits. Whole sums are always allowed.
+    // Partial sums are not added in place, because their order is not documented, nor in 16 bits. Whole sums are always
+    // allowed.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute :
@@ -181,7 +182,7 @@ class Descriptors {
     return plans;
   }
 
-  // Nothing: it cannot be used here.
+  // Returns nothing if the plan cannot be used here.
   std::optional<ProductPlan> Checked(const Algorithm& algorithm) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulHeuristicResult_t result{};
@@ -255,7 +256,7 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
     return cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof(value)) ==
            CUBLAS_STATUS_SUCCESS;
   };
-  // One of those that it says it can have.
+  // Sets one of the values that the algorithm says it can have.
   const auto set_one_of = [&](cublasLtMatmulAlgoCapAttributes_t of,
                               cublasLtMatmulAlgoConfigAttributes_t attribute) {
     std::array<uint32_t, CUBLASLT_MATMUL_TILE_END> values;
@@ -322,7 +323,7 @@ class ProductCandidates : public PlanCandidates<ProductPlan> {
     return plan && Add(*plan);
   }
 
-  // Some rows.
+  // Returns some rows of the product.
   at::Tensor Sample(size_t candidate) override {
     if (adds_) target_.zero_();
     if (!Run(candidate)) return {};

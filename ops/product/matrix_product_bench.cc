@@ -49,7 +49,7 @@ void Planned(const Operands& of) {
 void Aten(const Operands& of) {
   at::Tensor to = of.to;
   if (to.scalar_type() == at::kFloat && !to.is_contiguous()) {
-    // As a backward of that layout has it.
+    // The backward of that layout has such a result.
     to = to.t();
     at::addmm_out(to, to, of.b.t(), of.a.t(), at::kFloat);
   } else if (to.scalar_type() == at::kFloat) {

@@ -28,7 +28,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// As a matrix may lie, of any sizes.
+// The ways in which a matrix of any size may lie in memory.
 enum class Lies { kByRows, kByColumns, kInWiderRows, kMisaligned };
 constexpr Lies kEveryWay[] = {Lies::kByRows, Lies::kByColumns, Lies::kInWiderRows,
                               Lies::kMisaligned};
@@ -48,7 +48,7 @@ at::Tensor Random(int64_t rows, int64_t columns, Lies lies, const at::TensorOpti
 
 class MatrixProductTest : public OpTest {
  protected:
-  // Of sums that are rounded to `to`; at::mm may round float32 to TF32.
+  // The tolerance for sums that are rounded to `to`; at::mm may round float32 to TF32.
   double Tolerance(at::ScalarType to) const {
     if (to == at::kFloat) return device() == at::kCUDA && dtype() == at::kFloat ? 2e-3 : 1e-5;
     return to == at::kHalf ? 1e-3 : 8e-3;

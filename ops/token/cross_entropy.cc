@@ -78,8 +78,8 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
           gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
           ShapeOf(memory, classes, label_smoothing), stream);
     });
-    // Not mark_dirty, which wants the logits back as an output. The version alone tells an
-    // operation that has kept the logits; what is saved is saved with it: backward finds no change.
+    // mark_dirty would want the logits back as an output. The new version alone tells an operation that has kept the
+    // logits. The memory is saved with the new version, so this backward finds no change.
     torch::autograd::impl::bump_version(memory);
     context->save_for_backward({memory});
     return losses.sum();

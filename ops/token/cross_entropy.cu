@@ -1,5 +1,5 @@
-// Rows that are swept, once or twice, held in registers whole, or so short that a thread has one. Long ones are cross_entropy_pipeline.cuh's, where the
-// GPU can.
+// The kernels for rows that are swept once or twice, that are held in registers whole, or that are so short that a
+// thread has one. cross_entropy_pipeline.cuh has the kernels for long rows, on GPUs that can run them.
 #include <cmath>
 #include <cstring>
 
@@ -14,10 +14,10 @@ namespace {
 
 using namespace cross_entropy;
 
-// Of blocks that sweep a row once: small ones, some of which load while others wait at a barrier.
+// The size of blocks that sweep a row once. They are small, so that some load while others wait at a barrier.
 constexpr int kSweepThreads = 256;
-// Rows from which on they are copied ahead. Of shorter ones a multiprocessor has many blocks, some of which load while
-// others compute.
+// Rows of at least this size are copied ahead. With shorter rows a multiprocessor has many blocks, some of which load
+// while others compute.
 constexpr int64_t kLongRowBytes = 16 << 10;
 
 // How many of the columns from `column` on come before `end`.
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   Load(x, thread, shape, held);
   Seen seen;
   Add(held, thread, shape, seen);
-  // Before any thread writes: OfBlock is a barrier.
+  // The logit is read before any thread writes, because OfBlock is a barrier.
   const float logit = column.Logit(x);
   seen = OfBlock(seen);
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
                          CrossEntropyShape shape) {
   const int64_t row = blockIdx.x;
   T* x = logits + row * shape.columns;
-  // Before any thread writes: OfBlock is a barrier.
+  // The target's logit is read before any thread writes, because the sweep ends with a barrier.
   const Target column(target[row], shape);
   const float logit = column.Logit(x);
   const Seen seen = Sweep<T, kSize>(x, shape);

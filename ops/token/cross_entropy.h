@@ -13,10 +13,10 @@
 namespace lockstep::ops {
 
 // `logits` is [rows, columns] in any float type. `target` is int64 [rows] on the logits' device, and each target is in
-// [0, classes) or is kIgnoredTarget. The columns from `classes` on are padding: they have no influence on the loss and get no
-// gradient. Returns the loss, float32 and 0-dimensional, with a gradient for logits, which is 0 in rows that are left
-// out. Throws c10::Error if sizes, types or devices do not fit. The kernels run for float32, float16 and bfloat16 on a
-// GPU; in all other cases CrossEntropySumTwin() runs.
+// [0, classes) or is kIgnoredTarget. The columns from `classes` on are padding: they have no influence on the loss and
+// get no gradient. Returns the loss, float32 and 0-dimensional, with a gradient for logits, which is 0 in rows that are
+// left out. Throws c10::Error if sizes, types or devices do not fit. The kernels run for float32, float16 and bfloat16
+// on a GPU; in all other cases CrossEntropySumTwin() runs.
 //
 // The kernels' backward overwrites the logits with the gradient, so nobody may use the logits after that. For any other
 // target the kernels compute a loss of NaN, and NaN as the gradient of the row; on the CPU CrossEntropySumTwin()

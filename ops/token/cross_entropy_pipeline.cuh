@@ -9,7 +9,7 @@
 // The memory therefore always has something to read and something to write, while the threads compute. An extra loop
 // over the row to find its greatest logit would delay this. The class Running does not need such a loop.
 //
-// Of each row a thread processes every blockDim.x-th pack of classes. A pack that also contains padding is not
+// A thread processes every blockDim.x-th pack of classes of each row. A pack that also contains padding is not
 // processed as a pack: each of the fewer than kSize classes in it belongs to one thread.
 #pragma once
 

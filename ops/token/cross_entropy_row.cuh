@@ -24,7 +24,7 @@ constexpr int kMostHeld = 8;
 // Makes the compiler forget the values that it has computed from x, which would otherwise occupy registers.
 __device__ inline void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// What is known of some of a row's logits.
+// The maximum and the sums over a part of a row's logits.
 struct Seen {
   float greatest = -INFINITY;
   float exp_sum = 0;  // the sum of exp(logit - greatest)

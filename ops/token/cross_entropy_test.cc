@@ -188,7 +188,7 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
                       .sum()
                       .item<double>(),
                   0);
-        // To the bit.
+        // A second run gives the same bits.
         if (!marred) {
           EXPECT_TRUE(at::equal(run(), loss));
           EXPECT_TRUE(at::equal(logits.grad(), first));
@@ -214,10 +214,10 @@ TEST_P(CrossEntropy, HardLongRows) {
         Case{multiprocessors + 1, 7168 * pack, 7168 * pack}, Case{1, 7169 * pack, 7169 * pack - 3},
         Case{2 * multiprocessors + 1, 7169 * pack, 7169 * pack - 3}}) {
     for (const double smoothing : {0.0, 0.1}) {
-      // What the mean of the logits, which smoothing takes, can be.
+      // Smoothing takes the mean of the logits, which must stay finite.
       const double large = smoothing > 0 ? 100 : dtype() == at::kHalf ? 6e4 : 3e38;
       const double least = smoothing > 0 ? -large : -INFINITY;
-      // Marred: every other row is.
+      // marred: every other row has values that are no numbers.
       for (const bool marred : {false, true}) {
         SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << ", smoothing "
                                         << smoothing << (marred ? ", marred" : ""));
@@ -252,7 +252,7 @@ TEST_P(CrossEntropy, HardLongRows) {
         EXPECT_TRUE((first.narrow(1, shape.classes, shape.columns - shape.classes) == 0)
                         .all()
                         .item<bool>());
-        // To the bit.
+        // A second run gives the same bits.
         EXPECT_TRUE(at::allclose(run(), loss, 0, 0, /*equal_nan=*/true));
         EXPECT_TRUE(at::allclose(logits.grad(), first, 0, 0, /*equal_nan=*/true));
       }

@@ -20,7 +20,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// What backward needs besides the indices.
+// The values that backward needs besides the indices.
 struct Kept : torch::CustomClassHolder {
   struct Addend {
     at::Tensor gradient;  // of GradientToAddTo()
@@ -62,9 +62,9 @@ EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
   return sum;
 }
 
-// The gradient of an addend's weight, with the same bits each time: index_add_() sorts if ATen is set to be deterministic.
-// (at::embedding_dense_backward() would not do. compute-sanitizer's racecheck finds races in its kernel for up to 3,072
-// indices, whose gradients are wrong while a tool slows it down.)
+// The gradient of an addend's weight, with the same bits each time: index_add_() sorts if ATen is set to be
+// deterministic. (at::embedding_dense_backward() would not do. compute-sanitizer's racecheck finds races in its kernel
+// for up to 3,072 indices, whose gradients are wrong while a tool slows it down.)
 at::Tensor RepeatableGradient(const Kept::Addend& addend, const at::Tensor& indices,
                               const at::Tensor& d_out) {
   std::vector<int64_t> sizes = indices.sizes().vec();

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __
   }
 }
 
-// The sum of gradients that came for the same row, one after the other. Another row's first gradient, or Flush(), sends it
-// to the row.
+// The sum of gradients that came for the same row, one after the other. Another row's first gradient, or Flush(), sends
+// it to the row.
 template <int kSize>
 struct Run {
   int64_t row;  // kNoRow at first
@@ -106,8 +106,8 @@ struct Run {
 };
 
 // Block (chunk * length + l, n): columns from n * 32 * kSize on, of the rows (c, l) of kCounts counts c. Warp w adds up
-// counts w, w + 8, ..., then the first warp adds up the warps, always in the same order. A row of a weight that belongs to
-// one block alone, such as a position's, therefore gets the same bits each time.
+// counts w, w + 8, ..., then the first warp adds up the warps, always in the same order. A row of a weight that belongs
+// to one block alone, such as a position's, therefore gets the same bits each time.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kLanes* kWarps)
     Backward(EmbeddedSum sum, const T* __restrict__ d_out) {

@@ -31,7 +31,8 @@ struct EmbeddedSum {
   int64_t width;
 };
 
-// Enqueues the kernel that computes out, [count, length, width]. A row is NaN if one of its indices is outside the rows.
+// Enqueues the kernel that computes out, [count, length, width]. A row is NaN if one of its indices is outside the
+// rows.
 void LaunchEmbeddingSum(const EmbeddedSum& sum, void* out, FloatType type, cudaStream_t stream);
 
 // Enqueues the kernel that adds the rows of d_out, which is like out, to the gradients, in no particular order.

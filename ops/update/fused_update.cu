@@ -9,16 +9,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// What a pass reads or writes.
+// The tensors that a pass reads or writes.
 enum Part : unsigned { kWeights = 1, kGradient = 2, kMoments = 4, kSquares = 8 };
 
-// Of those that leave nothing for another.
+// A pass that does the whole update, so that no other pass follows.
 struct OnlyPass {
   static constexpr unsigned kReads = kWeights | kGradient | kMoments;
   static constexpr unsigned kWrites = kWeights | kMoments;
 };
 
-// Adam's and LAMB's, of the gradient and of its square.
+// The moments of Adam and LAMB: averages of the gradient and of its square.
 struct Moments {
   float beta1, beta2, epsilon;
   float rest1, rest2;    // 1 - beta, which in float32 would be off by 5e-5 for 0.999
@@ -40,7 +40,7 @@ struct Moments {
   __device__ float Divisor(float v) const { return sqrtf(v) / square_divisor + epsilon; }
 };
 
-// The passes: of each element w, g, m and v. lr: with the parameter's ratio.
+// The passes. A call updates one element: w, g, m and v. lr includes the parameter's ratio.
 struct Adam : OnlyPass, Moments {
   float decay;
   float step_size;  // lr / (1 - beta1^t)
@@ -122,8 +122,9 @@ struct LambMoments : LambParts {
   }
 };
 
-// Of each weight 16 bytes move: m, v and w are read, w is written. Those are as many as if the first pass had
-// written u (4) and this one read it and w and written w (12), and u would need memory as large as the weights.
+// This pass moves 16 bytes for each weight: it reads m, v and w, and writes w. That is as much as if the first pass had
+// written u (4 bytes) and this one had read u and w and written w (12 bytes), and u would need memory as large as the
+// weights.
 struct LambStep : LambParts {
   using LambParts::LambParts;
   static constexpr unsigned kReads = kWeights | kMoments;
@@ -176,7 +177,7 @@ __device__ float2 BlockSums(float2 sums) {
   return sums;
 }
 
-// The chunk's packs of kSize from element `begin` on; gradient: the chunk's.
+// Updates the chunk's packs of kSize values from element `begin` on. `gradient` is the chunk's.
 template <int kSize, typename Rounded, typename Rule>
 __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
                        float grad_divisor, Rule& rule) {
@@ -212,7 +213,7 @@ __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t 
   }
 }
 
-// What one pass leaves for another.
+// The values that one pass leaves for another.
 struct Norms {
   float2* partials = nullptr;  // [chunks]
   float* ratios = nullptr;     // [parameters]; null: 1

@@ -25,7 +25,7 @@ LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   figures[kBadGradNorm] = figures[kGradNorm];
 }
 
-// What the loss and the gradients are divided by.
+// Returns the weight by which the loss and the gradients are divided.
 LOCKSTEP_HOST_DEVICE inline float WeightOf(const float* sums, const StepRules& rules) {
   return rules.weighs_targets && sums[kWeightSum] > 0 ? sums[kWeightSum] : 1;
 }

@@ -37,7 +37,7 @@ SIZES = (32, 64, 96, 128, 160, 192, 224, 240, 256, 288, 384)
 TOLERANCE = 1e-5
 CLOSE = 1e-5
 SEED = 7
-# What the trainer seeds the generator of its first rank with (trainer/run/trainer.cc).
+# The seed of the generator of the trainer's first rank (trainer/run/trainer.cc).
 SEED_OF_RANK = SEED ^ 0x9E3779B97F4A7C15
 LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
 NO_LR = 1e-30  # so small that a step leaves the weights as they are
@@ -152,7 +152,7 @@ def share_off(ours, expected):
 
 @dataclasses.dataclass
 class Step:
-    """What a step and the evaluation after it, of the same weights, gave."""
+    """The results of a step and of the evaluation after it, with the same weights."""
 
     loss: float
     validation: float

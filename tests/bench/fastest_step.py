@@ -43,7 +43,7 @@ def point(options, accumulation, checkpointing, like):
 
 
 class Kept:
-    """What was measured so far, by name, in a file of JSON lines; without a file, in memory."""
+    """The measurements so far, by name, in a file of JSON lines; without a file, in memory."""
 
     def __init__(self, path):
         self.path = path

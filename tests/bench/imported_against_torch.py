@@ -38,7 +38,7 @@ MODELS = {
     "unet": ("own:UNet", 32),
     "llama": ("hf:Llama", 64),
 }
-# Of Hugging Face's models whose usual size is not one of 100 million parameters.
+# Sizes for those of Hugging Face's models whose usual size is far from 100 million parameters.
 SIZES = {
     "llama": {
         "hidden_size": 768,

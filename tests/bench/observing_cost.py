@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What it costs to observe a run: the same training by a build that does not observe (or with everything off) and by
-one with all sinks on, in turns:
+"""Measures the cost of observing a run: the same training runs in a build that does not observe (or with everything
+off) and in one with all sinks on, in turns:
 
     observing_cost.py WITHOUT WITH CONFIG [--rounds 20] [--ranks 1] [--set NAME=VALUE ...] [--only-sinks]
 

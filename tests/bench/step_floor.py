@@ -132,7 +132,7 @@ def products_of(node):
 
 
 class Step:
-    """What a step's products and kernels read and write. Of the graph's nodes
+    """The bytes that a step's products and kernels read and write. For the graph's nodes
 
     kind    is "constant" (no values of samples), "given" (samples, an embedding's rows), "product", "move" or "cheap"
     parts   are the tensors that it is a view of or is joined from, with the bytes that it has of each
@@ -219,7 +219,7 @@ class Step:
         return sorted(kernels, key=lambda kernel: before[kernel[0]])
 
     def reads(self, inputs):
-        """What must be read for these, with the bytes."""
+        """Returns the tensors that must be read for these, with their bytes."""
         found = {}
         for x, size in inputs:
             in_memory = self.kind[x] != "cheap" or x in self.kept
@@ -228,7 +228,7 @@ class Step:
         return found
 
     def fewest_reads(self, inputs):
-        """The same without what can be computed from the rest of it."""
+        """Returns the same without the tensors that can be computed from the rest of it."""
         found = self.reads(inputs)
         for node in [x for x in found if self.kind[x] == "cheap"]:
             known = dict.fromkeys(found.keys() - {node}, True)

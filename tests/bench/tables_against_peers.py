@@ -4,13 +4,13 @@ HistGradientBoosting and pytabkit's RealMLP on the same folds.
     python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
                                    [--peers gradient_boosting real_mlp] [--model tabm] [--set FIELD=VALUE ...]
 
-Of a table with classes the score is the area under the ROC curve (one against the rest, the mean over the classes), of
-numbers R2: of each fold's held-back rows, the mean over the folds, and then over the seeds. A seed is that of the folds and
-of everything random. Seconds are those of all five trainings of a seed; lockstep's are with the start of the program and the
-predictions. `new` lets the held-back rows choose the best epoch, which favours it a little: lockstep_all_epochs is without
-that choice (early_stopping.metric empty), so that only the training rows have a say, as with the peers. All have the
-machine's cores. A JSON line for each table and seed, and one for each table. Needs scikit-learn, pandas and, for real_mlp,
-pytabkit.
+The score of a table with classes is the area under the ROC curve (one against the rest, the mean over the classes),
+that of numbers R2. It is computed on each fold's held-back rows and averaged over the folds, and then over the seeds. A
+seed is that of the folds and of everything random. Seconds are those of all five trainings of a seed; lockstep's are
+with the start of the program and the predictions. `new` lets the held-back rows choose the best epoch, which favours it
+a little: lockstep_all_epochs is without that choice (early_stopping.metric empty), so that only the training rows have
+a say, as with the peers. All have the machine's cores. A JSON line for each table and seed, and one for each table.
+Needs scikit-learn, pandas and, for real_mlp, pytabkit.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `lockstep tune` suggests, for benchmarks that hold it against other settings."""
+"""The suggestions of `lockstep tune`, for benchmarks that compare them with other settings."""
 
 import json
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What points from a lower room to an upper one does not build: tried in a copy of the sources, with a Bazel server of
-# its own. Each mistake is the only one in the copy, and what it says must name it.
+# A dependency of a lower room on an upper one does not build. The test tries it in a copy of the sources, with a Bazel
+# server of its own. Each mistake is the only one in the copy, and what it says must name it.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

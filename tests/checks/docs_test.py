@@ -22,7 +22,7 @@ OPTIONS_OF_THE_SCRIPT = {"--architectures"}
 
 
 def anchor_of(heading):
-    """As GitHub makes it."""
+    """Returns the anchor that GitHub makes."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 
@@ -47,7 +47,8 @@ def broken_links(page):
 
 
 def commands_in(page):
-    """What a reader would type: lines of code, and what tables and sentences have between backticks."""
+    """Returns the commands that a reader would type: lines of code, and what tables and sentences have between
+    backticks."""
     text = page.read_text()
     lines = re.findall(r"(?m)^(?:    |)\$ (.*)$", text) + re.findall(r"(?m)^    (\./lockstep .*)$", text)
     return lines + re.findall(r"`((?:\./)?lockstep [^`]*)`", text)

@@ -103,7 +103,7 @@ def run(*words, cwd):
 
 
 def must(*words, cwd):
-    """Its standard output."""
+    """Returns the command's standard output."""
     done = run(*words, cwd=cwd)
     assert done.returncode == 0, f"{words}: status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
@@ -141,7 +141,7 @@ def add(folder, file, text, listing, line, before):
 
 
 def touched(folder):
-    """How many lines were added to, and taken from, each file since the last commit."""
+    """Returns how many lines were added to, and taken from, each file since the last commit."""
     must("git", "add", "-A", cwd=folder)
     lines = must("git", "diff", "--cached", "--numstat", cwd=folder).splitlines()
     return {name: (int(added), int(taken)) for added, taken, name in (line.split("\t") for line in lines)}

@@ -28,9 +28,10 @@ KNOWN = ROOT / ".lockstep/tidy"
 BUDGET_S = 300 if os.environ.get("LOCKSTEP_TIER") == "all" else 45
 WITHOUT_ANALYSER = "--checks=-clang-analyzer-*"
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
-# What takes a compiler ten seconds.
+# The headers for which a compiler needs ten seconds.
 LIBTORCH = ("ATen/", "c10/", "torch/")
-# Below site-packages; behind the system's folders, because LibTorch brings old copies of the system's libraries.
+# Folders below site-packages. They come after the system's folders, because LibTorch brings old copies of the system's
+# libraries.
 WHEELS = [
     "torch/include", "torch/include/torch/csrc/api/include", "nvidia/cu13/include", "nvidia/cudnn/include",
     "nvidia/nccl/include", "nvidia/nvml_dev/include", "include", "cutlass_library/source/include",
@@ -64,13 +65,13 @@ def read(path):
 
 @functools.lru_cache(maxsize=None)
 def includes(path):
-    """What the file includes itself; of generated messages their .proto."""
+    """Returns the headers that the file includes itself; for generated messages their .proto."""
     names = [name for _, name in INCLUDE.findall(read(path))]
     return [name[: -len(".pb.h")] + ".proto" if name.endswith(".pb.h") else name for name in names]
 
 
 def all_includes(path):
-    """Ours that it includes, directly or not, and what those include from outside."""
+    """Returns our files that it includes, directly or not, and the headers that those include from outside."""
     ours, outside, remaining = {path}, set(), [path]
     while remaining:
         file = remaining.pop()
@@ -97,7 +98,7 @@ def needs_libtorch(path):
 
 
 def generate(folder, files, protos):
-    """What a build would generate: messages, and texts as string literals, which stay empty."""
+    """Generates the files that a build would generate: messages, and texts as string literals, which stay empty."""
     subprocess.run(
         ["protoc", "--proto_path=.", "--proto_path=/usr/include", f"--cpp_out={folder}", *protos], cwd=ROOT, check=True
     )
@@ -129,7 +130,7 @@ def edited():
 
 
 def in_order(files):
-    """Those that a run with little time is to look at."""
+    """Returns the files at which a run with little time looks."""
     first = [path for path in edited() if path in files]
     take_long = os.environ.get("LOCKSTEP_TIER") == "all"
     others = [path for path in files if path not in first and (take_long or not needs_libtorch(path))]
@@ -186,7 +187,7 @@ def main(names):
                     print(done.stdout, flush=True)
                 else:
                     (KNOWN / digests[path]).touch()
-    # Of what files were before nobody asks again.
+    # Nobody asks again for results of earlier versions of files.
     if not names:
         for old in {entry.name for entry in KNOWN.iterdir()} - {*with_analyser.values(), *without_analyser.values()}:
             (KNOWN / old).unlink(missing_ok=True)

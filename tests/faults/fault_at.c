@@ -33,7 +33,7 @@
 
 static atomic_long calls;
 
-// Of an open file. One at a time.
+// Returns the path of an open file. The next call on the same thread overwrites it.
 static const char* PathOf(int file) {
   static _Thread_local char path[4097];
   char link[64];
@@ -49,8 +49,8 @@ static int IsMeantRank(void) {
   return rank == NULL || (own != NULL && strcmp(rank, own) == 0);
 }
 
-// Of a call on `path`, or on the open `file` where that is NULL. 0: nothing is wrong; -1: the process is to
-// be killed; else what errno is to be.
+// Returns the fault for a call on `path`, or on the open `file` where `path` is NULL: 0 if the call succeeds, -1 if the
+// process is to be killed, otherwise the value of errno.
 static int Fault(const char* path, int file) {
   const char* const at = getenv("FAULT_AT");
   const char* const kind = getenv("FAULT");

@@ -62,7 +62,7 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
   return status;
 }
 
-// Of this thread's current GPU, as 32 digits.
+// Writes the UUID of this thread's current GPU to `text`, as 32 digits.
 static void FindUuid(char* text) {
   int (*const current)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDevice");
   int (*const ask)(void*, int) =

@@ -61,7 +61,7 @@ static nvmlReturn_t Begin(const char* name) {
     if (code != NVML_SUCCESS) return code;     \
   } while (0)
 
-// Of those that find the GPUs.
+// For the functions that find the GPUs, which never fail.
 #define BEGIN_ALWAYS() \
   do {                 \
     Count(__func__);   \

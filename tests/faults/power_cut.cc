@@ -65,7 +65,7 @@ void Make(const Node& node, RecordedCalls::Kept kept, std::mt19937& random, cons
     if (kept == Kept::kSome && node.bytes != node.synced_bytes) {
       bytes = node.bytes.substr(0, random() % (node.bytes.size() + 1));
       if (random() % 2 == 0) std::fill(bytes.begin(), bytes.end(), '\0');
-      // What is synced is there.
+      // Synced bytes survive the power cut.
       bytes.replace(0, std::min(bytes.size(), node.synced_bytes.size()), node.synced_bytes);
     }
     std::ofstream(path, std::ios::binary) << bytes;

@@ -1,5 +1,5 @@
-// CSV tables: the first three bytes choose the options, the rest is the file. What one file holds is then given to
-// read it again as other files are read.
+// CSV tables: the first three bytes choose the options, the rest is the file. The content that one file turned out to
+// have is then used to read it again, as other files of the data set are read.
 
 #include <vector>
 

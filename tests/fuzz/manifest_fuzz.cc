@@ -1,5 +1,5 @@
 // Manifests of checkpoints: the input is one as it lies in its seal, which is put around it here, so that what is
-// inside is looked at. What is not refused is a checkpoint whose files lie in its folder, each once.
+// inside is looked at. A manifest that is not refused describes a checkpoint whose files lie in its folder, each once.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>

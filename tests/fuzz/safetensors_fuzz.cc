@@ -1,4 +1,4 @@
-// Safetensors files. What is not refused has tensors that cover the file's data, each byte once.
+// Safetensors files. A file that is not refused has tensors that cover the file's data, each byte once.
 //
 // Half of the mutations are of the header as JSON, with its length mended, so that what is behind the JSON's parser is
 // reached.

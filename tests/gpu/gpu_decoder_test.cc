@@ -1,5 +1,5 @@
-// What the GPU's decoder makes of files is what the CPU's does, but for a few grey levels, and does not
-// depend on the files beside them.
+// The GPU's decoder gives the CPU decoder's images, but for a few grey levels, and an image does not depend on the
+// files beside it.
 
 #include "data/images/gpu_decoder.h"
 

@@ -1,4 +1,4 @@
-"""What is foretold of the memory, held against the GPU's: the peak, and the largest micro-batch that fits."""
+"""The foretold memory, compared with the GPU's: the peak, and the largest micro-batch that fits."""
 
 import json
 import pathlib
@@ -80,7 +80,8 @@ def test_the_largest_that_fits(name, gib, tmp_path):
 
 
 def gpu_bytes():
-    """What is free of the GPU, and all of it, asked of a process of its own, which then holds nothing of it."""
+    """Returns the free and the total bytes of the GPU. A process of its own asks for them, so that nothing stays
+    allocated."""
     program = "import torch; print(*torch.cuda.mem_get_info())"
     return map(int, subprocess.check_output([sys.executable, "-c", program], text=True).split())
 

@@ -1,4 +1,4 @@
-"""What a run says of a real GPU's memory: what the peak is made of, beside the allocator's own figures, which PyTorch's
+"""A run's reports on a real GPU's memory: the parts of the peak, beside the allocator's own figures, which PyTorch's
 reader reads; a leak, and memory in pieces, planted."""
 
 import pickle
@@ -27,7 +27,7 @@ MODELS = {
 
 
 def memory_of(folder, model, data, more="", ranks=None, env=None):
-    """Its log, and the run folder."""
+    """Returns the run's log and its folder."""
     text = f"""global_batch: 64 max_steps: 24 epochs: 1000 precision: BF16 data {{ {data} }} model {{ {model} }}
         optimizer {{ type: ADAMW lr: 0.0001 }} {more}"""
     run = train(write_config(folder, text), folder / "run", program=FAULTY, ranks=ranks, env=env)
@@ -139,7 +139,7 @@ def test_pytorch_reads_the_snapshot(tmp_path, graph):
     assert sum(segment["total_size"] for segment in segments) == reports(log)[0]["reserved_bytes"]
     for segment in segments:
         assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
-    # What was recorded of the first two steps has the functions that asked for memory.
+    # The record of the first two steps names the functions that asked for memory.
     allocations = [entry for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
     assert any("at::" in frame["name"] for entry in allocations for frame in entry.get("frames", []))
 

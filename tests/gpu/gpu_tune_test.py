@@ -30,7 +30,7 @@ def test_a_step_that_does_not_fit(tmp_path):
     usable = [way for way in (users, *ways) if not way.get("leaves_too_little")]
     assert found["samples_per_s"] == max(way["samples_per_s"] for way in usable), lines
     assert any(way["activation_checkpointing"] for way in ways), lines
-    # What did not fit before counts no more.
+    # Attempts that did not fit do not count in the peak.
     assert users["peak_gib"] < 0.9 * users["device_gib"], users
     for way in (users, *ways):
         assert way["peak_gib"] > 0 and way["left_gib"] >= 0, way
@@ -41,7 +41,8 @@ def test_a_step_that_does_not_fit(tmp_path):
 
 
 def runs_out(folder, model, batch, steps=6):
-    """Whether a training with such micro-batches lacks memory; or ends, as with more sequences than cuDNN's LSTM takes."""
+    """Returns whether a training with such micro-batches lacks memory, or ends, as with more sequences than cuDNN's
+    LSTM takes."""
     settings = sets(
         f"global_batch={batch}",
         "precision=BF16",

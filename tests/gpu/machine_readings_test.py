@@ -1,4 +1,4 @@
-"""What a run and `lockstep watch` tell of real GPUs, beside what nvidia-smi tells meanwhile."""
+"""The readings of real GPUs that a run and `lockstep watch` show, beside those of nvidia-smi at the same time."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def smi(*words):
 
 
 def gpus():
-    """What nvidia-smi tells of each GPU now; None is what it does not tell."""
+    """Returns nvidia-smi's readings of each GPU now; None stands for those that it does not report."""
     found = []
     for row in smi("--query-gpu=" + ",".join(QUERY)):
         values = {}
@@ -75,7 +75,8 @@ def run(tmp_path_factory):
 
 
 def within(value, seen, share, absolute):
-    """It lies between the least and the most that were seen, or beside them by a share of the most and a number."""
+    """Expects that the value lies between the least and the most that were seen, or beside them by a share of the most
+    and a number."""
     seen = [number for number in seen if number is not None]
     slack = share * max(seen) + absolute
     assert min(seen) - slack <= value <= max(seen) + slack, (value, seen)

@@ -15,7 +15,8 @@
 namespace lockstep {
 namespace {
 
-// Of all ranks and micro-batches: what a single rank would have trained on at once.
+// Returns the samples of a step on all ranks and in all micro-batches, as a single rank would have trained on them at
+// once.
 std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
                                const TrainingData& data) {
   Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, data, /*rank=*/0,
@@ -24,7 +25,7 @@ std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
   return sampler.Next().indices;
 }
 
-// What to do about the first sample of a step whose input is not all finite numbers; empty: there is none.
+// Returns what to do about the first sample of a step whose input is not all finite numbers; empty: there is none.
 std::string SampleWithoutNumbers(int64_t step, const config::Config& config,
                                  const TrainingData& data) {
   const SampleSpec& spec = data.train->spec();

@@ -1,7 +1,7 @@
 // Computes the weights of loss { balanced: true } from the training samples.
 //
-// Promise: all ranks compute the same weights, because each reads the targets of all training samples. Of images no
-// pixel is read.
+// Promise: all ranks compute the same weights, because each reads the targets of all training samples. No pixel of an
+// image is read.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a class or a label of which there is no training sample -> Error (kUsage) -> tests/losses_test.py,

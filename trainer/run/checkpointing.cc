@@ -87,7 +87,7 @@ bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
   // Then the best may be lost, and what comes after it is better than nothing.
   if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
-  // Of equal values the newest is the best.
+  // Among equal values the newest is the best.
   if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
   best_ = metric->value;
   return true;
@@ -121,7 +121,7 @@ void Checkpointing::Save(int64_t steps_done) {
 
 void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {
   see_figures();
-  // Also where this process has made no step.
+  // This is needed also if this process has made no step.
   saver_.Release(steps_done);
   FinishSaving();
   if (begun_ != steps_done) {

@@ -52,8 +52,8 @@ class Checkpointing {
   void OnFigures(int64_t step, int64_t asked);
 
   // Call it after each step except the last. `ended_epoch` is the epoch that has ended, from 1, or 0 if none has.
-  // `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there was none.
-  // Throws Error.
+  // `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there was
+  // none. Throws Error.
   void AfterStep(int64_t steps_done, int64_t ended_epoch, std::span<const Metric> evaluation);
 
   // Saves the state after `steps_done` steps, unless it was saved already or the run was resumed from it. Older states
@@ -90,8 +90,8 @@ class Checkpointing {
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the last `asked` of OnFigures()
   bool wanted_ = false;  // whether a checkpoint was asked for
-  // The best value of keep_best since the start, the resumption or a checkpoint that failed. What a checkpoint of
-  // before has may be better still.
+  // The best value of keep_best since the start, the resumption or a checkpoint that failed. An earlier checkpoint may
+  // have a better value still.
   std::optional<double> best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether for the one that is being written.

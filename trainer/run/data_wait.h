@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// Of the time that was waited for samples: for their bytes to be read, and for their copy to the device. The rest was
-// computing: decoding, augmentation and the like.
+// The shares of the time spent waiting for samples that went to reading their bytes and to copying them to the device.
+// The rest was computing: decoding, augmentation and the like.
 struct SampleShares {
   double reading = 0;
   double copying = 0;

@@ -1,5 +1,5 @@
-// DataWarnings(): what in the samples of a table, of an array or of images is probably a mistake, in a line each, with the
-// field that mends it.
+// DataWarnings(): what in the samples of a table, of an array or of images is probably a mistake, in a line each, with
+// the field that mends it.
 //
 //   a feature is the same in all samples, or counts them as an id does
 //   features are not scaled

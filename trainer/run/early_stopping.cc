@@ -14,7 +14,7 @@ void EarlyStopping::OnEvaluation(const std::vector<Metric>& metrics, int64_t epo
   if (metric == metrics.end()) return;
   const double value = metric->value;
   const double gain = GreaterIsBetter(config_.metric()) ? value - best_ : best_ - value;
-  // What is no number is never better.
+  // NaN is never better.
   if (best_epoch_ == 0 ? !std::isnan(value) : gain > config_.min_delta()) {
     best_ = value;
     best_epoch_ = epoch;

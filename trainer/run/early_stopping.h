@@ -1,7 +1,8 @@
 // EarlyStopping: ends a run whose validation has not become better for a while (early_stopping).
 //
-// Promise: all ranks decide alike, because they have the same metrics. The decision is part of the run's state, so a run
-// that is resumed ends where it would have ended, and one that has ended stays so until early_stopping asks for more.
+// Promise: all ranks decide alike, because they have the same metrics. The decision is part of the run's state, so a
+// run that is resumed ends where it would have ended, and one that has ended stays so until early_stopping asks for
+// more.
 #pragma once
 
 #include <cstdint>

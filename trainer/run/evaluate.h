@@ -38,9 +38,10 @@ int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const Dev
 // probability: float64 [samples, 2].
 at::Tensor BestOf(const at::Tensor& probabilities);
 
-// Predicts each sample of `dataset`. Returns, on the CPU, float64 [samples, classes]: the softmax of classes, the sigmoid of
-// labels, or numbers. With `best_only`, which is for classes, BestOf() of the softmax. For masks the class with the greatest output, uint8 [samples, height, width]. Every rank must call it and
-// gets all predictions in order. For tokens throws Error (kUsage) on every rank.
+// Predicts each sample of `dataset`. Returns, on the CPU, float64 [samples, classes]: the softmax of classes, the
+// sigmoid of labels, or numbers. With `best_only`, which is for classes, BestOf() of the softmax. For masks the class
+// with the greatest output, uint8 [samples, height, width]. Every rank must call it and gets all predictions in order.
+// For tokens throws Error (kUsage) on every rank.
 at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
                    int64_t global_batch, const LoaderOptions& loader_options,
                    config::Precision precision, const World& world, bool best_only);

@@ -29,10 +29,10 @@ namespace {
 
 const at::Device kForetold(at::kMeta);
 
-// What is left of a GPU for allocations that are not known: workspaces, and the gaps that they leave.
+// Returns the bytes of a GPU to leave for allocations that are not known: workspaces, and the gaps that they leave.
 int64_t Unknown(int64_t capacity_bytes) { return (64 << 20) + capacity_bytes / 80; }
 
-// What ATen gives cuBLAS and cuBLASLt.
+// Returns workspaces as large as those that ATen gives cuBLAS and cuBLASLt.
 std::vector<at::Tensor> Workspaces() {
   constexpr int kHopper = 9;
   const int64_t bytes = TraitsOf(kForetold).major >= kHopper ? 32 << 20 : (8 << 20) + (128 << 10);
@@ -51,7 +51,7 @@ class Unanswered final : public Communicator {
 
   Work AllReduceSum(at::Tensor, Label) override { return {}; }
   Work Broadcast(at::Tensor, int, Label) override { return {}; }
-  // As if all ranks had the same.
+  // Acts as if all ranks had the same input.
   Work AllGather(at::Tensor output, at::Tensor input, Label) override {
     output.view({ranks_, -1}).copy_(input.view({1, -1}).expand({ranks_, -1}));
     return {};
@@ -148,7 +148,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
         config.model().name());
   }
   Renew(*model_);
-  // As it lies on a GPU.
+  // The model then lies in memory as on a GPU.
   model_->MoveTo(kForetold, /*rounds=*/Is16Bit(precision));
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }
@@ -204,7 +204,8 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   const auto fits = [&](int64_t samples) {
     return Memory({.micro_batch = samples}, capacity_bytes).has_value();
   };
-  // Memory is nearly a straight line over the samples. What it would be without a limit shows where to look.
+  // Memory is nearly a straight line over the samples. Two sizes without a limit give the line, which shows where to
+  // look.
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
   constexpr int64_t kFew = 8;
   const auto reserved = [&](int64_t samples) {

@@ -1,12 +1,12 @@
 // Foreteller: the memory that a config's training will take on a GPU, learnt without the GPU.
 //
-// How: the config's own model, optimizer and step run on a foretold GPU (base/tensor/foretold_gpu.h), whose tensors have
-// sizes and no memory. So nothing is computed, and each allocation is the one that the step would make. The first two
-// steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a CUDA
-// graph, if the config asks for graphs.
+// How: the config's own model, optimizer and step run on a foretold GPU (base/tensor/foretold_gpu.h), whose tensors
+// have sizes and no memory. So nothing is computed, and each allocation is the one that the step would make. The first
+// two steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a
+// CUDA graph, if the config asks for graphs.
 //
-// What it does not know: the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, and what the driver
-// and NCCL take of the GPU. The allocator took up to 160 MiB more than was foretold on one H100 (docs/tuning.md).
+// It does not know the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, nor the memory that
+// the driver and NCCL take. The allocator took up to 160 MiB more than was foretold on one H100 (docs/tuning.md).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   a model that may read values -> Error (kUsage) -> test_a_model_that_may_read_values
@@ -44,8 +44,8 @@ class Foreteller {
   Foreteller& operator=(const Foreteller&) = delete;
 
   // Returns the most memory that the first two steps take, and what it is for, of a GPU whose allocator may take
-  // `capacity_bytes`, of which a little is left for what is not known. Nothing: they do not fit, or not as a CUDA graph.
-  // Throws Error.
+  // `capacity_bytes`, of which a little is left for what is not known. Nothing: they do not fit, or not as a CUDA
+  // graph. Throws Error.
   std::optional<MemoryReport> Memory(const StepForm& form, int64_t capacity_bytes);
 
   // Returns the largest micro-batch with which they fit; 0: not even one sample does.
@@ -62,13 +62,13 @@ class Foreteller {
   int64_t parameters_ = 0;
 };
 
-// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. Null on a CPU, and
-// for a model that may read values.
+// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. It is null on
+// a CPU, and for a model that may read values.
 std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
                                          const World& world);
 
-// Returns what is foretold of the memory of this rank's GPU, if steps are made so. Nothing without a foreteller, and of a
-// model with an operation that cannot be foretold.
+// Returns the foretold memory of this rank's GPU, if steps have that form. Returns nothing without a foreteller, or if
+// the model has an operation that cannot be foretold.
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world);
 

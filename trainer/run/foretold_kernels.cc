@@ -68,7 +68,8 @@ void Round(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(stack);
 }
 
-// names: "op" or "op, overload", of LibTorch's lists. What ops::RegisterOwnOperations() registers is left out.
+// names: "op" or "op, overload", of LibTorch's lists. Operations that ops::RegisterOwnOperations() registers are left
+// out.
 template <To kTo>
 void RegisterRounding(torch::Library& library, std::initializer_list<std::string> names) {
   for (std::string name : names) {
@@ -103,7 +104,7 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                                : (size + 2 * of(padding, i) - kernel) / of(stride, i) + 1);
   }
   const at::MemoryFormat format = FormatOf(x, weight);
-  // As cuDNN wants them.
+  // cuDNN wants both in this format.
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
   const at::Tensor y = at::empty(sizes, input.options(), format);
@@ -193,8 +194,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
 
 // Recurrent layers ------------------------------------------------------------
 
-// What cuDNN 9 allocated for LSTMs on one H100: with 100 to 4096 sequences of 28 to 128 steps of 20 to 256 numbers, and 1
-// to 4 layers of 100 to 512 units. Within 15 %, and within 2 % for 128 units and more.
+// The reserve and the workspace that cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096 sequences of 28 to 128
+// steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. They are right within 15 %, and within 2 % for 128
+// units and more.
 at::Tensor Reserve(const at::Tensor& y, int64_t layers) {
   return at::empty({(6 * layers - 1) * y.numel()}, y.options());
 }
@@ -304,13 +306,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> NativeBatchNormBackward(
   return {at::empty_like(x), at::empty({x.size(1)}, floats), at::empty({x.size(1)}, floats)};
 }
 
-// A result like the largest argument: of functions of single elements, and of their gradients.
+// Makes a result like the largest argument, for functions of single elements and for their gradients.
 void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   at::Tensor largest;
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    // A condition decides about sizes alone.
+    // A bool argument is a condition: it may give the result its size, but not its type.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;
@@ -369,7 +371,7 @@ std::tuple<at::Tensor, at::Tensor> VarianceAndMean(const at::Tensor& x,
   return {at::mean(x, dimensions, keep), at::mean(x, dimensions, keep)};
 }
 
-// Of the losses of pixels.
+// The losses of pixels and their total weight, as LibTorch's operation returns them.
 std::tuple<at::Tensor, at::Tensor> PixelLosses(const at::Tensor& x, const at::Tensor& target,
                                                const std::optional<at::Tensor>&, int64_t reduction,
                                                int64_t) {

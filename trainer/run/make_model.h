@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What a model of the config is made with, for samples of `spec`. Keeps a reference to `ranks`.
+// Returns the spec with which a model of the config is made, for samples of `spec`. It keeps a reference to `ranks`.
 ModelSpec ModelSpecOf(const config::Config& config, const SampleSpec& spec, Communicator& ranks);
 
 // Returns the model on the device. Its weights are drawn from config.seed or read from config.init_from, and are not

@@ -119,12 +119,12 @@ void MemoryAccount::OnWatched(Step& step) {
     kept_ = {};
     kept_.is_known = true;
     for (const KeptMemory& kept : watch.tally().Kept()) {
-      // What has an owner is there to stay.
+      // Memory that has an owner is meant to stay.
       if (kept.owner != MemoryOwner::kUnknown) continue;
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
-    // What takes the place of something older makes nothing grow.
+    // Memory that replaces older memory is no growth.
     kept_.bytes = std::clamp<int64_t>(watch.Growth(), 0, kept_.bytes);
     if (reported_ && !rose_) return;
   }
@@ -204,7 +204,7 @@ void MemoryAccount::TakeErrors() {
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
 }
 
-// On any thread. A step that is made in ever smaller pieces fails several times.
+// May be called on any thread. A step that is made in ever smaller pieces fails several times.
 void MemoryAccount::OnFailure() {
   const int64_t step = number_;
   if (failed_in_.exchange(step) != step) WriteSnapshot(fmt::format("failed-step-{}", step));

@@ -6,8 +6,8 @@
 // except for a snapshot for the memory viewer, which the user asks for (observe.memory_snapshot).
 //
 // The report comes after the second step of a process: in the first step the optimizer's moments are made, and in the
-// second step the CUDA graph is captured, so what is there then stays. If later steps or an evaluation take more than 2 %
-// more, there is a new report. After a step that did not fit in memory, all begins anew.
+// second step the CUDA graph is captured, so what is there then stays. If later steps or an evaluation take more than 2
+// % more, there is a new report. After a step that did not fit in memory, all begins anew.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   an allocation on the GPU -> Failure() -> tests/gpu/gpu_memory_test.py, test_fragmentation_is_named
@@ -58,8 +58,8 @@ class MemoryAccount {
                        const std::vector<NamedTensor>& snapshots,
                        const std::function<void()>& evaluate);
 
-  // Returns the allocation that made the last step fail, of the first rank on which one did. Nothing on a CPU. Every rank
-  // must call it after Watch() has returned false, and every rank gets the same.
+  // Returns the allocation that made the last step fail, of the first rank on which one did. Nothing on a CPU. Every
+  // rank must call it after Watch() has returned false, and every rank gets the same.
   std::optional<FailedAllocation> Failure(const Step& step);
 
   // Call it at the end of the run. Waits until the snapshots are written. Emits what is left to tell.

@@ -78,7 +78,7 @@ std::optional<MicroBatchChosen> MicroBatchChoice::Fewer(int64_t step, int64_t ac
   }
   MicroBatchChosen chosen = Choose(step);
   if (chosen.accumulation >= accumulation) return std::nullopt;
-  look_every_ *= 2;  // what comes and goes is followed ever less often
+  look_every_ *= 2;  // free memory may come and go, so it is followed ever less often
   return chosen;
 }
 

@@ -52,7 +52,7 @@ std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>&
   return plain ? plain : dataset;
 }
 
-// What an error calls the data: their first file, or the name of a data set without any.
+// Returns the name of the data in errors: their first file, or the name of a data set without files.
 std::string SourceName(const std::vector<std::string>& files, const config::Data& data) {
   return files.empty() ? data.own().name() : files.front();
 }
@@ -168,7 +168,8 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
       .datasets = datasets,
       .device = world.device,
       .cores = world.cores};
-  // What training files hold is compared with data.input_shape once they are open.
+  // The training files are opened without an expected shape; the shape that they hold is compared with data.input_shape
+  // afterwards.
   request.expected.shape.clear();
   TrainingData opened{.data = given.data(), .kept = request.budget};
   const Format& format = FormatOf(given.data());

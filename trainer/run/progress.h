@@ -109,7 +109,7 @@ class Progress {
   double loss_sum_ = 0;  // the sum of the losses of all samples
   int64_t loss_samples_ = 0;
 
-  // What SecondsLeft() needs.
+  // The following members are for SecondsLeft().
   int64_t steps_made_ = 0;  // the number of steps that this process has made
   double begun_s_ = 0;      // when the step under way began
   double ended_s_ = 0;      // when the last step ended

@@ -89,7 +89,7 @@ TEST(Progress, IsSmooth) {
   PlannedRun run({.steps = 100'000, .steps_per_epoch = 100'000});
   double before = 0;
   for (int step = 0; step < 2000; ++step) before = run.Step(0.1).seconds_left;
-  // One that takes a hundred times as long.
+  // One step takes a hundred times as long.
   run.Step(10);
   const double after = run.Step(0.1).seconds_left;
   EXPECT_GT(after, before);
@@ -106,7 +106,7 @@ TEST(Progress, MeansAreOverSamples) {
   for (const double loss : {5.0, 3.0, 2.0}) run.Step(10, loss);
   const Progress::Epoch first = run.Epoch(0);
   EXPECT_DOUBLE_EQ(first.loss, (100 * 5 + 100 * 3 + 50 * 2) / 250.0);
-  // Without the first step.
+  // The first step does not count.
   EXPECT_DOUBLE_EQ(first.seconds, 20);
   EXPECT_DOUBLE_EQ(first.samples_per_s, 150 / 20.0);
   EXPECT_DOUBLE_EQ(run.progress().samples_per_s(), 150 / 20.0);

@@ -35,7 +35,7 @@ std::string MoveAway(std::string path) {
   }
 }
 
-// What a process that was killed while it wrote leaves behind the last whole line is cut off.
+// Cuts off the torn line that a process leaves behind if it is killed while it writes.
 void CutTornLine(const std::string& path) {
   std::string why;
   const FileDescriptor file = OpenPlainFile(path, kInRunFolder, O_RDWR, why);

@@ -6,13 +6,13 @@
 namespace lockstep {
 namespace {
 
-// Seconds between two looks for what the user may have left.
+// Seconds between two looks for a request of the user.
 constexpr double kLookInterval = 0.5;
 
 // Steps until all ranks have stopped: on GPUs the figures, which the request travels with, are read eight late.
 constexpr int64_t kStepsToStop = 10;
 
-// For the processes to end.
+// The time that the processes need to end.
 constexpr double kEndS = 1;
 
 constexpr double kSlowDisk = 200e6;  // bytes/s

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-// What the user, or a time limit, asks of a run while the run trains.
+// A request of the user, or of a time limit, to a run that trains.
 enum class StopRequest {
   kNone,
   kStop,       // stop now; a later run can continue

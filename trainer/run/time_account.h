@@ -37,7 +37,7 @@ class TimeAccount {
   // computes and where it waits for the GPU.
   bool WatchFirstStep(const std::function<bool()>& act);
 
-  // Call it after the first step. What was before does not count.
+  // Call it after the first step. Time before it does not count.
   void CountFromHere(Input& input);
 
   // Call it on every rank, before the first step, if this process continues a run after a failure. `step` is the last
@@ -64,7 +64,7 @@ class TimeAccount {
   // The peak of the device's arithmetic, in FLOP/s; 0: unknown, or a CPU.
   double peak_flops() const { return arithmetic_.peak_flops; }
 
-  // What remedies depend on and changes while the run trains.
+  // The values on which remedies depend and which change while the run trains.
   struct Now {
     int64_t step = 0;  // the number of steps done
     int64_t accumulation = 1;
@@ -118,7 +118,7 @@ class TimeAccount {
   double reported_at_s_ = 0;
   std::map<int, RankSeconds> others_;  // on rank 0: the newest account of each other rank
 
-  // After a failure.
+  // These are set if this process continues a run after a failure.
   int64_t repeats_until_ = 0;  // the last step that is made again
   double failed_at_ = 0;  // Unix time of the last sign of the process that failed; 0: none failed
   double restart_s_ = 0;

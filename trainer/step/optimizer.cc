@@ -173,7 +173,8 @@ void Optimizer::SetLearningRate(double lr) {
 void Optimizer::Update(size_t index) {
   const at::NoGradGuard no_grad;
   for (Group& group : stages_[index]) {
-    // What gradients are divided by: DecideStep() has made it of the loss scale, weights and clip_norm.
+    // Gradients are divided by grad_scale, which DecideStep() has computed from the loss scale, the weights and
+    // clip_norm.
     std::optional<at::Tensor> grad_scale;
     if (scales_gradients_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
     const bool update_scales = group.fused || !FollowsNorms(config_);

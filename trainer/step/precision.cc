@@ -37,8 +37,8 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
 
 void SetUpNumerics(config::Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();
-  // By default cuDNN would round a float32 convolution's inputs to tf32. What BF16 and FP16 leave in
-  // float32 may be rounded, too, as everything around it is.
+  // By default cuDNN would round a float32 convolution's inputs to tf32. With BF16 and FP16 the operations that stay in
+  // float32 may round, too, because everything around them is rounded.
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
@@ -49,7 +49,7 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   // Else all new memory would be written twice, the first time with NaN.
   context.setDeterministicFillUninitializedMemory(false);
   ops::UseOwnOperations();
-  // What cuBLAS needs for it, before its first call.
+  // cuBLAS is deterministic only with this variable, which must be set before its first call.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
 

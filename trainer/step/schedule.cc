@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// From `begin` to `end` along half a cosine wave, progress going from 0 to 1.
+// Goes from `begin` to `end` along half a cosine wave while progress goes from 0 to 1.
 double Cosine(double begin, double end, double progress) {
   return end + (begin - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }

@@ -39,7 +39,7 @@ StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
       label_(communicator.MakeLabel("the step's graph")) {}
 
 StepGraphs::~StepGraphs() {
-  // One may still be running. What went wrong on the device is for whoever reads results to say.
+  // A graph may still be running. Errors on the device are left to the code that reads the step's results.
   if (!graphs_.empty() && device_.is_cuda()) {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device_.index()).stream());
   }
@@ -65,7 +65,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   }
   const at::cuda::MempoolId_t pool =
       graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph->pool();
-  // What the step used when it ran without a graph is needed again by the graph, in memory of its own.
+  // The graph needs as much memory of its own as the step used without a graph, so the cached blocks are freed.
   stream.synchronize();
   EmptyCache(device_);
 

@@ -26,7 +26,7 @@
 
 namespace lockstep {
 
-// Gives the GPU what its allocator has cached. Nothing on a CPU.
+// Gives the GPU what its allocator has cached. Does nothing on a CPU.
 void EmptyCache(at::Device device);
 
 class StepGraphs {

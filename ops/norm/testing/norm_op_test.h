@@ -113,7 +113,7 @@ struct PartResults {
 
 // Computes y = op(parts of inputs, norms), and its gradients, on ranks with the given numbers of rows. The ranks run
 // one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round before.
-// What forward sends does not depend on what it receives, and what backward sends depends only on what forward
+// Forward's messages do not depend on those that it receives, and backward's depend only on those that forward
 // received. Therefore all results are correct in the third round.
 template <typename Op>
 std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
