@@ -62,7 +62,7 @@ class KnownLossGradient {
   Model& model_;
 };
 
-// What a step changes before its update.
+// Keeps what a step changes before its update: buffers and random numbers.
 class Snapshot {
  public:
   Snapshot(const std::vector<NamedTensor>& buffers, at::Device device) {
@@ -223,7 +223,7 @@ void Step::AfterRestore() {
     values_[ops::kLossScale].fill_(rules_.scales_loss ? config_.loss_scale().initial() : 1.0);
     values_[ops::kGrowthTracker].zero_();
   }
-  // Of a job that left such steps out.
+  // The job that saved the state may have left steps out that were not finite.
   for (const ops::StepFigure figure : {ops::kBadStep, ops::kBadLoss, ops::kBadGradNorm}) {
     figures_[figure].zero_();
   }

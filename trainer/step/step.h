@@ -64,11 +64,11 @@
 
 namespace lockstep {
 
-// What one rank asks all ranks to do.
+// The requests of one rank to all ranks.
 struct Requests {
-  // How many checkpoints were asked for so far; only rank 0 counts them, on other ranks it is 0.
-  int64_t saves = 0;
-  int64_t profiled_steps = 0;  // the same of steps to profile
+  // Only rank 0 counts these two; they are 0 on other ranks.
+  int64_t saves = 0;           // how many checkpoints were asked for so far
+  int64_t profiled_steps = 0;  // how many steps were asked to be profiled so far
   bool stop = false;
   bool interrupt = false;
 
@@ -90,8 +90,8 @@ class Step {
   // same on every rank.
   void Ask(const Requests& requests);
 
-  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples. What graphs hold of the GPU's
-  // memory is given back, and memory().Most() begins anew.
+  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples. Graphs give their memory
+  // back, and memory().Most() begins anew.
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
   // Continues from the parameters and buffers that the model has now. Call it before the first Run(). `order` is the
@@ -150,7 +150,7 @@ class Step {
   // does so.
   double preprocessing_s() const { return preprocessing_s_; }
 
-  // What can watch the memory of a Run().
+  // Watches the memory of a Run(), if a caller asks for it.
   MemoryWatch& memory() { return memory_; }
   // The tensors that exist between two calls of Run(), with what they are for.
   std::vector<OwnedTensor> HeldTensors();
