@@ -3,25 +3,25 @@
 _DELIMITER = "embedded_text"
 
 def embedded_texts(name, texts):
-    """Generates `name`.h with a constant for each file, and wraps it in a cc_library called `name`.
+    """Generates `name`.h with constants that hold files, and wraps it in a cc_library called `name`.
 
     Args:
       name: of the target and of the header
-      texts: file -> name of the constant, a std::string_view in namespace lockstep
+      texts: name of a constant, a std::string_view in namespace lockstep -> its files, one after the other
     """
     lines = ["echo '#pragma once'", "echo '#include <string_view>'", "echo 'namespace lockstep {'"]
-    for file, constant in texts.items():
+    for constant, files in texts.items():
         # An array, because a string_view of a literal would count its characters one by one.
         lines += [
             "printf %%s 'inline constexpr char %sText[] = R\"%s('" % (constant, _DELIMITER),
-            "cat $(location %s)" % file,
+            "cat " + " ".join(["$(location %s)" % file for file in files]),
             "echo ')%s\";'" % _DELIMITER,
             "echo 'inline constexpr std::string_view %s(%sText, sizeof(%sText) - 1);'" % (constant, constant, constant),
         ]
     lines.append("echo '}  // namespace lockstep'")
     native.genrule(
         name = name + "_gen",
-        srcs = texts.keys(),
+        srcs = [file for files in texts.values() for file in files],
         outs = [name + ".h"],
         cmd = "{ %s; } > $@" % "; ".join(lines),
     )

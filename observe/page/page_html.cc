@@ -35,8 +35,7 @@ std::string JsonText(const nlohmann::ordered_json& data) {
 std::string PageHtml(const nlohmann::ordered_json& data) {
   std::string page(kPageHtml);
   Put("/* page.css */", kPageCss, page);
-  Put("/* chart.js */", kChartJs, page);
-  Put("/* page.js */", kPageJs, page);
+  Put("/* script */", kPageScript, page);
   // The data comes last, so that no mark is looked for in it.
   Put(R"({"mark":"data"})", WithoutMarkup(JsonText(data)), page);
   return page;

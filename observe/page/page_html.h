@@ -1,5 +1,5 @@
-// PageHtml(): the whole page as one HTML text: its layout, style and program (page.html, page.css, chart.js and page.js
-// in this folder, which the program contains), and the data.
+// PageHtml(): the whole page as one HTML text: its layout, style and program (page.html, page.css and the files of
+// script/, which the program contains in the order of observe/page/BUILD), and the data.
 //
 // Promise: nothing in the data can end the element that holds it, or run. The page forbids itself all requests but
 // those to its own server. (observe/page/page_html_test.cc, tests/page_test.py)

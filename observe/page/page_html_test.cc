@@ -25,7 +25,7 @@ TEST(PageHtml, HoldsTheData) {
   const std::string page = PageHtml(data);
   EXPECT_EQ(Json::parse(DataIn(page)), data);
   EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
-  for (const char* mark : {"/* page.css */", "/* chart.js */", "/* page.js */", R"({"mark")"}) {
+  for (const char* mark : {"/* page.css */", "/* script */", R"({"mark")"}) {
     EXPECT_THAT(page, Not(HasSubstr(mark)));
   }
 }

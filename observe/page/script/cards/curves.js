@@ -1,0 +1,170 @@
+// Card 'Curves': loss, metrics of validation, learning rate, gradient norm, speed and waiting of
+// all runs, over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each
+// run. If the user has zoomed into a part, finer columns come from /curves of the server
+// (RunData::CurvesWithin()).
+
+const curveGroup = new Group(Axes.step);
+
+// Says why a run has no line of the validation.
+function whyNoEvaluation(run) {
+  if (listOf(objectOf(run.evaluations).step).length > 0) return 'No evaluation has this metric.';
+  return 'There was no evaluation yet. It comes at the end of an epoch, ' +
+      'if the config has data.validation or data.validation_fraction.';
+}
+
+// A curve is {figure, title, options of its chart, whyNone: what stands in place of a chart without lines}.
+const CURVES = [
+  {
+    figure: 'loss',
+    title: 'Training loss',
+    options: {hasLog: true},
+    whyNone: () => 'The log has no line of a step yet: the first one comes after ' +
+        'log.every_steps steps.',
+  },
+  {
+    figure: 'evaluations',
+    title: 'Validation',
+    options: {hasLog: true},
+    whyNone: whyNoEvaluation,
+  },
+  {
+    figure: 'lr',
+    title: 'Learning rate',
+    options: {hasLog: true},
+    whyNone: () => 'The log has no learning rate yet.',
+  },
+  {
+    figure: 'grad_norm',
+    title: 'Gradient norm',
+    options: {hasLog: true, label: 'Gradient norm before clipping'},
+    whyNone: () => 'The log has no gradient norm yet.',
+  },
+  {
+    figure: 'samples_per_s',
+    title: 'Speed (samples/s)',
+    options: {unit: Units.count},
+    whyNone: () => 'The log has no speed yet.',
+  },
+  {
+    figure: 'data_wait',
+    title: 'Waiting for samples',
+    options: {unit: Units.part},
+    whyNone: () => 'The log does not say how long the device waited for samples.',
+  },
+];
+
+function makeCurves() {
+  for (const {figure, title, options} of CURVES) {
+    charts[figure] = new LineChart(find('curve-charts'), curveGroup, {title, ...options});
+  }
+  charts.metric = make('select', {'aria-label': 'metric'});
+  charts.metric.addEventListener('change', () => {
+    page.metric = charts.metric.value;
+    showCurves();
+  });
+  charts.evaluations.own.prepend(charts.metric);
+}
+
+// Returns the name of the list that stands below the curves in the data.
+const listName = (axis) => axis === Axes.step ? 'step' : 'time';
+
+// Returns the lines of one figure. A part into which the user has zoomed is drawn of finer columns, if the server has
+// sent them.
+function linesOf(figure, axis) {
+  const lines = [];
+  for (const run of shownRuns()) {
+    const isMetric = figure === 'evaluations';
+    const source = objectOf(isMetric ? run.evaluations : run.finer || run.curves);
+    const {mean, least, greatest} = objectOf(figuresOf(source)[isMetric ? page.metric : figure]);
+    const x = listOf(source[listName(axis)]);
+    if (!Array.isArray(mean) || x.length === 0 || x[0] === null) continue;
+    lines.push({
+      name: page.runs.length > 1 ? nameOf(run) : charts[figure].label,
+      colour: colourOf(run),
+      isDashed: isDashed(run),
+      isFocused: run.id === page.focus,
+      x,
+      mean,
+      least,
+      greatest,
+    });
+  }
+  return lines;
+}
+
+function showMetrics() {
+  const names = [...new Set(page.runs.flatMap((run) => Object.keys(figuresOf(run.evaluations))))];
+  if (!names.includes(page.metric)) {
+    const best = textOf(objectOf(focusedRun().best).metric);
+    page.metric = names.includes(best) ? best : names[0] || '';
+  }
+  choose(charts.metric, names, names, page.metric);
+}
+
+// Says why a chart has no lines.
+function whyNoLines({figure, whyNone}) {
+  const runs = shownRuns();
+  if (runs.length === 0) return 'All runs are switched off.';
+  if (curveGroup.axis === Axes.time && linesOf(figure, Axes.step).length > 0) {
+    return 'The log is of a version that wrote no times: choose Step.';
+  }
+  return whyNone(runs[0]);
+}
+
+function showNotFinite() {
+  const runs = shownRuns().filter((run) => isObject(run.not_finite));
+  const texts = runs.map((run) => {
+    const {lines, step} = run.not_finite;
+    const name = page.runs.length > 1 ? `${nameOf(run)}: ` : '';
+    return `${name}the loss of ${lines} lines is not finite, first at step ${step}`;
+  });
+  charts.loss.note.hidden = runs.length === 0;
+  charts.loss.note.textContent = texts.join('; ');
+}
+
+function showCurves() {
+  showMetrics();
+  for (const curve of CURVES) {
+    const lines = linesOf(curve.figure, curveGroup.axis);
+    charts[curve.figure].say(lines.length > 0 ? '' : whyNoLines(curve));
+    charts[curve.figure].set(lines);
+  }
+  showNotFinite();
+}
+
+// Asks the server for finer columns of the part that is shown.
+async function refine(range) {
+  find('whole').hidden = range === null;
+  if (range === null || !page.isLive) {
+    for (const run of page.runs) delete run.finer;
+    showCurves();
+    return;
+  }
+  try {
+    const axis = listName(curveGroup.axis);
+    const finer = await ask('curves', {axis, from: range[0], to: range[1]});
+    if (curveGroup.zoom !== range) return;  // the user has gone on meanwhile
+    for (const {id, curves} of finer) page.runs[id].finer = curves;
+    showCurves();
+  } catch {
+    // The coarser columns stay.
+  }
+}
+
+function listenToCurves() {
+  curveGroup.onZoom = refine;
+  find('whole').addEventListener('click', () => curveGroup.zoomTo(null));
+  find('smoothing').addEventListener('input', (event) => {
+    curveGroup.smoothing = Number(event.target.value);
+    find('smoothing-value').textContent = event.target.value;
+    curveGroup.draw();
+  });
+  const buttons = document.querySelectorAll('[data-axis]');
+  for (const button of buttons) {
+    button.addEventListener('click', () => {
+      curveGroup.axis = Axes[button.dataset.axis];
+      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
+      curveGroup.zoomTo(null);
+    });
+  }
+}

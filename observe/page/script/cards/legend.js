@@ -1,0 +1,18 @@
+// Legend of the card 'Curves': a button for each run, if there are several, which switches its
+// lines off and on. It shows the names of the runs in the data.
+
+function showLegend() {
+  const legend = find('legend');
+  legend.hidden = page.runs.length < 2;
+  if (legend.hidden) return;
+  legend.replaceChildren(...page.runs.map((run) => {
+    const properties = {'aria-pressed': String(!page.hidden.has(run.id)), title: run.name};
+    const button = make('button', properties, runDot(run), make('span', {}, nameOf(run)));
+    button.addEventListener('click', () => {
+      if (!page.hidden.delete(run.id)) page.hidden.add(run.id);
+      showLegend();
+      showCurves();
+    });
+    return button;
+  }));
+}

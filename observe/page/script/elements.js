@@ -1,0 +1,77 @@
+// Elements of the page: how cards make them and find those of page.html. Text from files of a run
+// never becomes HTML, because make() adds text as text.
+
+const find = (id) => document.getElementById(id);
+
+// Makes an element. Children that are text stay text.
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === 'style') {
+      Object.assign(element.style, value);
+    } else if (name in element && name !== 'list') {
+      element[name] = value;
+    } else {
+      element.setAttribute(name, value);
+    }
+  }
+  const isThere = (child) => child !== null && child !== undefined && child !== '';
+  element.append(...children.filter(isThere));
+  return element;
+}
+
+// A card shows `sentence` where it has no figures, `after` below its figures, and `banner` above them.
+const sentence = (...words) => make('p', {className: 'empty'}, ...words);
+const after = (...words) => make('p', {className: 'after'}, ...words);
+const banner = (words) => make('p', {className: 'banner'}, words);
+const warning = (words) => make('p', {className: 'banner warn'}, words);
+const mono = (text) => make('span', {className: 'mono'}, text);
+const dot = (colour) => make('span', {className: 'dot', style: {background: colour}});
+
+// Makes an entry of a list that explains colours.
+const key = (colour, share, words) => make('li', {}, dot(colour), make('b', {}, share), words);
+
+// Makes a bar that is filled up to `share`.
+function track(tag, properties, share, colour) {
+  const width = `${100 * Math.min(1, Math.max(0, Number.isFinite(share) ? share : 0))}%`;
+  const style = colour ? {width, background: colour} : {width};
+  return make(tag, properties, make('span', {style}));
+}
+
+// Makes a bar with a text behind it.
+function meter(share, text, colour) {
+  return make('div', {}, track('i', {}, share, colour), make('b', {}, text));
+}
+
+// Makes a bar of parts that lie side by side. A part is [words, colour, value, text], and `total` fills the bar.
+function stack(properties, parts, total) {
+  const shown = parts.filter(([, , value]) => value > 0);
+  return make('div', properties, ...shown.map(([words, colour, value, text]) => {
+    const style = {background: colour, flex: `${value / total} 1 0`};
+    return make('span', {title: `${words}: ${text}`, style});
+  }));
+}
+
+// Makes a table. A column is [title, cell] or [title, cell, 'number']; cell(row) is text or an element.
+function table(columns, rows, decorate = () => {}) {
+  const titles = columns.map(([title, , kind]) => make('th', {className: kind || ''}, title));
+  const lines = rows.map((row) => {
+    const line = make('tr', {}, ...columns.map(([, cell, kind]) => {
+      const content = cell(row);
+      const isEmpty = content === undefined || content === '';
+      return make('td', {className: kind || ''}, isEmpty ? '–' : content);
+    }));
+    decorate(line, row);
+    return line;
+  });
+  const head = make('thead', {}, make('tr', {}, ...titles));
+  return make('table', {}, head, make('tbody', {}, ...lines));
+}
+
+// Gives a <select> these values, of which one is chosen. Without values it is hidden.
+function choose(select, values, texts, chosen) {
+  select.hidden = values.length === 0;
+  select.replaceChildren(...values.map((value, i) => {
+    return make('option', {value: String(value), selected: value === chosen}, texts[i]);
+  }));
+}

@@ -1,0 +1,51 @@
+// State of the page: the runs as the data describe them (observe/page/page_data.h), which of them
+// the user looks at, by which names and colours they are told apart, and the charts.
+
+const COLOURS = [
+  '#3b7dd8',
+  '#e0792f',
+  '#2f9e6e',
+  '#c2497f',
+  '#8464c6',
+  '#b8901a',
+  '#2a9db0',
+  '#d15353',
+  '#7a8b3a',
+  '#8a6f5c',
+];
+
+const page = {
+  runs: [],  // by id
+  differences: [],
+  version: 0,
+  isLive: false,
+  focus: 0,           // the id of the run that is shown in detail
+  hidden: new Set(),  // ids of runs without curves
+  metric: '',         // that the chart of the validation shows
+  lastAnswer: 0,      // when data came last, in Unix seconds
+};
+
+const charts = {};  // by their names
+
+const focusedRun = () => page.runs[page.focus];
+const shownRuns = () => page.runs.filter((run) => !page.hidden.has(run.id));
+
+// Returns the end of a run's path; the whole path where two runs end alike.
+function nameOf(run) {
+  const end = (path) => path.replace(/\/+$/, '').split('/').pop() || path;
+  const name = end(run.name);
+  return page.runs.filter((other) => end(other.name) === name).length > 1 ? run.name : name;
+}
+
+const colourOf = (run) => COLOURS[run.id % COLOURS.length];
+// The lines of the second ten runs are dashed, and their dots are rings.
+const isDashed = (run) => run.id >= COLOURS.length;
+
+function runDot(run) {
+  const background = isDashed(run) ? '' : colourOf(run);
+  return make(
+      'span', {className: 'dot', style: {background, border: `2px solid ${colourOf(run)}`}});
+}
+
+// Returns the class that gives a run's state its colour.
+const stateClass = (run) => `state ${run.state.replace(' ', '-')}`;
