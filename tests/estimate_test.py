@@ -53,7 +53,7 @@ def test_as_measured(name, batch):
 
 @pytest.mark.parametrize("name", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 @pytest.mark.parametrize("gib", [10, 40])
-@pytest.mark.all_tier(unless=lambda gib: gib == 10)
+@pytest.mark.all_tier("another size of memory is searched in the same way", unless=lambda gib: gib == 10)
 def test_the_largest_that_fits(name, gib):
     memory = ["--memory", f"{gib}GiB"]
     largest = of_peer(name, 16, *memory)["largest_micro_batch"]
