@@ -5,8 +5,9 @@
 // steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a CUDA
 // graph, if the config asks for graphs.
 //
-// What it does not know: the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, and what the driver
-// and NCCL take of the GPU. The allocator took up to 160 MiB more than was foretold on one H100 (docs/tuning.md).
+// What it does not know: the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, and what the
+// driver and NCCL take of the GPU. The allocator took up to 160 MiB more than was foretold on one H100
+// (tests/gpu/gpu_estimate_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   a model that may read values -> Error (kUsage) -> test_a_model_that_may_read_values
