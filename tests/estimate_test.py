@@ -147,8 +147,8 @@ class Scripted(torch.nn.Module):
         return self.head(torch.nn.functional.dropout(self.norm(self.features(x).flatten(1)), 0.1, self.training))
 
 
-@pytest.mark.parametrize("name, layers", [("torchscript", 3), ("imported", 2)])
-def test_a_file_of_pytorchs(name, layers, tmp_path):
+@pytest.mark.parametrize("name, layers, share", [("torchscript", 3, 0.7), ("imported", 2, 1)])
+def test_a_file_of_pytorchs(name, layers, share, tmp_path):
     if name == "imported":
         lockstep.export(Scripted(), (torch.zeros(2, 3, 64, 64),), tmp_path / "model")
     else:
@@ -156,9 +156,10 @@ def test_a_file_of_pytorchs(name, layers, tmp_path):
     model = f'model {{ name: "{name}" {name} {{ file: "{tmp_path}/model" }} }}'
     config = write_config(tmp_path, f"{IMAGES} {model} global_batch: 64")
     whole, rounded = (foretold(config, "--set", f"precision={precision}") for precision in ("FP32", "BF16"))
-    # Each of the first three layers keeps 32 x 64 x 64 values a sample; of an exported graph two of them are one kernel.
+    # Each of the first three layers keeps 32 x 64 x 64 values a sample, of a graph whose norm and activation are fused
+    # fewer, and in 16 bits less.
     assert whole["owners"]["activations"] > layers * 64 * 32 * 64 * 64 * 4
-    assert rounded["owners"]["activations"] < 0.7 * whole["owners"]["activations"]
+    assert rounded["owners"]["activations"] < share * whole["owners"]["activations"]
 
 
 class Picks(torch.nn.Module):
