@@ -103,13 +103,19 @@ def expect_pytorchs(folder, options, label_smoothing=0, channels=SHAPE[0], ranks
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.all_tier(unless=lambda case: case in ("jitter", "mixup", "cutmix"))
+@pytest.mark.all_tier(
+    "jitter has all of these parts at once",
+    unless=lambda case: case in ("jitter", "mixup", "cutmix"),
+)
 def test_losses_are_pytorchs(case, tmp_path):
     expect_pytorchs(tmp_path, *CASES[case])
 
 
 @pytest.mark.parametrize("ranks,accumulation", [(1, 3), (2, 1), (2, 2)])
-@pytest.mark.all_tier(unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2))
+@pytest.mark.all_tier(
+    "four pieces on two ranks have all that fewer pieces have",
+    unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2),
+)
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
     """Each micro-batch has its own mixture. If two samples are cut into four pieces, some are empty and some have one
     sample."""
@@ -118,7 +124,7 @@ def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.all_tier(unless=lambda channels: channels == 4)
+@pytest.mark.all_tier("one channel is mixed as four are", unless=lambda channels: channels == 4)
 def test_mixes_images_of_any_channels(channels, tmp_path):
     expect_pytorchs(tmp_path, {"mixup": 0.5, "cutmix": 1}, channels=channels)
 

@@ -109,7 +109,7 @@ def test_the_archive_is_small_and_plain(archive):
     assert executable == {"lockstep/lockstep", "lockstep/bin/lockstep", "lockstep/bin/mpirun", "lockstep/bin/orted"}
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it packs the bundle again")
 def test_the_same_program_gives_the_same_bytes(archive, tmp_path):
     assert Run(["bundle", tmp_path / "again.tar.gz"]).status == DONE
     assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
@@ -135,7 +135,7 @@ def test_every_library_is_in_it_or_elsewhere_once(bundle):
 
 @needs_mounts
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank trains from a bundle as two do", unless=lambda ranks: ranks == 2)
 def test_trains_and_predicts_on_a_bare_machine(machine, ranks):
     skip_without_gpus(ranks)
     name = f"run{ranks}"
@@ -311,7 +311,10 @@ def test_a_torch_of_links_will_do(bundle, tmp_path):
         (dict(dist_info=["nvidia_cudnn_cu13-8.9.0"]), ["nvidia-cudnn-cu13 8.9.0 in", "pip install nvidia-cudnn-cu13=="]),
     ],
 )
-@pytest.mark.all_tier(unless=lambda state: state.get("version") in ("2.9.1+cu130", "2.11.0+cpu"))
+@pytest.mark.all_tier(
+    "other versions are other lines of the same table",
+    unless=lambda state: state.get("version") in ("2.9.1+cu130", "2.11.0+cpu"),
+)
 def test_another_torch_is_said(bundle, tmp_path, state, parts):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path, **state))})
     expect_error(run, USAGE, *parts)
@@ -336,7 +339,10 @@ def test_no_torch_is_said(bundle, tmp_path):
         ("torch/lib/libtorch_cuda.so", "torch==2.11.0"),
     ],
 )
-@pytest.mark.all_tier(unless=lambda package: package.startswith("nvidia-cudnn"))
+@pytest.mark.all_tier(
+    "other libraries are other lines of the same table",
+    unless=lambda package: package.startswith("nvidia-cudnn"),
+)
 def test_a_missing_library_is_said(bundle, tmp_path, library, package):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path, without=library))})
     expect_error(run, USAGE, f"{library} is not in {tmp_path}/site", f"pip install --force-reinstall {package}")
@@ -388,7 +394,7 @@ def test_slurm_scripts_start_the_bundle(bundle, tmp_path):
     assert f"\nprogram={bundle}/lockstep\n" in run.out, run
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a program with a model of its own is packed as Lockstep is")
 def test_a_program_with_its_own_model_bundles_itself(tmp_path):
     assert Run(["bundle", tmp_path / "b.tar.gz"], program=OWN_MODEL).status == DONE
     with tarfile.open(tmp_path / "b.tar.gz") as file:
@@ -414,7 +420,7 @@ def test_a_bundle_makes_no_bundle(bundle, tmp_path):
 
 
 @pytest.mark.parametrize("tool,package", [("strip", "binutils"), ("mpirun", "openmpi-bin"), ("ldd", "libc-bin")])
-@pytest.mark.all_tier(unless=lambda tool: tool == "mpirun")
+@pytest.mark.all_tier("other tools are other lines of the same table", unless=lambda tool: tool == "mpirun")
 def test_a_missing_tool_is_said(tool, package, tmp_path):
     (tmp_path / "bin").mkdir()
     for name in {"tar", "gzip", "ldd", "strip", "objdump", "mpirun", "orted", "ompi_info"} - {tool}:

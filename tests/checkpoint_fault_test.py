@@ -84,7 +84,10 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1), (3, 0), (3, 2)])
-@pytest.mark.all_tier(unless=lambda ranks, victim: (ranks, victim) in ((None, None), (2, 1)))
+@pytest.mark.all_tier(
+    "other victims follow the same protocol, and three ranks do what two do",
+    unless=lambda ranks, victim: (ranks, victim) in ((None, None), (2, 1)),
+)
 def test_killed_at_any_call(tmp_path, ranks, victim):
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
@@ -130,7 +133,10 @@ VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
 @pytest.mark.parametrize(
     "kind,reason", [("ENOSPC", "No space left"), ("EIO", "Input/output"), ("EDQUOT", "quota"), ("EROFS", "Read-only")]
 )
-@pytest.mark.all_tier(unless=lambda kind, victim: victim == VICTIMS[kind])
+@pytest.mark.all_tier(
+    "each error hits one victim already, at the same calls",
+    unless=lambda kind, victim: victim == VICTIMS[kind],
+)
 def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
     """From one call in the checkpoints' folder on: training goes on to the end, whose checkpoint fails the run."""
     skip_without_gpus(ranks)

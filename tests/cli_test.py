@@ -120,7 +120,10 @@ def test_evaluate_repeats_the_runs_figures(trained, ranks):
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("labelled", [True, False])
-@pytest.mark.all_tier(unless=lambda ranks, labelled: (ranks == 2) == labelled)
+@pytest.mark.all_tier(
+    "ranks and labels are each tried in another pair",
+    unless=lambda ranks, labelled: (ranks == 2) == labelled,
+)
 def test_predict_writes_every_row_once(trained, ranks, labelled, tmp_path):
     folder, run_dir, _ = trained
     rows = (folder / "test.csv").read_text().split()
@@ -162,7 +165,10 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar"])
-@pytest.mark.all_tier(unless=lambda name: name == "mnist")
+@pytest.mark.all_tier(
+    "the reader of CIFAR-10 has unit tests, and the net learns from MNIST's files",
+    unless=lambda name: name == "mnist",
+)
 def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
     """The digits as pixels 0..255: in MNIST's files enlarged to 16x16, in CIFAR-10's to 32x32 in colour."""
     rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
@@ -274,7 +280,10 @@ def test_predict_mistakes_are_one_line(trained, tmp_path):
 
 @pytest.mark.parametrize("name,share", [("allreduce", 1.0), ("reduce-scatter", 0.5), ("all-gather", 0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.all_tier(unless=lambda name, dtype: (name, dtype) in (("allreduce", "float32"), ("all-gather", "bfloat16")))
+@pytest.mark.all_tier(
+    "other collectives and types are timed and checked by the same code",
+    unless=lambda name, dtype: (name, dtype) in (("allreduce", "float32"), ("all-gather", "bfloat16")),
+)
 def test_bench_times_and_checks_collectives(name, share, dtype):
     """Bandwidths as nccl-tests defines them: of two ranks the bus carries the bytes once in an all-reduce."""
     run = Run(["bench", name, "--json", "--bytes", "1000003", "--dtype", dtype, "--device", DEVICE.lower()], ranks=2)
@@ -294,7 +303,7 @@ def test_bench_prints_a_table_of_sizes():
 
 
 @pytest.mark.parametrize("weak", [False, True])
-@pytest.mark.all_tier(unless=lambda weak: not weak)
+@pytest.mark.all_tier("weak scaling differs from strong scaling only by the batch", unless=lambda weak: not weak)
 def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
     config = trained[0] / "config.pbtxt"
     run = Run(["bench", "scaling", config, "--json", "--steps", "20", *(["--weak"] if weak else [])], ranks=2)
@@ -307,7 +316,7 @@ def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
 
 
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
-@pytest.mark.all_tier(unless=lambda precision: precision == "FP32")
+@pytest.mark.all_tier("BF16 has the phases of FP32", unless=lambda precision: precision == "FP32")
 def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
     skip_without_gpus(2)
     config = write_config(

@@ -58,7 +58,7 @@ def test_help_of_what_is_no_command():
 
 
 @pytest.mark.parametrize("part", ["some", "all"])
-@pytest.mark.all_tier(unless=lambda part: part == "some")
+@pytest.mark.all_tier("it starts the program a hundred times", unless=lambda part: part == "some")
 def test_every_example_can_be_parsed(part):
     """Behind one that is right in all else the program finds nothing wrong but the option that is none."""
     for words in SOME if part == "some" else all_commands():

@@ -1,10 +1,12 @@
 """Which of a file's cases run: of the tier that is asked for this shard's; on a GPU only where there is one.
 
-`@pytest.mark.all_tier`, on a test or on one of its parameters' values, leaves cases to `./lockstep test --all`, which
-sets $LOCKSTEP_TIER. `all_tier(unless=f)` keeps those of whose parameters f is true: f takes the ones that it names. A
-case that the command line names with `::` runs whatever its tier.
+`@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves cases to `./lockstep test
+--all`, which sets $LOCKSTEP_TIER. The reason is a few words with a verb that say why these cases can wait; a mark
+without a reason is refused. `all_tier("reason", unless=f)` keeps those of whose parameters f is true: f takes the ones
+that it names. A case that the command line names with `::` runs whatever its tier.
 
-$CASES_TO is a file for a line of each case, `TIER<tab>FILE<tab>CASE`, of both tiers.
+$CASES_TO is a file for a line of each case, `TIER<tab>FILE<tab>CASE<tab>REASON`, of both tiers. The reason of a case
+that runs on every commit is empty.
 """
 
 import inspect
@@ -17,29 +19,38 @@ REASON = "needs a GPU; this machine has none"  # without_gpu.py says the same
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "all_tier(unless=None): left to `./lockstep test --all`")
+    config.addinivalue_line("markers", "all_tier(reason, unless=None): left to `./lockstep test --all`")
     if status_file := os.environ.get("TEST_SHARD_STATUS_FILE"):
         pathlib.Path(status_file).touch()  # Bazel's sign that shards are known here
 
 
-def tier_of(item):
+def reason_to_wait(item):
+    """Why a case is left to --all; None: it runs on every commit."""
+    found = None
     for mark in item.iter_markers("all_tier"):
-        unless = mark.kwargs.get("unless")
-        if unless is None:
-            return "all"
-        wanted = inspect.signature(unless).parameters
-        if not unless(**{name: value for name, value in item.callspec.params.items() if name in wanted}):
-            return "all"
-    return "commit"
+        reason, unless = mark.args[0] if len(mark.args) == 1 else None, mark.kwargs.get("unless")
+        if not isinstance(reason, str) or not reason.strip() or not reason.isprintable():
+            raise pytest.UsageError(
+                f'{item.nodeid}: the mark all_tier needs a line that says why these cases can wait: all_tier("reason")'
+            )
+        wanted = inspect.signature(unless).parameters if unless else ()
+        params = {name: item.callspec.params[name] for name in wanted if name in item.callspec.params}
+        if found is None and (unless is None or not unless(**params)):
+            found = reason.strip()
+    return found
 
 
 def pytest_collection_modifyitems(session, config, items):
+    reasons = {item: reason_to_wait(item) for item in items}
     if path := os.environ.get("CASES_TO"):
-        lines = (f"{tier_of(item)}\t{item.path.stem}\t{item.nodeid.partition('::')[2]}\n" for item in items)
+        lines = []
+        for item, reason in reasons.items():
+            columns = "all" if reason else "commit", item.path.stem, item.nodeid.partition("::")[2], reason or ""
+            lines.append("\t".join(columns) + "\n")
         pathlib.Path(path).write_text("".join(lines))
     kept = items
     if os.environ.get("LOCKSTEP_TIER") != "all" and not any("::" in argument for argument in config.args):
-        kept = [item for item in items if tier_of(item) == "commit"]
+        kept = [item for item in items if reasons[item] is None]
     shards = int(os.environ.get("TEST_TOTAL_SHARDS") or 1)
     kept = kept[int(os.environ.get("TEST_SHARD_INDEX") or 0) :: shards]
     if len(kept) < len(items):

@@ -180,7 +180,7 @@ def linear_layer(run_dir):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_passengers(tmp_path, ranks):
     rows = passengers(600, seed=1)
     # Texts that no training row has, and numbers that would move the means far away.

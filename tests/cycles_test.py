@@ -29,7 +29,7 @@ def files_below(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it starts and stops 6 jobs, and the soak does so 200 times")
 def test_nothing_is_left(tmp_path):
     skip_without_gpus(3)
     draw = random.Random(1)

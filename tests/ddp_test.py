@@ -72,7 +72,10 @@ def ddp(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("more", ["", "ddp { broadcast_buffers: true }", "ddp { first_bucket_bytes: 1000 bucket_bytes: 5000 }"])
-@pytest.mark.all_tier(unless=lambda ddp, more: (ddp, more[:9]) in (("norm", ""), ("mlp", "ddp { fir")))
+@pytest.mark.all_tier(
+    "buckets and buffers change the exchange of either model in the same way",
+    unless=lambda ddp, more: (ddp, more[:9]) in (("norm", ""), ("mlp", "ddp { fir")),
+)
 def test_losses_and_weights_are_ddps(ddp, more, tmp_path):
     """BatchNorm's statistics too, which are rank 0's there as here."""
     model, folder = ddp
@@ -93,7 +96,10 @@ def test_losses_and_weights_are_ddps(ddp, more, tmp_path):
     ],
     ids=["sgd", "adamw_clip_accumulation", "adam_small_buckets", "bf16_gradients"],
 )
-@pytest.mark.all_tier(unless=lambda ranks, text: ranks == (4 if "ADAM " in text else 3 if "clip" in text else 2))
+@pytest.mark.all_tier(
+    "each way to exchange is sharded on one number of ranks already",
+    unless=lambda ranks, text: ranks == (4 if "ADAM " in text else 3 if "clip" in text else 2),
+)
 def test_a_sharded_optimizer_changes_no_bit(ranks, text, tmp_path):
     """On the CPU, where a reduce-scatter has the bits of an all-reduce; NCCL may add up in another order."""
     write_data(tmp_path, 1437)  # the last batch does not divide
@@ -110,7 +116,10 @@ def test_a_sharded_optimizer_changes_no_bit(ranks, text, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("samples", [1400, 402], ids=["even", "ranks_without_samples"])
-@pytest.mark.all_tier(unless=lambda ranks, samples: (ranks, samples) in ((2, 1400), (4, 402)))
+@pytest.mark.all_tier(
+    "other numbers of ranks sum the same statistics",
+    unless=lambda ranks, samples: (ranks, samples) in ((2, 1400), (4, 402)),
+)
 def test_synchronised_batch_norm_is_that_of_the_whole_batch(ranks, samples, tmp_path):
     """402 samples in batches of 100 leave two for the last step: of four ranks two have none. To normalise two numbers
     is to divide by their difference, so rounding shows more in the weights."""
@@ -136,7 +145,7 @@ def test_synchronised_batch_norm_is_that_of_the_whole_batch(ranks, samples, tmp_
     torch.testing.assert_close(weights_of(tmp_path / "run"), dict(model.state_dict()), **tolerance)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("the case bf16_gradients of a sharded optimizer exchanges 16 bits on every commit")
 def test_gradients_in_16_bits_train_as_well(tmp_path):
     write_data(tmp_path)
     write_weights(tmp_path, "mlp")

@@ -41,7 +41,7 @@ class Findings:
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_a_machine_that_is_well(tmp_path, ranks):
     skip_without_gpus(ranks)
     found = Findings(tmp_path, ranks=ranks)

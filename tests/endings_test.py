@@ -148,7 +148,10 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize("number", range(ENDINGS))
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.all_tier(unless=lambda end, ranks: ranks == IN_COMMITS[end])
+@pytest.mark.all_tier(
+    "each way to end is tried on one number of ranks already",
+    unless=lambda end, ranks: ranks == IN_COMMITS[end],
+)
 def test_an_ending(end, ranks, number, tmp_path, undisturbed):
     if end in OF_MPIRUN and ranks == 1:
         pytest.skip("a process that is alone has no mpirun")

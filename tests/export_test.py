@@ -416,7 +416,10 @@ def test_other_tools_open_the_file(tmp_path):
     assert all(torch.equal(tensors[f"state.{name}"], tensor) for name, tensor in model.state_dict().items())
 
 
-@pytest.mark.all_tier(unless=lambda name: name == "mobilenet_v3_small")
+@pytest.mark.all_tier(
+    "these models have the layers that other exports have",
+    unless=lambda name: name == "mobilenet_v3_small",
+)
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "googlenet", "lraspp_mobilenet_v3_large"])
 def test_torchvision(name, tmp_path):
     models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")

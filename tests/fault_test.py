@@ -82,7 +82,7 @@ def expect_story(folder):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank: rank == 1)
+@pytest.mark.all_tier("the other rank is killed in the same way", unless=lambda rank: rank == 1)
 def test_a_rank_that_is_killed(rank, tmp_path):
     run = faulty(tmp_path, KILL_RANK, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} died: its process is gone; rank {1 - rank} is at", *WHERE)
@@ -90,7 +90,7 @@ def test_a_rank_that_is_killed(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank: rank == 0)
+@pytest.mark.all_tier("the other rank is stopped in the same way", unless=lambda rank: rank == 0)
 def test_a_rank_that_is_stopped(rank, tmp_path):
     run = faulty(tmp_path, STOP_RANK, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} gives no sign of life for 2 s", "stopped", *WHERE)
@@ -98,7 +98,7 @@ def test_a_rank_that_is_stopped(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank: rank == 1)
+@pytest.mark.all_tier("the other rank is late in the same way", unless=lambda rank: rank == 1)
 def test_a_rank_that_is_late(rank, tmp_path):
     run = faulty(tmp_path, NEVER_RETURN, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} has not come to", "of step 36", *WHERE)
@@ -106,7 +106,7 @@ def test_a_rank_that_is_late(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank: rank == 1)
+@pytest.mark.all_tier("the other rank skips a collective in the same way", unless=lambda rank: rank == 1)
 def test_a_rank_that_skips_a_collective(rank, tmp_path):
     run = faulty(tmp_path, SKIP_COLLECTIVE, "ddp { sync_batch_norm: true }", norm=1, rank=rank, at=35)
     # With two ranks there is no majority.
@@ -114,20 +114,26 @@ def test_a_rank_that_skips_a_collective(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
-@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 35))
+@pytest.mark.all_tier(
+    "other ranks and the first step throw in the same way",
+    unless=lambda rank, at: (rank, at) == (1, 35),
+)
 def test_a_rank_that_throws(rank, at, tmp_path):
     expect_end(faulty(tmp_path, THROW, rank=rank, at=at), tmp_path, BUG, f"error: rank {rank}: the model broke")
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
-@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 0))
+@pytest.mark.all_tier(
+    "other ranks and steps leave out a gradient in the same way",
+    unless=lambda rank, at: (rank, at) == (1, 0),
+)
 def test_a_parameter_that_one_rank_does_not_use(rank, at, tmp_path):
     run = faulty(tmp_path, UNUSED_BIAS, rank=rank, at=at)
     expect_end(run, tmp_path, USAGE, f"error: rank {rank}: no gradient for 1 of 2 parameters (linear.bias)")
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 5000)])
-@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 5000))
+@pytest.mark.all_tier("other ranks and samples fail in the same way", unless=lambda rank, at: (rank, at) == (1, 5000))
 def test_an_exception_in_one_ranks_loader(rank, at, tmp_path):
     config = config_of(tmp_path, {}, "loader { threads: 1 }", data=faulty_data(rank=rank, at=at))
     run = Run(["train", config], ranks=RANKS, program=FAULTY, timeout=60)
@@ -150,7 +156,10 @@ def job(tmp_path):
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank, sent: rank == 0 and sent == signal.SIGKILL)
+@pytest.mark.all_tier(
+    "either rank is killed and stopped in a step by the tests above",
+    unless=lambda rank, sent: rank == 0 and sent == signal.SIGKILL,
+)
 def test_a_rank_is_lost_between_steps(rank, sent, job, tmp_path):
     """At any moment, from outside; on GPUs while CUDA graphs are replayed."""
     os.kill(job.rank(rank), sent)

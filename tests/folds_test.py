@@ -105,7 +105,13 @@ def test_metrics_are_the_mean_over_folds(folder):
     assert ["accuracy", f"{np.mean(accuracies):.4f}", "±", f"{np.std(accuracies, ddof=1):.4f}"] in [line.split() for line in text]
 
 
-@pytest.mark.parametrize("ranks", [None, pytest.param(2, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        None,
+        pytest.param(2, marks=pytest.mark.all_tier("ranks predict as in predict_test")),
+    ],
+)
 def test_files_are_predicted_by_the_mean_of_the_folds(ranks, folder):
     skip_without_gpus(ranks)
 
@@ -137,7 +143,7 @@ def test_groups_stay_together(folder):
     assert len(set.union(*folds_of.values())) == COUNT
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a unit test divides samples by time")
 def test_the_past_predicts_the_future(folder):
     write_config(folder, config_text("folds { by: TIME }", epochs=1), "time.pbtxt")
     assert cross_validation(folder, "time", config="time.pbtxt").status == DONE
@@ -147,7 +153,13 @@ def test_the_past_predicts_the_future(folder):
     assert found == {sample: (sample - begin) // part for sample in range(begin, ROWS)}
 
 
-@pytest.mark.parametrize("ranks", [None, pytest.param(2, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        None,
+        pytest.param(2, marks=pytest.mark.all_tier("ranks predict as in predict_test")),
+    ],
+)
 def test_numbers_have_a_mean_too(ranks, folder):
     skip_without_gpus(ranks)
     name = f"numbers-{ranks}"

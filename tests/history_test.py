@@ -116,7 +116,10 @@ def test_runs_of_a_folder(folder):
 
 
 @pytest.mark.parametrize("name", STATES)
-@pytest.mark.all_tier(unless=lambda name: name in ("done", "killed"))
+@pytest.mark.all_tier(
+    "runs that are done and killed go through the same figures as the other states",
+    unless=lambda name: name in ("done", "killed"),
+)
 def test_figures_of_a_run(name, folder, found):
     """They are those that pandas finds in the log."""
     line = found[name]
@@ -211,7 +214,10 @@ def test_compare_as_a_table(folder):
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed"])
-@pytest.mark.all_tier(unless=lambda name: name == "stopped")
+@pytest.mark.all_tier(
+    "steps that are made twice count the same after a kill as after a stop",
+    unless=lambda name: name == "stopped",
+)
 def test_a_run_that_goes_on(name, folder, tmp_path):
     """If steps are made twice, the later lines count."""
     run_dir = tmp_path / name
@@ -254,7 +260,7 @@ def before_anything(text):
 @pytest.mark.parametrize(
     "where", [in_a_step, in_an_evaluation, before_its_end, in_its_first_line, before_anything]
 )
-@pytest.mark.all_tier(unless=lambda where: where is in_a_step)
+@pytest.mark.all_tier("a cut at another place leaves whole lines, too", unless=lambda where: where is in_a_step)
 def test_a_log_that_is_cut_off(where, folder, tmp_path):
     """All lines that are whole count."""
     run_dir = tmp_path / "cut"
@@ -276,7 +282,7 @@ def test_a_log_that_is_cut_off(where, folder, tmp_path):
     assert compared.error_lines == warning
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("run_log_test.cc has lines that are none")
 def test_lines_that_are_none(folder, found, tmp_path):
     """They are left out, and counted."""
     run_dir = tmp_path / "odd"
@@ -333,7 +339,7 @@ def test_watch_on_a_terminal(folder, tmp_path):
     assert end.replace("\r\n", "\n").startswith(f"run         {tmp_path / 'run'}\nstate       stopped: ")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("machine_test ends `watch` with the same key on every commit")
 def test_watch_ends_at_a_key(folder, tmp_path):
     """The run stays."""
     with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
@@ -347,7 +353,7 @@ def test_watch_ends_at_a_key(folder, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["done", "SIGKILL"])
-@pytest.mark.all_tier
+@pytest.mark.all_tier("`watch` ends with a run that is stopped on every commit")
 def test_watch_ends_with_the_run(way, folder, tmp_path):
     config = folder / "config.pbtxt"
     words = sets("epochs=100000") if way == "SIGKILL" else sets("epochs=60", "log.every_steps=100")
@@ -362,7 +368,7 @@ def test_watch_ends_with_the_run(way, folder, tmp_path):
     assert re.search(r"state +" + ("killed" if way == "SIGKILL" else "done"), terminal.text.rsplit("\033[?1049l", 1)[1])
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("`watch` waits 20 s for a restart")
 def test_watch_sees_a_restart(folder, tmp_path):
     """A run that --restarts starts again is one run."""
     words = ["--restarts", 2, *sets("epochs=100000")]
@@ -419,7 +425,10 @@ def test_the_verdict_is_shown(folder, tmp_path):
         (["runs", "file"], ["file: cannot be read: Not a directory"]),
     ],
 )
-@pytest.mark.all_tier(unless=lambda words: "nothing" in words or words[0] == "compare")
+@pytest.mark.all_tier(
+    "files and empty folders are refused by the same check",
+    unless=lambda words: "nothing" in words or words[0] == "compare",
+)
 def test_what_is_no_run(words, parts, folder):
     (folder / "empty").mkdir(exist_ok=True)
     (folder / "file").touch()
@@ -431,7 +440,7 @@ def test_a_folder_without_runs(tmp_path):
     assert (run.status, run.out, run.err) == (DONE, "", f"{tmp_path}: there are no runs in it\n")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("run_log_test.cc and run_history_test.cc have runs without a log or a config")
 def test_files_that_are_none(folder, tmp_path):
     """A pipe where the log should be is never waited for; a config that cannot be read leaves out what it would say."""
     run_dir = tmp_path / "run"

@@ -57,7 +57,7 @@ def train_on(folder, data='validation: "test"', *, images="", ranks=None, option
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_trains_evaluates_and_predicts(folder, ranks):
     run = train_on(folder, ranks=ranks)
     assert run.status == DONE, run
@@ -163,7 +163,7 @@ def test_validation_images_that_cannot_be_read_are_told_before_the_first_step(fo
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_damaged_files_are_skipped_where_asked(folder, ranks):
     paths = damage(folder)
     skips = 'validation: "test" bad_samples { policy: SKIP limit: 2 }'
@@ -221,7 +221,10 @@ def test_names_wrong_configs_and_folders(folder):
 
 
 @pytest.mark.parametrize("images", ["cache: OFF", "cache: DECODED", pytest.param("decode: GPU", marks=needs_a_gpu)])
-@pytest.mark.all_tier(unless=lambda images: images == "cache: OFF")
+@pytest.mark.all_tier(
+    "the cache and the GPU get pictures whose turn was read by the same code",
+    unless=lambda images: images == "cache: OFF",
+)
 def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
     """A run on pictures with EXIF data is the one on those that Pillow has turned, and by default it is not."""
     random = np.random.default_rng(3)

@@ -183,7 +183,10 @@ def case(name, tmp_path):
     return Case(name, tmp_path)
 
 
-@pytest.mark.all_tier(unless=lambda name, pieces: (name, pieces) in (("mobilenet", "two_ranks"), ("distilbert", "alone")))
+@pytest.mark.all_tier(
+    "the other models take minutes",
+    unless=lambda name, pieces: (name, pieces) in (("mobilenet", "two_ranks"), ("distilbert", "alone")),
+)
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_are_pytorchs(name, pieces, case, tmp_path):
@@ -202,7 +205,7 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
             torch.testing.assert_close(weights[key], value, rtol=1e-4, atol=1e-4, msg=key)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a curve of 200 steps takes minutes on a GPU")
 @pytest.mark.parametrize("name", MODELS)
 def test_curves_in_bfloat16_are_pytorchs(name, case, tmp_path):
     """The means of 20 steps each, of 200."""
@@ -235,7 +238,7 @@ def distance(gradients, exact):
     return (off / sum(value.square().sum() for value in exact.values())).sqrt().item()
 
 
-@pytest.mark.all_tier(unless=lambda name: name == "distilbert")
+@pytest.mark.all_tier("the other models take minutes", unless=lambda name: name == "distilbert")
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_are_as_near_to_float64_as_pytorchs(name, case, tmp_path):
     own = own_gradients(case, tmp_path / "run")
@@ -246,7 +249,7 @@ def test_gradients_are_as_near_to_float64_as_pytorchs(name, case, tmp_path):
     assert ours <= bound, (ours, theirs)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("ten models take minutes on a GPU")
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_in_bfloat16_are_as_near_to_float64_as_torch_compiles(name, case, tmp_path):
     """Both round to 16 bits, at other places, which alone makes one a tenth farther than the other."""

@@ -174,7 +174,10 @@ def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, f
                 return losses
 
 
-@pytest.mark.all_tier(unless=lambda name: name in ("convnet", "transformer"))
+@pytest.mark.all_tier(
+    "two small models have most kinds of layers, and these are torchvision's",
+    unless=lambda name: name in ("convnet", "transformer"),
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_as_in_pytorch(name, tmp_path):
     """20 steps, the last one of each epoch with fewer samples; then evaluation, and the module's own names."""
@@ -196,7 +199,7 @@ def test_it_trains_as_in_pytorch(name, tmp_path):
 
 
 @pytest.mark.parametrize("ranks, accumulation", [(2, 1), (3, 1), (1, 3)])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("other ranks and micro-batches cut a batch as two ranks do", unless=lambda ranks: ranks == 2)
 def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
     """The model has no BatchNorm, whose statistics are those of a micro-batch."""
     skip_without_gpus(ranks)
@@ -206,7 +209,7 @@ def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
     np.testing.assert_allclose(losses, torch_losses(model, 12), **CLOSE)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("optimizer_test and ddp_test clip, average and shard on every commit")
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_clipping_averages_and_sharded_moments(ranks, tmp_path):
     skip_without_gpus(ranks)
@@ -219,7 +222,10 @@ def test_clipping_averages_and_sharded_moments(ranks, tmp_path):
     torch.testing.assert_close(weights_of(tmp_path / "run"), average.module.state_dict(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.all_tier(unless=lambda name, checkpoints: name == "convnet" and not checkpoints)
+@pytest.mark.all_tier(
+    "other models share statistics through the same operation",
+    unless=lambda name, checkpoints: name == "convnet" and not checkpoints,
+)
 @pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "mobilenet"])
 def test_ranks_share_the_statistics_of_a_batch(name, checkpoints, tmp_path):
@@ -288,7 +294,13 @@ def test_a_class_for_each_pixel(ranks, accumulation, tmp_path):
     expect_error(run, USAGE, "--output predictions.csv: masks are written as an array: name a .npy file")
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        1,
+        pytest.param(3, marks=pytest.mark.all_tier("three ranks cut two inputs as one does")),
+    ],
+)
 def test_a_model_of_two_inputs(ranks, tmp_path):
     """Tokens and their mask."""
     skip_without_gpus(ranks)
@@ -313,7 +325,13 @@ def test_a_model_of_two_inputs(ranks, tmp_path):
     expect_error(run, DATA, "x.npy: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens]")
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.all_tier), 2])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param(1, marks=pytest.mark.all_tier("one rank computes the loss that each of two computes")),
+        2,
+    ],
+)
 def test_a_loss_of_its_own(ranks, tmp_path):
     """Each class has its weight, a constant of the graph, in training and in validation."""
     skip_without_gpus(ranks)
@@ -340,7 +358,7 @@ def test_a_loss_of_its_own(ranks, tmp_path):
     expect_error(run, USAGE, "its loss takes targets of int64 [batch], and the samples have float32 [batch, 5]")
 
 
-@pytest.mark.all_tier(unless=lambda name: name == "convnet")
+@pytest.mark.all_tier("other models are computed again by the same code", unless=lambda name: name == "convnet")
 @pytest.mark.parametrize("name", ["convnet", "transformer", "resnet18"])
 def test_activation_checkpointing_changes_nothing(name, tmp_path):
     """Losses, weights and running statistics, on two ranks."""

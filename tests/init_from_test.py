@@ -158,7 +158,10 @@ def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
     ],
     ids=["mlp", "convnet", "lstm"],
 )
-@pytest.mark.all_tier(unless=lambda head: head == "classifier.2.")
+@pytest.mark.all_tier(
+    "the last layer of each model is replaced by the same code",
+    unless=lambda head: head == "classifier.2.",
+)
 def test_each_models_last_layer(model, head, tmp_path):
     text = DIGITS_DATA + STANDSTILL + f"model {{ {model} }}\n"
     assert train_on(tmp_path, text + "seed: 9", "first").status == DONE
@@ -218,7 +221,10 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
-@pytest.mark.all_tier(unless=lambda ranks, precision: (ranks, precision) in ((None, "BF16"), (2, "FP32")))
+@pytest.mark.all_tier(
+    "precision and ranks are each tried in another pair",
+    unless=lambda ranks, precision: (ranks, precision) in ((None, "BF16"), (2, "FP32")),
+)
 def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     skip_without_gpus(ranks)
     torch.manual_seed(1)
@@ -292,7 +298,7 @@ class Integer(Net):
 @pytest.mark.parametrize(
     "module,part", [(Two, "a Tuple[Tensor, Tensor]"), (Wide, "Float [4, 16]"), (Integer, "Long [4, 10]")]
 )
-@pytest.mark.all_tier(unless=lambda module: module is Two)
+@pytest.mark.all_tier("another wrong result is found by the same check", unless=lambda module: module is Two)
 def test_a_script_that_returns_something_else(module, part, tmp_path):
     skip_without_gpus(2)
     script(tmp_path, module())
@@ -344,7 +350,7 @@ class Pair(Net):
         (Pair, "forward() is missing value for argument 'y'"),
     ],
 )
-@pytest.mark.all_tier(unless=lambda module: module is Refuses)
+@pytest.mark.all_tier("another failure comes out of the same call", unless=lambda module: module is Refuses)
 def test_a_script_that_fails(module, part, tmp_path):
     script(tmp_path, module())
     run = train_on(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8")

@@ -33,7 +33,7 @@ def least_held_by(pid):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it trains for 20 s, and the soak trains for an hour")
 def test_it_takes_no_more_with_time(ranks, tmp_path):
     skip_without_gpus(ranks)
     config = write_config(

@@ -195,6 +195,7 @@ IN_COMMITS = {
 @pytest.mark.parametrize("ranks,accumulation", [(None, 1), (None, 2), (None, 3), (2, 1), (3, 1), (3, 2)])
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.all_tier(
+    "these are other pairs of ranks and pieces, and tasks_test has the tasks' own losses",
     unless=lambda name, ranks, accumulation: (ranks, accumulation) in IN_COMMITS.get(name, [])
 )
 def test_losses_and_metrics(name, ranks, accumulation, case, tmp_path):

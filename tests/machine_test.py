@@ -168,7 +168,10 @@ def test_an_old_driver(tmp_path):
         ("all", set(figures(1)) - {"index", "name"}),
     ],
 )
-@pytest.mark.all_tier(unless=lambda functions: functions == "all")
+@pytest.mark.all_tier(
+    "each of these calls fails in the same way as all together do",
+    unless=lambda functions: functions == "all",
+)
 def test_errors_leave_fields_out(tmp_path, functions, fields):
     line = reading_of(tmp_path, uuids(1), driver(fails=functions))
     expected = {name: value for name, value in figures(1).items() if name not in fields}
@@ -259,7 +262,10 @@ def test_watch_with_a_broken_driver():
 
 
 @pytest.mark.parametrize("way", ["q", "ctrl-c", "SIGTERM", "SIGHUP"])
-@pytest.mark.all_tier(unless=lambda way: way in ("q", "SIGTERM"))
+@pytest.mark.all_tier(
+    "other keys and signals give the terminal back in the same way",
+    unless=lambda way: way in ("q", "SIGTERM"),
+)
 def test_watch_on_a_terminal(way):
     """It is drawn again and again, and whatever ends it gives the terminal back."""
     with Terminal([LOCKSTEP, "watch"], driver()) as terminal:

@@ -89,7 +89,13 @@ def iou(predicted, expected, classes):
     return np.mean(shares)
 
 
-@pytest.mark.parametrize("ranks", [None, pytest.param(2, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        None,
+        pytest.param(2, marks=pytest.mark.all_tier("two ranks train on masks as on other targets")),
+    ],
+)
 def test_a_u_net_learns(tmp_path, ranks):
     """Its metrics are those of masks that Pillow resizes, and the files that it writes show what it predicts."""
     skip_without_gpus(ranks)

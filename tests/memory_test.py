@@ -57,7 +57,10 @@ CASES = [
 
 
 @pytest.mark.parametrize("fault,ranks,rank,at,fits,accumulation", CASES)
-@pytest.mark.all_tier(unless=lambda ranks, at, fits: (ranks, at, fits) in ((None, 0, 24), (2, 9, 6)))
+@pytest.mark.all_tier(
+    "other ranks and steps halve their micro-batches in the same way",
+    unless=lambda ranks, at, fits: (ranks, at, fits) in ((None, 0, 24), (2, 9, 6)),
+)
 def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accumulation, tmp_path):
     skip_without_gpus(ranks)
     # Once a graph has its memory none can run out, so that from step 3 on this is for steps without.
@@ -93,7 +96,10 @@ def test_graphs_give_way_to_another_step(tmp_path):
 # Rounded to 8 bits, sums differ by how they are cut.
 @pytest.mark.parametrize("ddp,optimizer,rtol", [("", "", 1e-6), ("", "shard: true", 1e-6), ("reduce_dtype: BF16", "", 1e-2)])
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ddp, optimizer, ranks: ranks == (2 if ddp + optimizer else None) and not ddp)
+@pytest.mark.all_tier(
+    "each way to exchange gradients goes on with one number of ranks already",
+    unless=lambda ddp, optimizer, ranks: ranks == (2 if ddp + optimizer else None) and not ddp,
+)
 def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, ranks, tmp_path):
     skip_without_gpus(ranks)
     more = f"graph: false ddp {{ first_bucket_bytes: 64 bucket_bytes: 64 {ddp} }}"
@@ -114,7 +120,7 @@ def test_random_numbers_begin_again_where_the_step_did(tmp_path):
 
 
 @pytest.mark.parametrize("at", [0, 4])
-@pytest.mark.all_tier(unless=lambda at: at > 0)
+@pytest.mark.all_tier("a training halves its first step on every commit", unless=lambda at: at > 0)
 def test_bench_step_goes_on(at, tmp_path):
     config = write_config(
         tmp_path,
@@ -143,7 +149,7 @@ def test_statistics_follow_the_samples_once(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank gives the reason that each of two gives", unless=lambda ranks: ranks == 2)
 def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
     skip_without_gpus(ranks)
     run = train_on(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
@@ -172,7 +178,10 @@ IN_COMMITS = {
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.all_tier(unless=lambda model, precision, ranks: (precision, ranks) == IN_COMMITS[model])
+@pytest.mark.all_tier(
+    "each model is checkpointed in one precision on one number of ranks already",
+    unless=lambda model, precision, ranks: (precision, ranks) == IN_COMMITS[model],
+)
 def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
     """Dropout draws the same numbers, and statistics follow the samples once."""
     skip_without_gpus(ranks)
@@ -196,7 +205,10 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
 
 @pytest.mark.parametrize("optimizer,moments", [("ADAMW", 8), ("SGD", 0)])
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda optimizer, ranks: (optimizer, ranks) == ("ADAMW", None))
+@pytest.mark.all_tier(
+    "other optimizers and ranks fill the same report",
+    unless=lambda optimizer, ranks: (optimizer, ranks) == ("ADAMW", None),
+)
 def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
     """On CPUs it is about tensors, whose sizes follow from the model's."""
     skip_without_gpus(ranks)

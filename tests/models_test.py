@@ -241,8 +241,8 @@ def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.
             return np.array(losses)
 
 
-# On every commit the smaller ResNet stands for both.
-NAMES = [pytest.param(name, marks=pytest.mark.all_tier) if name == "resnet50" else name for name in CASES]
+SMALLER = pytest.mark.all_tier("the smaller ResNet stands for both")
+NAMES = [pytest.param(name, marks=SMALLER) if name == "resnet50" else name for name in CASES]
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -276,7 +276,7 @@ def test_losses_are_pytorchs(case, tmp_path):
 
 @pytest.mark.skipif(DEVICE == "CPU", reason="16-bit curves are compared on a GPU, whose arithmetic they are")
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
-@pytest.mark.all_tier(unless=lambda case: case in ("gpt2", "resnet18"))
+@pytest.mark.all_tier("other models round in the same operations", unless=lambda case: case in ("gpt2", "resnet18"))
 def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     """Within 1 % of PyTorch's autocast, each window of 20 steps, on the same GPU."""
     name, folder, text, _, _ = case
@@ -306,7 +306,10 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     np.testing.assert_allclose(ours, expected, rtol=tolerance, atol=2e-3)
 
 
-@pytest.mark.all_tier(unless=lambda case: case == "gpt2")
+@pytest.mark.all_tier(
+    "accumulation does not depend on the model, and GPT-2 accumulates on every commit",
+    unless=lambda case: case == "gpt2",
+)
 def test_accumulation_changes_no_loss(case, tmp_path):
     _, folder, text, _, model = case
     if any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in model.modules()):

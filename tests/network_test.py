@@ -120,7 +120,7 @@ def expect_to_go_on(network, folder, whole, on="a"):
 
 
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
-@pytest.mark.all_tier(unless=lambda through: through == "lockstep")
+@pytest.mark.all_tier("the user's mpirun starts the same ranks", unless=lambda through: through == "lockstep")
 def test_two_machines(network, tmp_path, whole, through):
     """The same bits as on one machine: Open MPI adds up in the same order, whatever the messages go through."""
     with Job(network, tmp_path, through=through) as job:
@@ -132,7 +132,7 @@ def test_two_machines(network, tmp_path, whole, through):
         assert len([name for name in names if name.startswith("state-")]) == RANKS, names
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a login node only holds the command")
 def test_a_login_node(cluster, tmp_path, whole):
     """No rank is where the command is; it stops the job there, and goes on."""
     with Job(cluster, tmp_path, "login") as job:
@@ -160,7 +160,7 @@ def test_a_cable_is_pulled(network, tmp_path, whole):
     expect_to_go_on(network, tmp_path, whole)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("ranks end in the same way under the user's mpirun")
 def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole):
     """It waits for its daemon on the other machine, as long as TCP does; the ranks do not."""
     with Job(network, tmp_path, through="mpirun") as job:
@@ -173,7 +173,7 @@ def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole)
     expect_to_go_on(network, tmp_path, whole)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a cable that is pulled ends the job on every commit")
 def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
     """Starts while it is out fail, and use up restarts."""
     with Job(network, tmp_path, words=["--restarts", "3"]) as job:
@@ -201,7 +201,7 @@ def test_a_machine_is_lost_for_good(network, tmp_path, whole):
         assert losses[step] == pytest.approx(expected[step], rel=1e-3), step
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("the job ends as when other processes of it are lost")
 def test_mpirun_is_killed(network, tmp_path, whole):
     with Job(network, tmp_path) as job:
         job.wait_until_trains()
@@ -214,7 +214,7 @@ def test_mpirun_is_killed(network, tmp_path, whole):
 
 
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a machine that is lost with --elastic ends the first start in the same way")
 def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
     """As when it reboots: its connections are closed."""
     with Job(network, tmp_path, through=through) as job:
@@ -228,7 +228,7 @@ def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
     expect_to_go_on(network, tmp_path, whole)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a machine that is lost ends the job in the same way, whichever ranks it has")
 def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whole):
     """The first rank on the other machine says it."""
     with Job(cluster, tmp_path, "login") as job:
@@ -258,7 +258,7 @@ def test_a_machine_that_cannot_be_reached(network, tmp_path):
         expect_no_start(network, job)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a machine that cannot be reached fails the start on every commit")
 def test_a_firewall(network, tmp_path):
     """The firewall lets nothing through but ssh."""
     network["b"].run("ip rule add pref 1 ipproto tcp sport 22 lookup main")
@@ -278,14 +278,14 @@ def add_docker0(network):
         host.run("ip link set docker0 up")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("an interface for containers changes only which network is chosen")
 def test_a_bridge_for_containers(network, tmp_path, whole):
     add_docker0(network)
     with Job(network, tmp_path) as job:
         job.expect_done(whole)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it changes only who chooses the network")
 def test_a_network_that_its_user_names(network, tmp_path, whole):
     """As docs/clusters.md says."""
     add_docker0(network)

@@ -230,7 +230,10 @@ def idx(array):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "pixels", "several", "mnist", "cifar"])
-@pytest.mark.all_tier(unless=lambda kind: kind in ("numbers", "pixels", "mnist"))
+@pytest.mark.all_tier(
+    "further kinds of arrays are recognised in the same way",
+    unless=lambda kind: kind in ("numbers", "pixels", "mnist"),
+)
 def test_arrays(kind, tmp_path):
     labels = np.arange(60) % 3
     pixels = RANDOM.integers(0, 255, (60, 12, 12), dtype=np.uint8)
@@ -310,7 +313,10 @@ LATER = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-@pytest.mark.all_tier(unless=lambda name: name not in LATER)
+@pytest.mark.all_tier(
+    "unit tests of a table's plan, and the mistakes that stay, go through the same checks",
+    unless=lambda name: name not in LATER,
+)
 def test_mistakes_are_one_line(name, tmp_path):
     files, words, status, part = MISTAKES[name]
     for file, text in files.items():

@@ -137,7 +137,7 @@ def test_table(machine):
 
 
 @needs_mounts
-@pytest.mark.all_tier
+@pytest.mark.all_tier("images_test and resume_test cover what this notebook does")
 def test_images(machine):
     """In two sessions: the second has the first one's output as an input."""
     run_notebook(machine, "images", FIELDS=fields(epochs=2, schedule__warmup_steps=20))
@@ -160,7 +160,7 @@ def test_images(machine):
 
 @needs_mounts
 @pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.all_tier
+@pytest.mark.all_tier("imported_test covers what this notebook does")
 def test_timm(machine, weights):
     """With weights for 1,000 classes, as they are attached, and without; a smaller model than the notebook's."""
     import safetensors.torch

@@ -30,7 +30,10 @@ IN_COMMITS = [
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("version,dtype", [((1, 0), dtype) for dtype in TYPES] + [((2, 0), "f4"), ((3, 0), "f4")])
-@pytest.mark.all_tier(unless=lambda dtype, task, version: (dtype, task, version[0]) in IN_COMMITS)
+@pytest.mark.all_tier(
+    "a unit test converts each type, too",
+    unless=lambda dtype, task, version: (dtype, task, version[0]) in IN_COMMITS,
+)
 def test_every_type_as_from_csv(tmp_path, task, version, dtype):
     random = np.random.default_rng(1)
     x = random.integers(0, 2 if dtype == "?" else 100, (30, 5)).astype(dtype)

@@ -157,7 +157,10 @@ def case(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks,accumulation,shard", [(1, 1, False), (2, 2, False), (2, 1, True)])
-@pytest.mark.all_tier(unless=lambda case, ranks, shard: ranks == 1 or (case, shard) in (("lamb", False), ("ema", True)))
+@pytest.mark.all_tier(
+    "an update does not depend on ranks, except with shards, which ddp_test covers",
+    unless=lambda case, ranks, shard: ranks == 1 or (case, shard) in (("lamb", False), ("ema", True)),
+)
 def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_path):
     skip_without_gpus(ranks)
     folder, text, label_smoothing, losses, rates, weights = case
@@ -192,7 +195,11 @@ JOBS = [(1, False), (2, False), (3, False), (4, False), (2, True), (3, True)]
 
 @pytest.mark.parametrize("ranks,shard", JOBS)
 @pytest.mark.parametrize("name", WITH_MEMORY)
-@pytest.mark.all_tier(unless=lambda name, ranks, shard: (name, ranks, shard) in (("sgd", 2, False), ("adamw", 2, True), ("adam", 1, False)))
+@pytest.mark.all_tier(
+    "each kind of job leaves out a gradient with one optimizer already",
+    unless=lambda name, ranks, shard: (name, ranks, shard)
+    in (("sgd", 2, False), ("adamw", 2, True), ("adam", 1, False)),
+)
 def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp_path):
     """In the steps from 40 to 69 no rank uses the bias: as in PyTorch, where .grad is None, neither momentum nor decay
     moves it, and those steps do not count among its updates."""

@@ -38,7 +38,7 @@ def train_on(folder, data, name="run", ranks=None):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_it_is_like_the_others(tmp_path, ranks):
     skip_without_gpus(ranks)
     for name, data in (("own", own_data(FAULTY_DATA)), ("csv", digits_data(HELD_BACK))):

@@ -171,7 +171,7 @@ def test_a_folder_of_runs(run_dir, tmp_path):
     assert older["evaluations"]["figures"]["val_loss"]["mean"][-1] == pytest.approx(0.43444, rel=1e-4)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("unit tests of observe/page show what a killed run gives")
 def test_a_run_that_was_killed(tmp_path):
     config = write_config(tmp_path, digits_config(data=HOLDOUT))
     report = tmp_path / "report.html"
@@ -189,25 +189,32 @@ def test_a_run_that_was_killed(tmp_path):
     assert run["curves"]["step"][-1] <= steps[-1] and run["steps_logged"] == len(steps)
 
 
+FURTHER_MISTAKE = pytest.mark.all_tier("it is a further mistake of a command line")
+
+
 @pytest.mark.parametrize(
     "words, parts",
     [
         (["watch", "EMPTY", "--page"], ["EMPTY: it is no run folder, and there are no run folders in it"]),
         (["report", "EMPTY", "--output", "OUTPUT"], ["EMPTY: it is no run folder"]),
-        pytest.param(["report", "RUN", "NONE", "--output", "OUTPUT"], ["NONE: there is no such folder"], marks=pytest.mark.all_tier),
-        pytest.param(["watch", "--page"], ["--page: name run folders"], marks=pytest.mark.all_tier),
-        pytest.param(["watch", "RUN", "--page", "--once"], ["--once"], marks=pytest.mark.all_tier),
-        pytest.param(["watch", "RUN", "--port", "9600"], ["belong to --page"], marks=pytest.mark.all_tier),
-        pytest.param(["watch", "RUN", "RUN"], ["2 runs", "--page"], marks=pytest.mark.all_tier),
+        pytest.param(
+            ["report", "RUN", "NONE", "--output", "OUTPUT"],
+            ["NONE: there is no such folder"],
+            marks=FURTHER_MISTAKE,
+        ),
+        pytest.param(["watch", "--page"], ["--page: name run folders"], marks=FURTHER_MISTAKE),
+        pytest.param(["watch", "RUN", "--page", "--once"], ["--once"], marks=FURTHER_MISTAKE),
+        pytest.param(["watch", "RUN", "--port", "9600"], ["belong to --page"], marks=FURTHER_MISTAKE),
+        pytest.param(["watch", "RUN", "RUN"], ["2 runs", "--page"], marks=FURTHER_MISTAKE),
         pytest.param(
             ["watch", "RUN", "--page", "--bind", "here"],
             ["--port: here:9500", "--bind needs an address in numbers"],
-            marks=pytest.mark.all_tier,
+            marks=FURTHER_MISTAKE,
         ),
         pytest.param(
             ["watch", "RUN", "--page", "--bind", "192.0.2.1"],
             ["set --bind to an address of this machine"],
-            marks=pytest.mark.all_tier,
+            marks=FURTHER_MISTAKE,
         ),
     ],
     ids=["watch", "report", "none", "nothing", "once", "port", "several", "name", "address"],
@@ -268,7 +275,7 @@ def test_a_run_shows_its_page(tmp_path):
         assert job.process.wait(LONG_S) == STOPPED
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("`watch --page` meets a taken port on every commit")
 def test_a_run_whose_port_is_taken(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

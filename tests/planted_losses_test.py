@@ -242,7 +242,7 @@ def test_a_planted_loss_is_named(tmp_path, images, make):
     expect_right(lambda folder: wrong_name(plant, plant.run_with(folder)), tmp_path)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("how large a share is depends on time, and needs a machine with nothing else to do")
 @pytest.mark.parametrize("severity", SEVERITIES)
 @pytest.mark.parametrize("make", PLANTS, ids=lambda make: make.__name__)
 def test_its_share_is_what_the_run_without_it_saves(tmp_path, images, make, severity):
@@ -251,7 +251,10 @@ def test_its_share_is_what_the_run_without_it_saves(tmp_path, images, make, seve
     expect_right(lambda folder: mistakes(plant, folder), tmp_path)
 
 
-@pytest.mark.all_tier(unless=lambda severity: severity == 1)
+@pytest.mark.all_tier(
+    "memory that grows slower or faster is named by the same rule",
+    unless=lambda severity: severity == 1,
+)
 @pytest.mark.parametrize("severity", SEVERITIES)
 @pytest.mark.parametrize(
     "leak,words",
@@ -271,7 +274,7 @@ def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
     assert ("free it" if leak == "leak_kb" else "keep no tensor") in finding["remedy"]
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("what a restart takes depends on time, and needs a machine with nothing else to do")
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_restart_takes_is_named(tmp_path, severity):
     """Steps are made again from the last checkpoint on, after the time that the start takes."""
@@ -312,7 +315,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("no verdict comes only on a machine that has nothing else to do")
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_run_gets_no_verdict(tmp_path, name):
     text, ranks = HEALTHY[name]

@@ -107,7 +107,10 @@ def planted_step(row):
 @pytest.mark.parametrize("ranks,accumulation", [(1, 1), (2, 2)])
 @pytest.mark.parametrize("clip", ["", "clip_norm: 1"])
 @pytest.mark.parametrize("policy", ["STOP", "STOP_AND_SAVE"])
-@pytest.mark.all_tier(unless=lambda policy, clip, ranks: bool(clip) == (ranks == 2) == (policy == "STOP_AND_SAVE"))
+@pytest.mark.all_tier(
+    "policies, clipping and ranks are tried in another combination",
+    unless=lambda policy, clip, ranks: bool(clip) == (ranks == 2) == (policy == "STOP_AND_SAVE"),
+)
 def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulation, tmp_path):
     skip_without_gpus(ranks)
     pytorch(tmp_path, "FP32", planted=[200], steps=1)

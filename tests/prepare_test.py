@@ -344,7 +344,7 @@ def interrupted(command, progress, wanted_kills, looks=100):
         kills += 1
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("images use the same output folder as shards, and need data that take seconds to make")
 def test_killed_images(tmp_path):
     write_photographs(tmp_path / "src", 2500, side=64)
     command = ["images", tmp_path / "src", tmp_path / "whole", "--size", 40, "--threads", 2]
@@ -382,7 +382,7 @@ def test_killed_shards(tmp_path):
     assert contents(tmp_path / "dst") == contents(tmp_path / "whole")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("killed tokens go on like those on a full disk, and need data that take seconds to make")
 def test_killed_tokens(tmp_path):
     one = write_text(tmp_path / "one", 10_000_000, 1).read_bytes()
     file = tmp_path / "text"
@@ -418,7 +418,7 @@ def little_space(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["images", "shards", "tokens"])
-@pytest.mark.all_tier(unless=lambda what: what == "tokens")
+@pytest.mark.all_tier("images and shards end on a full disk as tokens do", unless=lambda what: what == "tokens")
 def test_full_disk(tmp_path, little_space, what):
     folder, make_room = little_space
     if what == "tokens":
@@ -451,7 +451,7 @@ def test_no_larger_files(tmp_path):
     assert done.returncode == DATA and "cannot be written: File too large" in done.stderr, done
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("an interrupt ends the program as a kill does, and needs data that take seconds to make")
 def test_interrupted_from_the_keyboard(tmp_path):
     file = tmp_path / "text"
     file.write_bytes(write_text(tmp_path / "one", 1_000_000, 1).read_bytes() * 110)
@@ -465,7 +465,7 @@ def test_interrupted_from_the_keyboard(tmp_path):
     assert len(read_tokens(tmp_path / "o_000000.bin")) == 100_000_000
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("the lock is that of other outputs, and the test needs data that take seconds to make")
 def test_one_run_at_a_time(tmp_path):
     file = tmp_path / "text"
     file.write_bytes(b"word " * 50_000_000)

@@ -82,7 +82,7 @@ def expect_whole(run_dir, step, steps, ranks):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank is profiled as two are", unless=lambda ranks: ranks == 2)
 def test_on_request(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
@@ -195,7 +195,7 @@ def test_a_kernel_that_becomes_slower(tmp_path):
     assert f"slower: {sentence}" in run.out
 
 
-@pytest.mark.all_tier()
+@pytest.mark.all_tier("ten healthy runs show only that nothing is named")
 @pytest.mark.parametrize("seed", range(10))
 def test_a_healthy_run_has_no_slower_kernel(tmp_path, seed):
     ranks = 2 if seed % 2 else None
@@ -315,7 +315,7 @@ def test_ranges_of_nvtx(tmp_path):
         assert any(path.startswith(f"ProfilerStep#{step}/") and path.endswith("/read") for path in paths), paths
 
 
-@pytest.mark.all_tier()
+@pytest.mark.all_tier("it needs HolisticTraceAnalysis, and reads a trace that other cases check")
 @pytest.mark.skipif(importlib.util.find_spec("hta") is None, reason="HolisticTraceAnalysis is not installed")
 def test_holistic_trace_analysis(profiled):
     from hta.trace_analysis import TraceAnalysis

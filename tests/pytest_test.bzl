@@ -1,6 +1,25 @@
 """Files of pytest tests that run the lockstep program: pytest_test on the CPU and again on GPUs, gpu_pytest on GPUs."""
 
-def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shards = None, on_gpus = True):
+def all_tier_env(why):
+    """The variable of a target that is left to --all, which `./lockstep test --list` reads: why it can wait.
+
+    Args:
+      why: a few words with a verb
+    Returns:
+      a part of the target's env
+    """
+    return {"WHY_IN_ALL_TIER": why}
+
+def pytest_test(
+        name,
+        size,
+        data = [],
+        env = {},
+        tier = "commit",
+        why = "",
+        cpus = 1,
+        shards = None,
+        on_gpus = True):
     """Runs `name`.py with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
 
     `name`_on_gpus is the same with $DEVICE = CUDA; without a GPU each of its cases is skipped, and pytest not even
@@ -12,16 +31,21 @@ def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shar
       data: files that it needs besides
       env: further variables; $(location ...) is a file's path
       tier: "all" where no case of the file is for every commit; else conftest.py chooses among them
+      why: with tier = "all", a few words with a verb that say why the file can wait
       cpus: 2 for what measures or races, so that it runs alone on two cores; the others run two at once
       shards: number of processes that share the cases, for a file that the others would end before
       on_gpus: False where no GPU makes a difference
     """
-    variants = [("", size, {}, [], shards)]
+    if tier not in ["all", "commit"] or (tier == "all") != bool(why):
+        fail("%s: tier = \"all\" and why = \"...\" go together: say why these tests can wait" % name)
+    tier_env = all_tier_env(why) if tier == "all" else {}
+    variants = [("", size, tier_env, [], shards)]
     if on_gpus:
-        variants.append(("_on_gpus", "large", {
-            "CASES": "$(location //tests:cases)",
-            "DEVICE": "CUDA",
-        }, [
+        variants.append(("_on_gpus", "large", dict(
+            tier_env,
+            CASES = "$(location //tests:cases)",
+            DEVICE = "CUDA",
+        ), [
             "//tests:cases",
             "//tests:without_gpu.py",
         ], None))
@@ -78,12 +102,13 @@ def gpu_pytest(name, size, data = [], env = {}):
             env,
             DIGITS = "$(location //examples/digits:digits.csv)",
             LOCKSTEP = "$(location //launch:lockstep)",
+            **all_tier_env("only a GPU can run it, and it takes minutes")
         ),
         tags = ["all"],
     )
 
 def pytest_cases(name, srcs):
-    """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE` each (conftest.py).
+    """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE<tab>REASON` each (conftest.py).
 
     Args:
       name: of the target and the file

@@ -162,7 +162,7 @@ def test_the_tag_is_that_of_the_newest_glibc(wheel, tmp_path):
     assert PLATFORM.search(wheel.name).groups() == ("2", str(newest))
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it packs the wheel again")
 def test_the_same_program_makes_the_same_wheel(wheel, tmp_path):
     assert Run(["bundle", "--wheel", tmp_path]).status == DONE
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
@@ -179,7 +179,7 @@ def test_a_wheel_that_cannot_be_made(wheel, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank trains from a wheel as two do", unless=lambda ranks: ranks == 2)
 def test_an_installed_wheel_trains(environment, tmp_path, ranks):
     """In an environment without pandas in reach: -I keeps the tests' folder away, and pandas is hidden. The numbers are
     those of the program in a shell."""
@@ -223,7 +223,7 @@ def test_the_command_of_the_wheel(environment):
     expect_error(Run(["version"], program=command, env={"LOCKSTEP_TORCH": "/nowhere"}), USAGE, "no torch in /nowhere:")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a program with a model of its own is packed as Lockstep is")
 def test_a_program_with_its_own_model_makes_a_wheel(tmp_path):
     """The package starts it, and its command has its name."""
     assert Run(["bundle", "--wheel", tmp_path], program=OWN_MODEL).status == DONE
@@ -329,7 +329,7 @@ def test_names_of_columns_and_classes_are_kept(tmp_path):
     assert run.predict(str(tmp_path / "new.csv"))[0]["label"] == "007"
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("arrays of rows are passed on as these arrays are")
 def test_arrays_and_masks(tmp_path):
     """A run that learnt from NumPy's arrays takes arrays; a class for each pixel comes as an array."""
     rng = np.random.default_rng(0)
@@ -420,7 +420,10 @@ def wait_for_steps(process, run_dir, count):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("whom", ["process", "group"])
-@pytest.mark.all_tier(unless=lambda ranks, whom: (ranks, whom) in ((None, "group"), (2, "process")))
+@pytest.mark.all_tier(
+    "processes, groups and ranks are interrupted in other pairs already",
+    unless=lambda ranks, whom: (ranks, whom) in ((None, "group"), (2, "process")),
+)
 def test_an_interrupt_leaves_a_checkpoint(tmp_path, ranks, whom):
     """Jupyter interrupts a kernel's process, or like a terminal all of its group. The same call goes on."""
     skip_without_gpus(ranks)
@@ -451,7 +454,7 @@ def test_a_run_does_not_outlive_its_python(tmp_path):
     assert len(checkpoints(tmp_path / "run")) == 1
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("stop_test asks runs to stop on every commit")
 def test_a_run_that_was_asked_to_stop_is_returned(tmp_path):
     process = start_training(tmp_path, None)
     wait_for_steps(process, tmp_path / "run", 5)

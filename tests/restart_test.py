@@ -48,7 +48,7 @@ def last_checkpoint(run_dir):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank is started again as two are", unless=lambda ranks: ranks == 2)
 def test_a_job_goes_on_by_itself(tmp_path, ranks):
     """Twice, after its processes were killed; then it is stopped, and what it did is what an undisturbed run does."""
     skip_without_gpus(ranks)
@@ -80,7 +80,7 @@ def test_a_job_goes_on_by_itself(tmp_path, ranks):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
+@pytest.mark.all_tier("two ranks get no further in the same way as one", unless=lambda ranks: ranks is None)
 def test_a_job_that_gets_no_further(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
@@ -104,7 +104,7 @@ def test_all_restarts_are_used_up(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("an error on one rank stays as on two", unless=lambda ranks: ranks == 2)
 def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "loader { threads: 1 }", data=faulty_data(at=2000))
@@ -126,7 +126,7 @@ def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
+@pytest.mark.all_tier("two ranks start afresh as one does", unless=lambda ranks: ranks is None)
 def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
     """Else each restart would throw away what the one before has done."""
     skip_without_gpus(ranks or 1)

@@ -110,7 +110,10 @@ def values_of(message):
 
 
 @pytest.mark.parametrize("optimizer", values_of("optimizer"))
-@pytest.mark.all_tier(unless=lambda optimizer: optimizer in ("SGD", "ADAMW"))
+@pytest.mark.all_tier(
+    "the same code keeps the moments of other optimizers in the same file",
+    unless=lambda optimizer: optimizer in ("SGD", "ADAMW"),
+)
 def test_every_optimizer(tmp_path, optimizer):
     expect_bitwise(
         tmp_path,
@@ -122,7 +125,10 @@ def test_every_optimizer(tmp_path, optimizer):
 
 
 @pytest.mark.parametrize("schedule", values_of("schedule"))
-@pytest.mark.all_tier(unless=lambda schedule: schedule in ("COSINE", "PLATEAU"))
+@pytest.mark.all_tier(
+    "the same code keeps other schedules in the same file",
+    unless=lambda schedule: schedule in ("COSINE", "PLATEAU"),
+)
 def test_every_schedule(tmp_path, schedule):
     """The rate is so high that PLATEAU has something to do."""
     own = {"STEP": "every_steps: 9", "PLATEAU": "patience: 1"}.get(schedule, "")
@@ -140,7 +146,7 @@ def test_every_schedule(tmp_path, schedule):
     "ranks,optimizer",
     [(2, "type: ADAM"), (3, "type: ADAMW shard: true"), (2, "type: SGD momentum: 0.9 shard: true")],
 )
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 3)
+@pytest.mark.all_tier("three ranks with sharded moments keep all that these keep", unless=lambda ranks: ranks == 3)
 def test_several_ranks(tmp_path, ranks, optimizer):
     """Random numbers are each rank's own, and with `shard` moments and averages are, too."""
     expect_bitwise(
@@ -151,7 +157,7 @@ def test_several_ranks(tmp_path, ranks, optimizer):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank keeps what each of two keeps", unless=lambda ranks: ranks == 2)
 def test_augmented_images_through_batch_norm(tmp_path, ranks):
     """Each rank's statistics are its own until the epoch's end."""
     rng = np.random.default_rng(0)
@@ -232,7 +238,10 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     "before,after",
     [((2, "true"), (3, "true")), ((2, "true"), (None, "false")), ((None, "false"), (2, "true"))],
 )
-@pytest.mark.all_tier(unless=lambda before, after: before[0] and after[0])
+@pytest.mark.all_tier(
+    "pieces of two ranks are cut for three on every commit, and whole state is one piece",
+    unless=lambda before, after: before[0] and after[0],
+)
 def test_sharded_state_is_cut_anew(tmp_path, before, after):
     """Moments and averages of 2 ranks' pieces, as 3 ranks' or whole, and the other way round."""
     skip_without_gpus(3)
@@ -351,7 +360,10 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.all_tier(unless=lambda damage: damage not in ("state", "cut"))
+@pytest.mark.all_tier(
+    "other files of the checkpoint are checked against the same manifest",
+    unless=lambda damage: damage not in ("state", "cut"),
+)
 def test_damage_is_named_and_the_one_before_taken(trained, damage):
     config, run_dir = trained
     before = losses_by_step(run_dir)
@@ -418,7 +430,10 @@ def test_another_config_is_refused(trained):
     "field",
     ["log.every_steps=5", "loader.threads=0", "watchdog.collective_timeout_s=9", "checkpoint.keep=1", "graph=false"],
 )
-@pytest.mark.all_tier(unless=lambda field: field == "log.every_steps=5")
+@pytest.mark.all_tier(
+    "other fields have the same mark in the schema",
+    unless=lambda field: field == "log.every_steps=5",
+)
 def test_what_changes_no_result_may_change(trained, field):
     config, run_dir = trained
     assert train(config, run_dir, *sets("epochs=4", field)).status == DONE
@@ -499,7 +514,10 @@ def test_machines_that_share_no_disk(tmp_path):
 
 
 @pytest.mark.parametrize("metric,better", [("accuracy", max), ("loss", min)])
-@pytest.mark.all_tier(unless=lambda metric: metric == "accuracy")
+@pytest.mark.all_tier(
+    "the loss is compared like the accuracy, with the other sign",
+    unless=lambda metric: metric == "accuracy",
+)
 def test_the_best_is_kept(tmp_path, metric, better):
     """One after each validation that is the best so far; the newest and the best stay, and whoever names the run gets the best."""
     text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
@@ -524,7 +542,7 @@ def test_the_best_is_kept(tmp_path, metric, better):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks)
+@pytest.mark.all_tier("one rank ends early as two do", unless=lambda ranks: ranks)
 def test_it_ends_early(ranks, tmp_path):
     """Only the first evaluation counts as better than those before it."""
     skip_without_gpus(ranks)
@@ -564,7 +582,7 @@ def test_it_ends_early_by_what_there_is_not(tmp_path):
         ("", "loss", ["no samples are held back", "data.validation_fraction"]),
     ],
 )
-@pytest.mark.all_tier(unless=lambda name: name != "auc")
+@pytest.mark.all_tier("a metric of another task is refused like a mistyped one", unless=lambda name: name != "auc")
 def test_the_best_by_what_there_is_not(tmp_path, data, name, parts):
     config = write_config(tmp_path, digits(data=data))
     run = train(config, tmp_path / "run", *sets(f"checkpoint.keep_best={name}"))

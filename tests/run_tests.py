@@ -3,9 +3,11 @@
   ./lockstep test [BAZEL ARGUMENT ...]          what every commit runs (tier commit)
   ./lockstep test --all [BAZEL ARGUMENT ...]    every case that ends in minutes (commit and all)
   ./lockstep test --soak [PART ...]             what takes hours, part by part; --soak --list prints the parts
-  ./lockstep test --list                        every case: its tier, target and name
+  ./lockstep test --list                        every case: its tier, target and name, and why it waits for --all
+  ./lockstep test --list --reasons              by file: how many of its cases wait for --all, and why
 
-A target is of the tier all by its tag `all`, a pytest case besides by its marker (tests/conftest.py). The last line is
+A target is of the tier all by its tag `all`, a pytest case besides by its marker (tests/conftest.py). Either says why:
+the target by $WHY_IN_ALL_TIER in its env, the marker by its first argument. The last line of a run is
 `N passed, N failed, N skipped`, of cases or of the soak's parts, and the exit status is 0 where nothing failed. A test
 program that failed although its report shows no failed case (it crashed, or another rank failed) counts as one failure,
 and so does a target that was not built, and a status that nothing explains.
@@ -32,6 +34,11 @@ ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
 NO_TESTS = 4  # Bazel's exit status
 SLOWEST = 10
 WHY = 300  # characters of why a case failed
+REASON = "WHY_IN_ALL_TIER"  # of a target's env: all_tier_env of pytest_test.bzl sets it
+
+
+class Mistake(Exception):
+    pass
 
 
 # ---- What Bazel found ------------------------------------------------------------------------------------------------
@@ -378,6 +385,7 @@ class Rule:
     tags: list
     args: list
     srcs: list
+    env: dict = dataclasses.field(default_factory=dict)
 
     @property
     def package(self):
@@ -387,6 +395,13 @@ class Rule:
     def tier(self):
         return "all" if "all" in self.tags else "commit"
 
+    @property
+    def reason(self):
+        """Why all of its cases wait for --all; nothing where they do not."""
+        if self.tier == "all" and not self.env.get(REASON):
+            raise Mistake(f"{self.label}: its tag all needs a line that says why it can wait: env {REASON}")
+        return self.env[REASON] if self.tier == "all" else ""
+
 
 def rules_of(xml):
     """The tests that `//...` stands for."""
@@ -394,7 +409,8 @@ def rules_of(xml):
     for element in ElementTree.fromstring(xml).iter("rule"):
         lists = {child.get("name"): [item.get("value") for item in child] for child in element.findall("list")}
         fields = [lists.get(key, []) for key in ("tags", "args", "srcs")]
-        rule = Rule(element.get("name"), element.get("class"), *fields)
+        pairs = [[item.get("value") for item in pair] for pair in element.findall("dict[@name='env']/pair")]
+        rule = Rule(element.get("name"), element.get("class"), *fields, env=dict(pairs))
         if "manual" not in rule.tags:
             rules.append(rule)
     return rules
@@ -461,55 +477,82 @@ def ask_gtest(program):
     return gtest_cases(done.stdout)
 
 
-def lines_of(rules, python_cases, cases_by_program, parts):
-    """A line `TIER TARGET CASE` for every case, sorted."""
+def python_cases_by_file(listed):
+    """Pairs (case, why it waits for --all) by file, of the lines that conftest.py writes."""
     by_file = collections.defaultdict(list)
-    for line in python_cases.splitlines():
-        tier, stem, name = line.split("\t")
-        by_file[stem].append((tier, name))
+    for line in listed.splitlines():
+        _, stem, name, reason = line.split("\t")
+        by_file[stem].append((name, reason))
+    return by_file
+
+
+def cases_of_rule(rule, by_file, cases_by_program):
+    """Pairs (case, why it waits for --all; nothing: it does not)."""
+    stem, program = python_file_of(rule), program_of(rule)
+    cases = []
+    if stem is not None:
+        cases = by_file.get(stem, [])
+    elif program is not None:
+        cases = [(name, "") for name in cases_by_program.get(repr(program), [])]
+    # A test without cases of its own is one.
+    return [(name, reason or rule.reason) for name, reason in cases or [(rule.label.rpartition(":")[2], "")]]
+
+
+def lines_of(rules, python_cases, cases_by_program, parts):
+    """A line `TIER TARGET CASE`, of the tier all `all TARGET CASE: REASON`, for every case, sorted."""
+    by_file = python_cases_by_file(python_cases)
     lines = []
     for rule in rules:
-        stem, program = python_file_of(rule), program_of(rule)
-        if stem is not None:
-            cases = by_file[stem]
-        elif program is not None:
-            cases = [("commit", name) for name in cases_by_program[repr(program)]]
-        else:
-            cases = []
-        # A test without cases of its own is one.
-        for tier, name in cases or [("commit", rule.label.rpartition(":")[2])]:
-            lines.append(f"{'all' if rule.tier == 'all' else tier} {rule.label} {name}")
+        for name, reason in cases_of_rule(rule, by_file, cases_by_program):
+            lines.append(f"all {rule.label} {name}: {reason}" if reason else f"commit {rule.label} {name}")
     lines += [f"soak tests/run_tests.py {name}" for name in parts]
     return sorted(lines)
 
 
-def run_list():
+def reasons_of(rules, python_cases):
+    """The table of what waits for --all: a line for each file of pytest and for each other target, with the number of
+    cases that wait and of all its cases, and below it each reason with the number of its cases."""
+    by_file, counted = python_cases_by_file(python_cases), {}
+    for rule in rules:
+        stem = python_file_of(rule)
+        name = f"tests/{stem}.py" if stem in by_file else rule.label
+        counted[name] = [reason for _, reason in cases_of_rule(rule, by_file, {})]
+    lines = []
+    for name, reasons in sorted(counted.items()):
+        waiting = collections.Counter(filter(None, reasons))
+        if waiting:
+            lines.append(f"{name}: {waiting.total()} of {len(reasons)}")
+            lines += [f"{count:6}  {reason}" for reason, count in waiting.most_common()]
+    return lines
+
+
+def run_list(only_reasons):
     def bazel(*words, **options):
         done = subprocess.run(["bazel", *words], stdout=options.get("stdout", sys.stderr), text=True)
         if done.returncode:
             sys.exit(f"./lockstep test --list: bazel {words[0]} failed")
         return done.stdout
 
-    bazel("build", "--build_tests_only", "//...")
+    bazel("build", *(["//tests:cases"] if only_reasons else ["--build_tests_only", "//..."]))
     rules = rules_of(bazel("query", "--output=xml", "tests(//...)", stdout=subprocess.PIPE))
+    python_cases = pathlib.Path("bazel-bin/tests/cases.tsv").read_text()
+    if only_reasons:
+        print("\n".join(reasons_of(rules, python_cases)))
+        return 0
     programs = {repr(program): program for program in map(program_of, rules) if program}
     # Each loads LibTorch.
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         cases = dict(zip(programs, pool.map(ask_gtest, programs.values())))
-    print("\n".join(lines_of(rules, pathlib.Path("bazel-bin/tests/cases.tsv").read_text(), cases, soak_parts())))
+    print("\n".join(lines_of(rules, python_cases, cases, soak_parts())))
     return 0
 
 
 # ---- The command -----------------------------------------------------------------------------------------------------
 
 
-class Mistake(Exception):
-    pass
-
-
 def parse(arguments, parts):
-    """(mode, the other arguments); modes are commit, all, soak, parts and list."""
-    own = ["--all", "--soak", "--list"]
+    """(mode, the other arguments); modes are commit, all, soak, parts, list and reasons."""
+    own = ["--all", "--soak", "--list", "--reasons"]
     asked = [argument for argument in own if argument in arguments]
     rest = [argument for argument in arguments if argument not in own]
     for argument in rest:
@@ -520,6 +563,10 @@ def parse(arguments, parts):
         if rest:
             raise Mistake(f'--soak --list takes no arguments: "{rest[0]}"')
         return "parts", []
+    if "--reasons" in asked and (asked != ["--list", "--reasons"] or rest):
+        raise Mistake("--reasons goes with --list, and with nothing else: ./lockstep test --list --reasons")
+    if "--reasons" in asked:
+        return "reasons", []
     if len(asked) > 1:
         raise Mistake(f"{' and '.join(asked)}: one at a time")
     mode = asked[0][2:] if asked else "commit"
@@ -546,8 +593,12 @@ def main(arguments):
         print(f"lockstep: error: {mistake}", file=sys.stderr)
         return 2
     STATE.mkdir(exist_ok=True)
-    if mode == "list":
-        return run_list()
+    if mode in ("list", "reasons"):
+        try:
+            return run_list(only_reasons=mode == "reasons")
+        except Mistake as mistake:
+            print(f"lockstep: error: {mistake}", file=sys.stderr)
+            return 2
     if mode == "parts":
         print("\n".join(list_parts(parts)))
         return 0

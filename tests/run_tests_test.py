@@ -2,7 +2,11 @@
 without_gpu.py writes."""
 
 import json
+import os
 import pathlib
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -144,7 +148,9 @@ QUERY = """<query version="2">
 <rule class="cc_test" location="x" name="//data:sampler_test"><string name="name" value="sampler_test"/>
   <list name="args"><string value="--gtest_filter=-Slow*"/></list></rule>
 <rule class="cc_test" name="//data:by_hand_test"><list name="tags"><string value="manual"/></list></rule>
-<rule class="cc_test" name="//tests/fuzz:csv_corpus_test"><list name="tags"><string value="all"/></list></rule>
+<rule class="cc_test" name="//tests/fuzz:csv_corpus_test"><list name="tags"><string value="all"/></list>
+  <dict name="env"><pair><string value="CORPUS"/><string value="corpus/csv"/></pair>
+  <pair><string value="WHY_IN_ALL_TIER"/><string value="a parser changes rarely"/></pair></dict></rule>
 <rule class="sh_test" name="//comm:reducer_test_2"><list name="tags"><string value="cpu:2"/></list>
   <list name="srcs"><label value="//comm:mpirun.sh"/></list>
   <list name="args"><string value="2"/><string value="$(location :reducer_test)"/></list></rule>
@@ -153,10 +159,15 @@ QUERY = """<query version="2">
 <rule class="sh_test" name="//tests:cli_test_on_gpus"><list name="srcs"><label value="//tests:pytest.sh"/></list>
   <list name="args"><string value="$(location @wheels//:python.sh)"/><string value="tests/cli_test.py"/></list></rule>
 <rule class="sh_test" name="//tests:large_test"><list name="tags"><string value="all"/></list>
+  <dict name="env"><pair><string value="WHY_IN_ALL_TIER"/><string value="it takes minutes"/></pair></dict>
   <list name="srcs"><label value="//tests:pytest.sh"/></list><list name="args"><string value="tests/large_test.py"/></list></rule>
 <rule class="sh_test" name="//tests:outside_workspace_test"><list name="srcs"><label value="//tests:outside.sh"/></list></rule>
 </query>"""
-CASES = "commit\tcli_test\ttest_help\nall\tcli_test\ttest_bench[a b]\ncommit\tlarge_test\ttest_gpt2\n"
+CASES = """commit\tcli_test\ttest_help\t
+all\tcli_test\ttest_bench[a b]\tother types take the same path
+commit\tlarge_test\ttest_gpt2\t
+all\tlarge_test\ttest_vit\tit takes an hour
+"""
 
 
 def test_the_list():
@@ -170,10 +181,11 @@ def test_the_list():
     listed = {"//data:sampler_test": ["A.B"], "//tests/fuzz:csv_corpus_test": [], "//comm:reducer_test": ["R.S", "R.T/1"]}
     by_program = {repr(program): listed[program[0]] for program in programs.values()}
     assert run_tests.lines_of(rules, CASES, by_program, ["faults"]) == [
-        "all //tests/fuzz:csv_corpus_test csv_corpus_test",
-        "all //tests:cli_test test_bench[a b]",
-        "all //tests:cli_test_on_gpus test_bench[a b]",
-        "all //tests:large_test test_gpt2",
+        "all //tests/fuzz:csv_corpus_test csv_corpus_test: a parser changes rarely",
+        "all //tests:cli_test test_bench[a b]: other types take the same path",
+        "all //tests:cli_test_on_gpus test_bench[a b]: other types take the same path",
+        "all //tests:large_test test_gpt2: it takes minutes",
+        "all //tests:large_test test_vit: it takes an hour",
         "commit //comm:reducer_test_2 R.S",
         "commit //comm:reducer_test_2 R.T/1",
         "commit //data:sampler_test A.B",
@@ -182,6 +194,61 @@ def test_the_list():
         "commit //tests:outside_workspace_test outside_workspace_test",
         "soak tests/run_tests.py faults",
     ]
+
+
+def test_the_table_of_reasons():
+    assert run_tests.reasons_of(run_tests.rules_of(QUERY), CASES) == [
+        "//tests/fuzz:csv_corpus_test: 1 of 1",
+        "     1  a parser changes rarely",
+        "tests/cli_test.py: 1 of 2",
+        "     1  other types take the same path",
+        "tests/large_test.py: 2 of 2",
+        "     1  it takes minutes",
+        "     1  it takes an hour",
+    ]
+
+
+def test_a_target_without_a_reason():
+    rules = run_tests.rules_of(QUERY.replace("WHY_IN_ALL_TIER", "OTHER", 1))
+    with pytest.raises(Mistake) as mistake:
+        run_tests.lines_of(rules, CASES, {}, [])
+    assert str(mistake.value).startswith("//tests/fuzz:csv_corpus_test: its tag all needs a line that says why")
+
+
+def collect(folder, text):
+    """What pytest says of a file of tests with that text, and the cases that conftest.py lists."""
+    shutil.copy(pathlib.Path(__file__).with_name("conftest.py"), folder)
+    (folder / "some_test.py").write_text(text)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", str(folder)]
+    environment = {**os.environ, "CASES_TO": str(folder / "cases.tsv")}
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True)
+    return done, (folder / "cases.tsv").read_text() if (folder / "cases.tsv").exists() else None
+
+
+def test_reasons_of_marks(tmp_path):
+    text = """import pytest
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.all_tier("three are as two")), 2])
+@pytest.mark.all_tier("one rank is a part of two", unless=lambda ranks: ranks > 1)
+def test_it(ranks): pass
+def test_that(): pass
+"""
+    done, cases = collect(tmp_path, text)
+    assert done.returncode == 0, done
+    assert cases.splitlines() == [
+        "all\tsome_test\ttest_it[1]\tone rank is a part of two",
+        "all\tsome_test\ttest_it[3]\tthree are as two",
+        "commit\tsome_test\ttest_it[2]\t",
+        "commit\tsome_test\ttest_that\t",
+    ]
+    assert run_tests.python_cases_by_file(cases)["some_test"][2:] == [("test_it[2]", ""), ("test_that", "")]
+
+
+@pytest.mark.parametrize("mark", ["all_tier", "all_tier()", "all_tier(' ')", "all_tier(unless=lambda x: x == 1)"])
+def test_a_mark_without_a_reason(tmp_path, mark):
+    text = f"import pytest\n@pytest.mark.parametrize('x', [1])\n@pytest.mark.{mark}\ndef test_it(x): pass\n"
+    done, cases = collect(tmp_path, text)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR and cases is None, done
+    assert "some_test.py::test_it[1]: the mark all_tier needs a line that says why" in done.stderr, done
 
 
 def test_where_programs_are():
@@ -206,6 +273,7 @@ PARTS = {"asan-base": None, "faults": None}
         (["--soak", "--list"], ("parts", [])),
         (["--list", "--soak"], ("parts", [])),
         (["--list"], ("list", [])),
+        (["--reasons", "--list"], ("reasons", [])),
     ],
 )
 def test_arguments(arguments, expected):
@@ -219,6 +287,8 @@ def test_arguments(arguments, expected):
         (["--soak", "xyz"], "--soak --list prints them"),
         (["--all", "--soak"], "--all and --soak: one at a time"),
         (["--list", "//data/..."], '--list takes no arguments: "//data/..."'),
+        (["--reasons"], "--reasons goes with --list"),
+        (["--list", "--reasons", "//data/..."], "--reasons goes with --list"),
         (["--alll"], 'no option "--alll"; did you mean "--all"?'),
     ],
 )

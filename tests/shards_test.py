@@ -94,7 +94,10 @@ def test_the_same_losses_as_from_a_folder(folder):
 
 
 @pytest.mark.parametrize("cache", ["ENCODED", "DECODED"])
-@pytest.mark.all_tier(unless=lambda cache: cache == "DECODED")
+@pytest.mark.all_tier(
+    "encoded files are kept by the same cache as decoded pixels",
+    unless=lambda cache: cache == "DECODED",
+)
 def test_what_is_kept_changes_no_loss(folder, cache):
     data = 'train: "train" validation: "train"'
     seen = []
@@ -105,7 +108,10 @@ def test_what_is_kept_changes_no_loss(folder, cache):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.all_tier(unless=lambda kind: kind == "pax")
+@pytest.mark.all_tier(
+    "older formats differ only in how they store long names, and each trains again",
+    unless=lambda kind: kind == "pax",
+)
 def test_names_in_every_format(folder, kind):
     """Long names and others than ASCII, as Python's tarfile writes them: the order of samples depends on each."""
     random = np.random.default_rng(4)
@@ -124,7 +130,7 @@ def test_names_in_every_format(folder, kind):
     assert losses(folder, 'train: "shards"', "shards") == losses(folder, 'train: "plain"', "plain")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it trains six times")
 def test_archives_of_the_tar_program(folder):
     for option in ("--format=gnu", "--format=posix", "--format=ustar", "--format=v7", "--format=oldgnu"):
         (folder / option).mkdir()
@@ -201,7 +207,10 @@ def test_names_wrong_configs(folder):
 
 
 @pytest.mark.parametrize("kind", ["folder", "shards"])
-@pytest.mark.all_tier(unless=lambda kind: kind == "shards")
+@pytest.mark.all_tier(
+    "the index of a folder is kept like that of shards, and the test waits for clocks",
+    unless=lambda kind: kind == "shards",
+)
 def test_an_index_is_kept_and_checked(folder, kind):
     members = members_of(folder / "train")
     shards = write_shards(folder / "shards", members)
@@ -245,7 +254,7 @@ def test_an_index_is_kept_and_checked(folder, kind):
     os.system(f"rm -r '{folder}/expected' '{index}'")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it trains five times")
 def test_a_cache_that_cannot_be_written(folder):
     settle(folder / "train")
     first = losses(folder, 'train: "train"', "first")

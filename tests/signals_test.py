@@ -89,7 +89,10 @@ def busy_cores():
 
 
 @pytest.mark.parametrize("number,ranks,moment", CHOSEN, ids=[f"{n.name}-{r}-{20 * m}ms" for n, r, m in CHOSEN])
-@pytest.mark.all_tier(unless=lambda number, ranks, moment: (number, ranks, moment) in COMMITTED)
+@pytest.mark.all_tier(
+    "each signal and number of ranks is tried at another moment",
+    unless=lambda number, ranks, moment: (number, ranks, moment) in COMMITTED,
+)
 def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     skip_without_gpus(ranks)
     config, whole, _ = undisturbed(ranks)

@@ -99,7 +99,16 @@ TAGS = {  # tag -> where the log has the same
 }
 
 
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.all_tier("a killed run loses only its last second, and waiting takes seconds"),
+        ),
+    ],
+)
 def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
     """All of a run that was stopped, and of one that was killed all steps but those of its last second."""
     skip_without_gpus(2)
@@ -221,7 +230,7 @@ def test_histograms_leave_out_what_is_not_finite(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank gives way as two do", unless=lambda ranks: ranks == 2)
 def test_histograms_give_way_to_the_step(tmp_path, ranks):
     """Where memory runs out in a step with histograms, they are the first to go."""
     skip_without_gpus(ranks)
@@ -337,7 +346,7 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     assert not shown.file.exists()
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a restart takes seconds")
 def test_a_port_whose_owner_is_killed_is_taken_over(tmp_path):
     """By the job that goes on."""
     skip_without_gpus(2)
@@ -363,7 +372,7 @@ def query(port, expression):
     return []
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a Prometheus server and a restart take seconds")
 def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
     program = shutil.which("prometheus")
     if program is None:
@@ -446,12 +455,15 @@ def fail_by_a_read_only_disk(tmp_path, run_dir):
     return in_mount_namespace(tmp_path, f"mount -t tmpfs -o ro tmpfs {folder}"), folder / "run.prom"
 
 
+DISK = pytest.mark.all_tier("a disk that fails gives the same warning as a file in the way")
+
+
 @pytest.mark.parametrize(
     "fail",
     [
         fail_by_a_file,
-        pytest.param(fail_by_a_full_disk, marks=pytest.mark.all_tier),
-        pytest.param(fail_by_a_read_only_disk, marks=pytest.mark.all_tier),
+        pytest.param(fail_by_a_full_disk, marks=DISK),
+        pytest.param(fail_by_a_read_only_disk, marks=DISK),
     ],
 )
 def test_a_sink_that_fails_changes_nothing(tmp_path, fail):
@@ -492,7 +504,7 @@ def alerts(path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank runs the command as two do", unless=lambda ranks: ranks == 2)
 def test_a_failure_runs_the_alert_command(tmp_path, ranks):
     """Once, with the line that the run ends with."""
     skip_without_gpus(ranks)
@@ -510,7 +522,10 @@ def test_a_failure_runs_the_alert_command(tmp_path, ranks):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.all_tier(unless=lambda rank: rank == 1)
+@pytest.mark.all_tier(
+    "the rank that is left runs the same command, whichever rank is lost",
+    unless=lambda rank: rank == 1,
+)
 def test_a_rank_that_is_lost_runs_the_alert_command(tmp_path, rank):
     """Once, by a rank that is left."""
     skip_without_gpus(2)
@@ -527,7 +542,7 @@ def test_a_rank_that_is_lost_runs_the_alert_command(tmp_path, rank):
     assert message.removeprefix(f"status {PEER}: ") in err
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a rank that is lost runs the same command on every commit")
 def test_a_rank_that_fails_alone_runs_the_alert_command(tmp_path):
     skip_without_gpus(2)
     config = write_config(tmp_path, digits_config(data=faulty_data(rank=1, at=200)))
@@ -560,7 +575,13 @@ def test_a_stall_runs_the_alert_command(tmp_path):
     assert all(re.fullmatch(r"no step for \d+ s after step \d+", message) for _, _, message in found)
 
 
-@pytest.mark.parametrize("below, told", [(1, ["slow"]), pytest.param(0, [], marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "below, told",
+    [
+        (1, ["slow"]),
+        pytest.param(0, [], marks=pytest.mark.all_tier("a limit that no run is below shows only that nothing is told")),
+    ],
+)
 def test_a_slow_run_runs_the_alert_command(tmp_path, below, told):
     """No run is all the time at its best speed, and none is slower than 0."""
     config = write_config(tmp_path, digits_config())
@@ -631,7 +652,13 @@ def expect_imported(run_dir, by_step):
         assert {step: numbers[name] for step, numbers in by_step.items() if name in numbers} == expected, name
 
 
-@pytest.mark.parametrize("tracker", ["wandb", pytest.param("trackio", marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "tracker",
+    [
+        "wandb",
+        pytest.param("trackio", marks=pytest.mark.all_tier("trackio gets the same calls as wandb")),
+    ],
+)
 def test_the_script_imports_a_run(tmp_path, tracker):
     """With the calls that both trackers document."""
     run_dir = resumed_run(tmp_path)
@@ -698,7 +725,7 @@ def records_of(path):
             record = b""
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a stand-in for wandb gets the same calls on every commit")
 def test_weights_and_biases_keeps_what_is_imported(tmp_path):
     """In the file of an offline run."""
     pytest.importorskip("wandb", reason="wandb is not installed: .venv/bin/pip install wandb")

@@ -107,7 +107,7 @@ def whole(cluster, tmp_path_factory):
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "srun"])
-@pytest.mark.all_tier(unless=lambda launcher: launcher == "mpirun")
+@pytest.mark.all_tier("srun starts the same ranks as mpirun", unless=lambda launcher: launcher == "mpirun")
 def test_a_job_whose_time_is_nearly_over(cluster, tmp_path, whole, launcher):
     """Slurm warns its script, as --signal=B:USR2 has it: the job is put into the queue again, and goes on."""
     job = Job(cluster, tmp_path, "--launcher", launcher)
@@ -132,7 +132,7 @@ def test_scancel(cluster, tmp_path, whole, number):
 
 
 @pytest.mark.parametrize("number", range(ENDINGS))
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a job that is requeued goes on as one whose time is over, but Slurm makes it wait")
 def test_scontrol_requeue(cluster, tmp_path, whole, number):
     """As when a job of higher priority takes its nodes."""
     job = Job(cluster, tmp_path)
@@ -143,7 +143,7 @@ def test_scontrol_requeue(cluster, tmp_path, whole, number):
 
 @pytest.mark.parametrize("node", NODES if ENDINGS > 1 else NODES[:1])
 @pytest.mark.parametrize("number", range(ENDINGS))
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a lost node ends the job as in network_test, but Slurm makes it wait")
 def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
     """The first one, which the job's script runs on, or the other; when it is back the job goes on."""
     job = Job(cluster, tmp_path)
@@ -156,7 +156,7 @@ def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
 
 
 @pytest.mark.skipif(ENDINGS == 1, reason="takes two minutes, as Slurm looks at limits twice a minute: ENDINGS=2 runs it")
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a job whose time is over goes on after a warning that is sent at once")
 def test_the_time_is_over(cluster, tmp_path):
     """Slurm's own warning, 30 seconds before the limit of a minute; the job is started again, until its user stops it."""
     job = Job(cluster, tmp_path, "--set", "max_steps=1000000000", time="1:00", warning=30)
@@ -175,7 +175,7 @@ def test_the_time_is_over(cluster, tmp_path):
     assert losses_by_step(job.run_dir) == losses_by_step(whole.run_dir)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a killed rank is started again as in restart_test, but Slurm makes it wait")
 def test_a_rank_is_killed(cluster, tmp_path, whole):
     """The job starts it again within its time."""
     job = Job(cluster, tmp_path)
@@ -186,7 +186,7 @@ def test_a_rank_is_killed(cluster, tmp_path, whole):
     assert "restart 1 of 3 follows" in job.said(), job.said()
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a job stops for good as in stop_test, but Slurm makes it wait")
 def test_its_user_stops_it(cluster, tmp_path, whole):
     """For good, though Slurm would start it again."""
     job = Job(cluster, tmp_path)
@@ -198,7 +198,7 @@ def test_its_user_stops_it(cluster, tmp_path, whole):
     job.expect_nothing_left()
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("an array of jobs runs the script that one job runs, but Slurm makes it wait")
 def test_an_array_of_configs(cluster, tmp_path):
     configs = [config_in(tmp_path, name) for name in ("a", "b")]
     made = Run(["slurm", "--gpus", 0, "--time", "10:00", *configs, "--set", "max_steps=20"])

@@ -97,7 +97,10 @@ IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, sign
         (3, 2, signal.SIGUSR2, STOPPED),
     ],
 )
-@pytest.mark.all_tier(unless=lambda ranks, target, number: (ranks, target, number) in IN_COMMITS)
+@pytest.mark.all_tier(
+    "each signal, target and number of ranks is tried in another combination",
+    unless=lambda ranks, target, number: (ranks, target, number) in IN_COMMITS,
+)
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, number, status):
     """`target`: a rank's process, or the one that the user started."""
     skip_without_gpus(ranks)
@@ -127,7 +130,7 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank makes its folder again as two do", unless=lambda ranks: ranks == 2)
 def test_a_folder_that_is_removed(tmp_path, ranks):
     """The run ends, with its state in a folder that it makes again: it goes on from there."""
     skip_without_gpus(ranks or 1)
@@ -165,7 +168,10 @@ def test_a_folder_that_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("by", ["file", "command"])
-@pytest.mark.all_tier(unless=lambda ranks, by: (ranks, by) in ((None, "file"), (2, "command")))
+@pytest.mark.all_tier(
+    "the file and the command are each tried on one number of ranks already",
+    unless=lambda ranks, by: (ranks, by) in ((None, "file"), (2, "command")),
+)
 def test_its_user_stops_it(tmp_path, ranks, by):
     """From any machine that sees the run folder; whoever starts jobs again is to leave this one alone: status 130."""
     skip_without_gpus(ranks)
@@ -200,7 +206,10 @@ def test_a_stop_that_was_left_for_the_next_start(tmp_path):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("limit", ["budget", "clock"])
-@pytest.mark.all_tier(unless=lambda ranks, limit: (ranks, limit) in ((2, "budget"), (None, "clock")))
+@pytest.mark.all_tier(
+    "the budget and the clock are each tried on one number of ranks already",
+    unless=lambda ranks, limit: (ranks, limit) in ((2, "budget"), (None, "clock")),
+)
 def test_a_time_limit(tmp_path, ranks, limit):
     """It has ended by then, which needs no timing here: Slurm's kill at the limit would be a status of its own."""
     skip_without_gpus(ranks)
@@ -230,7 +239,10 @@ def test_no_time_at_all(tmp_path):
 
 @pytest.mark.parametrize("words,part", [(["--time-budget", "8"], "\"8\" is no length of time"), (["--stop-at", "noon"], "is no time")])
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks, words: (ranks, words[0]) in ((None, "--time-budget"), (2, "--stop-at")))
+@pytest.mark.all_tier(
+    "each option is refused on one number of ranks already",
+    unless=lambda ranks, words: (ranks, words[0]) in ((None, "--time-budget"), (2, "--stop-at")),
+)
 def test_a_time_that_is_none(tmp_path, words, part, ranks):
     run = train(config_in(tmp_path), tmp_path / "run", *words, ranks=ranks)
     expect_error(run, USAGE, part)
@@ -251,7 +263,7 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
+@pytest.mark.all_tier("two ranks end at once as one does", unless=lambda ranks: ranks is None)
 def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
     """Its data are never there: the signal waits five seconds for it."""
     skip_without_gpus(ranks or 1)
@@ -264,7 +276,7 @@ def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank saves on demand as two do", unless=lambda ranks: ranks == 2)
 def test_a_checkpoint_on_demand(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "keep: 100")
@@ -297,7 +309,7 @@ def test_a_checkpoint_on_demand_that_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+@pytest.mark.all_tier("one rank saves by the clock as two do", unless=lambda ranks: ranks == 2)
 def test_by_the_clock(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "every_minutes: 0.001")

@@ -133,7 +133,10 @@ IN_COMMITS = {
 
 
 @pytest.mark.parametrize("ranks,accumulation", [(None, 1), (None, 3), (2, 1), (3, 2)])
-@pytest.mark.all_tier(unless=lambda case, ranks, accumulation: (ranks, accumulation) in IN_COMMITS[case])
+@pytest.mark.all_tier(
+    "each task is cut into pieces in other ways already",
+    unless=lambda case, ranks, accumulation: (ranks, accumulation) in IN_COMMITS[case],
+)
 def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     skip_without_gpus(ranks)
     task, folder, text, losses, output, target, loss = case
@@ -186,7 +189,13 @@ def test_smoothing_is_for_classes(tmp_path):
     expect_refused(tmp_path, text, USAGE, "model.label_smoothing: is for classes")
 
 
-@pytest.mark.parametrize("ranks", [None, pytest.param(3, marks=pytest.mark.all_tier)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        None,
+        pytest.param(3, marks=pytest.mark.all_tier("three ranks standardise targets as one does")),
+    ],
+)
 def test_standardised_targets(ranks, tmp_path):
     """The same training as with targets that NumPy has standardised, and metrics and predictions in the targets' unit."""
     skip_without_gpus(ranks)

@@ -58,7 +58,7 @@ def lines_of(run):
     return [json.loads(line) for line in run.out.splitlines()]
 
 
-@pytest.mark.all_tier(unless=lambda ranks: ranks == 1)
+@pytest.mark.all_tier("two ranks find a rate as one does", unless=lambda ranks: ranks == 1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     """The loss of a trial is the loss of a training with these settings, and the suggestion is the best of them."""
@@ -103,7 +103,7 @@ def test_it_tells_what_it_does(tmp_path):
     assert Run(command[1:]).status == DONE
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a search that finds nothing takes 5 s")
 def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
     """A second is over after the user's own rate, or soon after."""
     config = config_in(tmp_path)
@@ -114,14 +114,14 @@ def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
     assert ("config" in lines_of(run)[-1]) == (not is_users) == (tmp_path / "config.tuned.pbtxt").exists()
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a search with too little time takes 5 s")
 def test_short_trainings_are_said(tmp_path):
     run = tune(config_in(tmp_path), "--time", "4", "--set", "epochs=100000")
     assert run.status == DONE, run
     assert "of the run's 2300000 steps" in run.out and "--time 16" in run.out
 
 
-@pytest.mark.all_tier(unless=lambda sent: sent == signal.SIGINT)
+@pytest.mark.all_tier("SIGTERM ends a search as Ctrl-C does", unless=lambda sent: sent == signal.SIGINT)
 @pytest.mark.parametrize("sent, status", [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, STOPPED)])
 @pytest.mark.parametrize("only", ["rate", "batch"])
 def test_an_interrupt_keeps_what_it_has(tmp_path, only, sent, status):
@@ -141,7 +141,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, only, sent, status):
     wait_until_gone(tmp_path / "runs")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a search that is killed takes 5 s")
 def test_nothing_stays_of_one_that_is_killed(tmp_path):
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"])
@@ -187,7 +187,7 @@ def test_the_fastest_step(tmp_path):
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it makes one after the other the searches that other tests make one by one")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_all_that_can_be_found(tmp_path, ranks):
     """One file has the step and the rate, and trains."""
@@ -237,7 +237,7 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
     assert any("training does not wait for it" in line.get("reason", "") for line in lines_of(run)), run
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a search of bucket sizes takes 25 s")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_exchange_between_ranks(tmp_path, ranks):
     """Bucket sizes from which there is more than one bucket; the training stays the same."""
@@ -300,7 +300,7 @@ def test_other_global_batches(tmp_path):
     assert train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine").status == DONE
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("the precision is tried as other settings of the step are")
 def test_the_precision(tmp_path):
     """It is asked for by name alone, because it changes what is computed."""
     run = tune(config_in(tmp_path), "--json", "--set", "device=CPU", only="precision")
@@ -323,7 +323,7 @@ def test_few_samples(tmp_path):
     expect_error(tune(config, "--set", "global_batch=1500", only="batch"), USAGE, "cannot be timed with 14")
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("it takes a whole search to fail in the next one")
 def test_what_is_found_before_a_failure_is_kept(tmp_path):
     text = """data { format: SYNTHETIC input_shape: 8 classes: 3 } model { name: "mlp" } global_batch: 64 accumulation: 32
         optimizer { type: SGD }"""
@@ -334,7 +334,7 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
     assert "# accumulation was 32, which gives " in (tmp_path / "config.tuned.pbtxt").read_text()
 
 
-@pytest.mark.all_tier
+@pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
     """As a pipe is."""
     config = config_in(tmp_path, "accumulation: 32")

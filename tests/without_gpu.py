@@ -26,7 +26,7 @@ def may_have_gpu():
 def cases_of(listed, stem, every_tier):
     """The names of a file's cases in the lines of CASES."""
     rows = [line.split("\t") for line in listed.splitlines()]
-    return [name for tier, file, name in rows if file == stem and (every_tier or tier == "commit")]
+    return [name for tier, file, name, _ in rows if file == stem and (every_tier or tier == "commit")]
 
 
 def report(stem, names):

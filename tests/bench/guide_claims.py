@@ -1,7 +1,7 @@
 """Measures the gains that guides promise for settings: guide_claims.py LOCKSTEP [--only precision,cores,...]
 
 For each setting it times steps with and without it (`lockstep bench step`), in processes of their own, one after the
-other on this machine. It prints a line of JSON for each, with the ratio of their samples/s. docs/tuning.md has the figures.
+other on this machine. It prints a line of JSON for each, with the ratio of their samples/s. docs/figures.md has the figures.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A new command and a new format of data are each one file and one line of a list (CONTRIBUTING.md, 'Where a new thing
-goes'): they are added to a copy of the repository, which is built, and used.
+"""A new command and a new format of data are each one file, one line of a list, and what the table in CONTRIBUTING.md,
+'Where a new thing goes', says besides: they are added to a copy of the repository, which is built, and used.
 
 The copy's build results are kept in .lockstep/new_things, and what Lockstep's own build left in its cache is used.
 """
@@ -75,9 +75,10 @@ class Points : public Format {
   }
 };
 
-const RegisteredFormat<Points> kPoints(config::Data::POINTS);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewPoints() { return std::make_unique<Points>(); }
+
 }  // namespace lockstep
 """
 
@@ -85,15 +86,38 @@ TRAINING = """data { format: POINTS train: "points.txt" validation_fraction: 0.2
 model { name: "mlp" mlp { hidden: 32 } } optimizer { type: ADAM lr: 0.01 } epochs: 60 run_dir: "run"
 """
 
-# The new file, its text, the list, the line there, and the line that it stands before.
+BUILD = "launch/cli/machine/BUILD"
+UNIT = """unit(
+    name = "hello",
+    deps = [
+        "//base:say",
+        "//launch/cli/command:commands",
+    ],
+)
+"""
+
+# The new file, its text, and each list with the lines that it gets and the line that they stand before.
 NEW_THINGS = {
-    "a command": ("launch/cli/hello.cc", COMMAND, "launch/cli/command/commands.inc", "COMMAND(Hello)", "COMMAND(Version)"),
+    "a command": (
+        "launch/cli/machine/hello.cc",
+        COMMAND,
+        [
+            ("launch/cli/command/commands.inc", "COMMAND(Hello)\n", "COMMAND(Version)"),
+            (BUILD, '        ":hello",\n', '        ":probe_gpu"'),
+            (BUILD, UNIT, "# The commands of this folder"),
+        ],
+    ),
     "a format": (
         "config/formats/points.cc",
         FORMAT,
-        "config/schema/data.proto",
-        "    POINTS = 100;",
-        "    // A data set that the program brings itself",
+        [
+            ("config/formats/formats.inc", "FORMAT(POINTS, Points)\n", "FORMAT(SYNTHETIC,"),
+            (
+                "config/schema/data.proto",
+                "    POINTS = 100;\n",
+                "    // A data set that the program brings itself",
+            ),
+        ],
     ),
 }
 
@@ -131,12 +155,11 @@ def commit(folder, message):
     must("git", "-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", message, cwd=folder)
 
 
-def add(folder, file, text, listing, line, before):
-    (folder / file).write_text(text)
+def add(folder, listing, text, before):
     lines = (folder / listing).read_text().splitlines(keepends=True)
     places = [number for number, content in enumerate(lines) if content.startswith(before)]
     assert len(places) == 1, f"{listing}: {before!r} begins {len(places)} lines"
-    lines.insert(places[0], line + "\n")
+    lines.insert(places[0], text)
     (folder / listing).write_text("".join(lines))
 
 
@@ -153,11 +176,14 @@ def main():
         os.environ.pop(name, None)
     folder = pathlib.Path(tempfile.mkdtemp())
     copied(folder)
-    for what, (file, text, listing, line, before) in NEW_THINGS.items():
-        add(folder, file, text, listing, line, before)
-        assert touched(folder) == {file: (len(text.splitlines()), 0), listing: (1, 0)}, (what, touched(folder))
+    for what, (file, text, listings) in NEW_THINGS.items():
+        (folder / file).write_text(text)
+        for listing, lines, before in listings:
+            add(folder, listing, lines, before)
+        changed = touched(folder)
+        assert set(changed) == {file, *(listing for listing, _, _ in listings)}, (what, changed)
         commit(folder, what)
-        print(f"{what}: {file} and one line of {listing}")
+        print(f"{what}: {', '.join(f'{added} lines of {name}' for name, (added, _) in changed.items())}")
     bazel = ["bazel", "--max_idle_secs=5", f"--output_user_root={ROOT}/.lockstep/new_things"]
     must(*bazel, "build", "--symlink_prefix=/", "//launch:lockstep", cwd=folder)
     program = must(*bazel, "info", "bazel-bin", cwd=folder).strip() + "/launch/lockstep"

@@ -1,5 +1,7 @@
 """fuzz_target: a parser that is fed arbitrary bytes, by libFuzzer for as long as one likes and by a test once more."""
 
+load("//tests:pytest_test.bzl", "all_tier_env")
+
 def fuzz_target(name, deps, in_commits = False):
     """Makes two targets of `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
 
@@ -23,7 +25,10 @@ def fuzz_target(name, deps, in_commits = False):
         size = "small",
         srcs = ["replay_corpus.cc"],
         data = native.glob(["corpus/%s/*" % name]),
-        env = {"CORPUS": "tests/fuzz/corpus/" + name},
+        env = dict(
+            {} if in_commits else all_tier_env("a parser changes rarely, and the tests beside it have each mistake"),
+            CORPUS = "tests/fuzz/corpus/" + name,
+        ),
         tags = [] if in_commits else ["all"],
         deps = [
             ":" + name + "_entry",

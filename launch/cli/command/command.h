@@ -1,5 +1,6 @@
-// Command: the base class of the commands of the command line. A command is a file in this folder that defines
-// New...Command(), and a line of commands.inc.
+// Command: the base class of the commands of the command line. A command is a file in a folder of launch/cli that
+// defines New...Command(), a line of commands.inc, and a unit of the folder's BUILD file, which its unit `commands`
+// names.
 //
 //   class HelloCommand final : public LocalCommand {
 //    public:
