@@ -4,7 +4,8 @@ Why a rule of our own: Bazel 4 knows no CUDA, and the public rule sets want a sy
 download. This one is nvcc, ar and a CcInfo.
 
 Which GPUs get machine code says the build setting //rules:cuda_architectures: one kind compiles five times as fast as
-all five. PTX of the newest of them is added for GPUs that came later. nvcc runs below compile_cuda.py, so that a kernel
+all five. With `none`, which is for a machine without a GPU, there is no machine code. Kernels that are for some GPUs
+alone are then left out (LOCKSTEP_WITHOUT_GPU_CODE), because CUTLASS's templates take longest to compile. PTX of the newest of them is added for GPUs that came later. nvcc runs below compile_cuda.py, so that a kernel
 includes what its target declares and nothing else, as C++ files do.
 """
 
@@ -20,10 +21,12 @@ def _cuda_architectures_impl(ctx):
     value = ctx.build_setting_value
     if value == "all":
         return CudaArchitecturesInfo(names = _ALL)
+    if value == "none":
+        return CudaArchitecturesInfo(names = [])
     names = value.split(",")
     for name in names:
         if not name.isdigit() or int(name) < int(_ALL[0]):
-            fail("%s: '%s' is neither 'all' nor a list of compute capabilities from %s on, such as 90 or 75,90" %
+            fail("%s: '%s' is neither 'all', 'none' nor a list of compute capabilities from %s on, such as 90 or 75,90" %
                  (ctx.label, value, _ALL[0]))
 
     # As numbers: 100 comes after 90.
@@ -35,6 +38,8 @@ cuda_architectures = rule(
 )
 
 def _generate_code(architectures):
+    if not architectures:
+        return ["-gencode=arch=compute_{0},code=compute_{0}".format(_ALL[-1]), "-DLOCKSTEP_WITHOUT_GPU_CODE"]
     flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(name) for name in architectures]
 
     # PTX of an architecture that ends in a letter, such as 90a, runs on no other.
@@ -58,7 +63,8 @@ def _cuda_library_impl(ctx):
         ctx.files.srcs + ctx.files.hdrs,
         transitive = [context.headers for context in contexts],
     )
-    architectures = ctx.attr.architectures or ctx.attr._architectures[CudaArchitecturesInfo].names
+    asked = ctx.attr._architectures[CudaArchitecturesInfo].names
+    architectures = asked and (ctx.attr.architectures or asked)
 
     declared = ctx.actions.declare_file("_objs/{}/declared_headers".format(ctx.label.name))
     args = ctx.actions.args()

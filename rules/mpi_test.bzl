@@ -1,8 +1,9 @@
 """mpi_test: a gtest that runs as several ranks on this machine."""
 
 load("//rules:precompiled.bzl", "PRECOMPILED")
+load("//rules:unit.bzl", "TEST_COPTS")
 
-def mpi_test(name, srcs, deps, ranks, precompiled = False):
+def mpi_test(name, srcs, deps, ranks, precompiled = ""):
     """A test binary `name`, and for each number of ranks a test `name`_N that runs it under mpirun.
 
     Args:
@@ -16,9 +17,8 @@ def mpi_test(name, srcs, deps, ranks, precompiled = False):
         name = name,
         testonly = True,
         srcs = srcs,
-        copts = PRECOMPILED if precompiled else [],
-        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"] +
-               (["//rules:torch_precompiled"] if precompiled else []),
+        copts = TEST_COPTS + PRECOMPILED[precompiled].copts,
+        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"] + PRECOMPILED[precompiled].deps,
     )
     for n in ranks:
         native.sh_test(

@@ -1,4 +1,5 @@
-// The headers of LibTorch that take longest to read; compiled once, see rules/precompiled.bzl.
+// The same as tensor_precompiled.h, and the headers of autograd and of modules; compiled once, see
+// rules/precompiled.bzl.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>

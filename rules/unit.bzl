@@ -11,9 +11,10 @@ One program a room, because each is linked with LibTorch and loads it: `bazel te
 load("//rules:cuda.bzl", "cuda_library")
 load("//rules:precompiled.bzl", "PRECOMPILED")
 
-_TORCH_PRECOMPILED = ["//rules:torch_precompiled"]
+# A test runs its own code once, so that optimising it takes longer than it saves.
+TEST_COPTS = ["-O1"]
 
-def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = False, copts = [], **kwargs):
+def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "", copts = [], **kwargs):
     """The library `name`, and the benchmark `name`_bench where there is one.
 
     Args:
@@ -22,7 +23,8 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = F
       srcs: what belongs to it besides `name`.cc
       hdrs: what belongs to it besides `name`.h
       bench_deps: what `name`_bench.cc needs besides the library
-      precompiled: whether its files begin with LibTorch's long headers, read once (rules/precompiled.bzl)
+      precompiled: which of LibTorch's long headers its files begin with, read once (rules/precompiled.bzl): "tensor" if
+        they include ATen/ATen.h or ATen/cuda, "torch" if they include those of autograd or modules, too
       copts: as cc_library's
       **kwargs: as cc_library's
     """
@@ -30,8 +32,8 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = F
         name = name,
         srcs = native.glob([name + ".cc"]) + srcs,
         hdrs = native.glob([name + ".h"]) + hdrs,
-        copts = copts + (PRECOMPILED if precompiled else []),
-        deps = deps + (_TORCH_PRECOMPILED if precompiled else []),
+        copts = copts + PRECOMPILED[precompiled].copts,
+        deps = deps + PRECOMPILED[precompiled].deps,
         **kwargs
     )
     if native.glob([name + "_bench.cc"]):
@@ -46,7 +48,7 @@ def bench(name, deps):
         deps = deps + ["@system//:benchmark"],
     )
 
-def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], **kwargs):
+def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], precompiled = "torch", **kwargs):
     """An operation of ops: a unit on top of its kernels, the library `name`_kernel.
 
     Args:
@@ -56,6 +58,7 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
       kernel_hdrs: what they read besides `name`_kernel.h
       kernel_deps: what they read of other targets, besides //ops/common:device and //base:ceil_divide
       architectures: that it can run on alone; none: on all
+      precompiled: as unit's
       **kwargs: as unit's
     """
     cuda_library(
@@ -67,12 +70,12 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
     )
     unit(
         name = name,
-        precompiled = True,
+        precompiled = precompiled,
         deps = deps + [":%s_kernel" % name, "//ops/common:launch_arguments", "@wheels//:torch"],
         **kwargs
     )
 
-def room_tests(deps, size = "small", name = "tests", exclude = [], precompiled = False, **kwargs):
+def room_tests(deps, size = "small", name = "tests", exclude = [], precompiled = "", **kwargs):
     """All tests of a room in one program.
 
     Args:
@@ -87,7 +90,7 @@ def room_tests(deps, size = "small", name = "tests", exclude = [], precompiled =
         name = name,
         size = size,
         srcs = native.glob(["*_test.cc"], exclude = exclude),
-        copts = PRECOMPILED if precompiled else [],
-        deps = deps + ["@system//:gmock", "@system//:gtest_main"] + (_TORCH_PRECOMPILED if precompiled else []),
+        copts = TEST_COPTS + PRECOMPILED[precompiled].copts,
+        deps = deps + ["@system//:gmock", "@system//:gtest_main"] + PRECOMPILED[precompiled].deps,
         **kwargs
     )

@@ -6,7 +6,32 @@
 // as [rows, hidden] in row-major order. Each thread's accumulators then belong to few hidden units and many rows. The
 // bias therefore takes 2 registers for 64 units, and the gradient of a bias is a sum within a thread and over 4 lanes.
 // The weight is the left operand, and the kernels read it without a copy or a transposition.
+//
+// In a build without code for GPUs (rules/cuda.bzl) there are no kernels, and each call says so.
 #pragma once
+
+#include "ops/product/feed_forward_product.h"
+
+#ifdef LOCKSTEP_WITHOUT_GPU_CODE
+
+namespace lockstep::ops {
+
+inline constexpr char kNoCode[] = "this program was built without code for GPUs";
+
+template <FloatType kType>
+const char* HiddenProducts<kType>::Forward(const HiddenForward&, const HiddenShape&, cudaStream_t) {
+  return kNoCode;
+}
+
+template <FloatType kType>
+const char* HiddenProducts<kType>::Backward(const HiddenBackward&, const HiddenShape&,
+                                            cudaStream_t) {
+  return kNoCode;
+}
+
+}  // namespace lockstep::ops
+
+#else
 
 #include <cutlass/cutlass.h>
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
@@ -21,7 +46,6 @@
 #include <type_traits>
 
 #include "ops/product/activation.cuh"
-#include "ops/product/feed_forward_product.h"
 
 namespace lockstep::ops {
 namespace hidden_product {
@@ -233,3 +257,5 @@ const char* HiddenProducts<kType>::Backward(const HiddenBackward& tensors, const
 }
 
 }  // namespace lockstep::ops
+
+#endif  // LOCKSTEP_WITHOUT_GPU_CODE

@@ -6,7 +6,8 @@
 // CUDA graph, if the config asks for graphs.
 //
 // It does not know the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, nor the memory that
-// the driver and NCCL take. The allocator took up to 160 MiB more than was foretold on one H100 (tests/gpu/gpu_estimate_test.py).
+// the driver and NCCL take. The allocator took up to 160 MiB more than was foretold on one H100
+// (tests/gpu/gpu_estimate_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   a model that may read values -> Error (kUsage) -> test_a_model_that_may_read_values
