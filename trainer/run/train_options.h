@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "comm/together.h"
 #include "observe/machine/gpu_reader.h"
 #include "trainer/run/stopping.h"
 #include "trainer/step/world.h"
