@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Guess: numpy sums float32 in pairs, so a mean is right to some digits, whichever axis it is of.
+# Fact: numpy sums in pairs only along the axis that is contiguous. The mean of each channel of (pixels, channels) adds
+# row by row into one float32 a channel, which stays at 2^24 = 16,777,216 when ones are added: 335 images of 224 x 224.
+# The same numbers in Fortran order, or the mean over all, are right.
+# Seen with numpy 2.4.6 (2^25 pixels of 2 channels, 256 MiB):
+#   as found: of ones mean() is 1.0, mean(axis=0) is [0.5 0.5], and [1. 1.] in Fortran order
+set -euo pipefail
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+python3 -m venv venv
+venv/bin/pip install -q numpy==2.4.6
+venv/bin/python - <<'EOF'
+import sys
+import numpy
+
+ones = numpy.ones((2**25, 2), numpy.float32)
+seen = (
+    f"of ones mean() is {ones.mean()}, mean(axis=0) is {ones.mean(axis=0)}, "
+    f"and {numpy.asfortranarray(ones).mean(axis=0)} in Fortran order"
+)
+found = seen == "of ones mean() is 1.0, mean(axis=0) is [0.5 0.5], and [1. 1.] in Fortran order"
+print("as found:" if found else "CHANGED:", seen)
+sys.exit(not found)
+EOF

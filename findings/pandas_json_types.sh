@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Guess: JSON has types, unlike CSV, so pandas.read_json gives a string back as a string and a number as a number.
+# Fact: strings that all look like numbers become numbers, so ids lose their zeros ("007") and hashes such as "12e3"
+# their letters. Numbers in a column whose name ends in _time or _at, such as a log's step_time in ns, become dates
+# where they are more than a year's seconds, 31,536,000. dtype=False turns both off.
+# Seen with pandas 3.1.1:
+#   as found: id "007" is 7, hash "12e3" is 12000.0, step_time 960000000 is 2000-06-03 02:40:00, 960000 is 960000
+set -euo pipefail
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+python3 -m venv venv
+venv/bin/pip install -q --no-deps pandas==3.1.1 numpy==2.4.6 python-dateutil==4.0.0 tzdata==2026.6
+venv/bin/python - <<'EOF'
+import io
+import sys
+import pandas
+
+row = pandas.read_json(io.StringIO('{"id": "007", "hash": "12e3", "step_time": 960000000}\n'), lines=True).iloc[0]
+short = pandas.read_json(io.StringIO('{"step_time": 960000}\n'), lines=True)["step_time"][0]
+seen = (
+    f'id "007" is {row["id"]}, hash "12e3" is {row["hash"]}, '
+    f'step_time 960000000 is {row["step_time"]}, 960000 is {short}'
+)
+found = seen == 'id "007" is 7, hash "12e3" is 12000.0, step_time 960000000 is 2000-06-03 02:40:00, 960000 is 960000'
+print("as found:" if found else "CHANGED:", seen)
+sys.exit(not found)
+EOF

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Guess: TensorBoard's page shows a sample of a long curve, but its EventAccumulator, from which scripts read runs, has
+# all of it.
+# Fact: it keeps 10,000 values of a scalar, drawn at random over the run, and the last one. Nothing says that there were
+# more. Sums, smoothing and the best step are then of half a run. size_guidance={"scalars": 0} keeps all.
+# Seen with tensorboard 2.21.0:
+#   as found: of 20000 values 10000 are read, the last one among them; with size_guidance 20000
+set -euo pipefail
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+python3 -m venv venv
+venv/bin/pip install -q --no-deps tensorboard==2.21.0 absl-py==2.5.1 grpcio==1.85.3 markdown==3.11.3 markupsafe==3.0.4 \
+  numpy==2.4.6 packaging==26.4 pillow==13.0.0 protobuf==7.36.2 typing-extensions==4.16.0 werkzeug==3.1.9
+venv/bin/python - <<'EOF'
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+writer = EventFileWriter("run")
+for step in range(20000):
+    writer.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag="loss", simple_value=step)])))
+writer.close()
+
+
+def steps_read(**options):
+    return [event.step for event in EventAccumulator("run", **options).Reload().Scalars("loss")]
+
+
+steps = steps_read()
+last = "the last one among them" if steps[-1] == 19999 else "without the last one"
+every = len(steps_read(size_guidance={"scalars": 0}))
+seen = f"of 20000 values {len(steps)} are read, {last}; with size_guidance {every}"
+found = seen == "of 20000 values 10000 are read, the last one among them; with size_guidance 20000"
+print("as found:" if found else "CHANGED:", seen)
+sys.exit(not found)
+EOF
