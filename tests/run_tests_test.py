@@ -216,7 +216,7 @@ def test_a_target_without_a_reason():
 
 
 def collect(folder, text):
-    """What pytest says of a file of tests with that text, and the cases that conftest.py lists."""
+    """Returns what pytest says of a file of tests with that text, and the cases that conftest.py lists."""
     shutil.copy(pathlib.Path(__file__).with_name("conftest.py"), folder)
     (folder / "some_test.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", str(folder)]
