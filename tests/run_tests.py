@@ -28,6 +28,9 @@ import time
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "rules"))
+import build_minutes  # noqa: E402
+
 STATE = pathlib.Path(".lockstep")
 COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
@@ -175,11 +178,16 @@ def wait_for(process):
 
 
 def bazel_test(arguments, events):
-    """Bazel's exit status and what it found."""
+    """Bazel's exit status and what it found. It leaves Bazel's profile beside the file of events."""
     events.unlink(missing_ok=True)
     command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only"]
-    status = wait_for(subprocess.Popen([*command, f"--build_event_json_file={events}", *arguments]))
+    files = [f"--build_event_json_file={events}", f"--profile={profile_beside(events)}"]
+    status = wait_for(subprocess.Popen([*command, *files, *arguments]))
     return status, read_events(events)
+
+
+def profile_beside(events):
+    return events.resolve().with_suffix(".profile.gz")
 
 
 def with_targets(arguments):
@@ -194,8 +202,9 @@ def run_tier(tier, arguments):
         print(f"no tests of tier {tier} there" + ("" if tier == "all" else ": --all runs the others, too"))
         print(line_of((0, 0, 0)))
         return 2
+    minutes = build_minutes.table_of(build_minutes.read_actions(profile_beside(STATE / "tests.json")))
     lines, counts = summary_of(targets, status)
-    print("\n".join(lines))
+    print("\n".join(["", *minutes, *lines]))
     return 1 if counts[1] else 0
 
 

@@ -37,6 +37,8 @@
 
 namespace lockstep {
 
+struct Extensions;  // trainer/run/extensions.h
+
 class Fit {
  public:
   // Completes `config` with what the data say. Keeps references to all arguments except `data`. Throws Error.
