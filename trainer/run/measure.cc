@@ -76,7 +76,7 @@ class PinnedSteps {
 
 // Makes some more steps, of which rank 0 writes a Chrome trace to `target`, the file `path`.
 void TraceSteps(PinnedSteps& steps, Fit& fit, const World& world,
-                const std::optional<OutputTarget>& target, const std::string& path) {
+                std::optional<OutputTarget>& target, const std::string& path) {
   const auto act = [&] {
     for (int i = 0; i < kPhaseSteps; ++i) {
       const Range range(fmt::format("{}{}", kStepRange, steps.made() + 1), Range::Of::kStep);
