@@ -69,7 +69,8 @@ def weight_name(name):
 def main():
     if sys.argv[1:2] == ["--weights"]:
         for took, name in sorted(read_actions(sys.argv[2]), key=lambda pair: pair[1]):
-            if took >= LEAST and kind_of(name) not in ("tests, to run", "the rest"):
+            is_programs = kind_of(name) in KINDS[:3] or name == "Linking launch/lockstep"
+            if took >= LEAST and is_programs:
                 print(f"{took:.1f} {weight_name(name)}")
     else:
         print("\n".join(table_of(read_actions(sys.argv[1]))))
