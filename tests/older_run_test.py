@@ -91,6 +91,14 @@ class Bits:
         for part in self.older.parts():
             self.compare_tensors(part, tensors_of(run / part / "weights.safetensors"))
 
+    def compare_metrics(self, now):
+        """Compares what `evaluate --json` printed; today's may have more metrics."""
+        was, now = leaves(self.expected["evaluate"]), leaves(json.loads(now))
+        for name, value in was.items():
+            if isinstance(value, str):  # the checkpoint, whose folder lay elsewhere
+                value = value.removeprefix(f"{ORIGIN}/")
+            self.compare(name, value, now.get(name, "not there"))
+
     def compare_tables(self, was, now):
         was, now = ([*csv.reader(path.open(newline=""))] for path in (was, now))
         self.compare("number of rows", len(was), len(now))
@@ -111,6 +119,14 @@ class Bits:
             assert not self.differences, f"older run {self.name}, {act}: {self.differences[0]}{more}"
         else:
             assert self.differences or not self.exact, f"changed.json: {self.name}, {act}: nothing differs"
+
+
+def leaves(value, name=""):
+    """Returns what an object of JSON holds, by the names of its fields and the numbers in its lists."""
+    if not isinstance(value, (dict, list)):
+        return {name: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return {leaf: content for key, inner in items for leaf, content in leaves(inner, f"{name}.{key}".strip(".")).items()}
 
 
 def changes():
@@ -171,13 +187,7 @@ def test_it_goes_on_with_this_processors_kernels(name, tmp_path):
 def test_it_is_evaluated(name, tmp_path):
     bits = Bits(name)
     copied(name, tmp_path)
-    run = lockstep(tmp_path, "evaluate", f"runs/{name}/run", "--json")
-    now = json.loads(run.out)
-    for metric, value in bits.expected["evaluate"].items():
-        if metric == "weights":
-            value = value.replace(ORIGIN, str(tmp_path)) if value.startswith("/") else value
-        if metric != "weights" or value:
-            bits.compare(metric, value, now.get(metric, "not there"))
+    bits.compare_metrics(lockstep(tmp_path, "evaluate", f"runs/{name}/run", "--json").out)
     bits.end("evaluate")
 
 
@@ -238,10 +248,7 @@ def test_its_printed_config_trains(name, tmp_path):
     run, _ = train(name, tmp_path, config)
     bits.compare_training(run)
     if not RUNS[name].middle:
-        now = json.loads(lockstep(tmp_path, "evaluate", run, "--json").out)
-        for metric, value in bits.expected["evaluate"].items():
-            if metric != "weights":
-                bits.compare(metric, value, now.get(metric, "not there"))
+        bits.compare_metrics(lockstep(tmp_path, "evaluate", run, "--json").out)
     bits.end("train")
 
 
@@ -273,8 +280,6 @@ def test_they_are_listed_and_compared(tmp_path):
     compared = json.loads(run.out)
     assert [pathlib.Path(line["run"]).name for line in compared["runs"]] == names
     assert [line["step"] for line in compared["runs"]] == [RUNS[name].middle for name in names]
-    for name in names:
-        assert lockstep(tmp_path, "verify", f"runs/{name}").status == DONE
 
 
 def test_the_corpus_has_these_runs():
