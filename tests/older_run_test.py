@@ -1,8 +1,11 @@
-"""Runs, configs, models and data that an older program left behind (tests/older_run, which its make.py made) give the same
-bits today: each run goes on, is evaluated and predicts, its config trains, and its data are prepared again.
+"""Runs, configs, models and data that an older program left behind (tests/older_run, which its make.py made) give the
+same bits today: each run goes on, is evaluated and predicts, its config trains, and its data are prepared again.
 
-A difference is a definition that has changed. Where it was meant to, tests/older_run/changed.json says so: {"run": "table",
-"act": "resume", "what": "the definition, in words", "line": "- the line of CHANGELOG.md"}. The act must then differ indeed.
+A difference is a definition that has changed. Where it was meant to, tests/older_run/changed.json says so:
+
+    {"run": "table", "act": "resume", "what": "the definition, in words", "line": "- the line of CHANGELOG.md"}
+
+The act must then differ indeed. The acts are resume, evaluate, predict, config, train and prepare.
 
 The bits are compared where LibTorch computes as it did on the machine that made the corpus (older_runs.py). Elsewhere
 numbers are compared within 1e-5, and a warning says so.
@@ -43,8 +46,8 @@ class Bits:
         if not self.exact and not native:
             warnings.warn(
                 f"{name}: this machine computes otherwise than the one that made the corpus (fingerprint "
-                f"{older_runs.machine()}, there {self.expected['machine']}): numbers are compared within {CLOSE}, not to "
-                "the bit",
+                f"{older_runs.machine()}, there {self.expected['machine']}): numbers are compared within {CLOSE}, "
+                "not to the bit",
                 stacklevel=2,
             )
 
@@ -126,7 +129,10 @@ def leaves(value, name=""):
     if not isinstance(value, (dict, list)):
         return {name: value}
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return {leaf: content for key, inner in items for leaf, content in leaves(inner, f"{name}.{key}".strip(".")).items()}
+    found = {}
+    for key, inner in items:
+        found |= leaves(inner, f"{name}.{key}".strip("."))
+    return found
 
 
 def changes():
@@ -134,7 +140,7 @@ def changes():
 
 
 def copied(name, folder, run=True):
-    """Copies a run of the corpus to where nothing else lies, with the data, and with their new place in its configs."""
+    """Copies a run of the corpus and the data below a folder, and writes that into the run's configs."""
     shutil.copytree(CORPUS / "data", folder / "data", dirs_exist_ok=True)
     to = folder / "runs" / name
     left_out = shutil.ignore_patterns("weights*", "predictions*", "expected.json", *([] if run else ["run"]))
@@ -183,7 +189,10 @@ def test_it_goes_on_with_this_processors_kernels(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", RESUMED)
-@pytest.mark.all_tier("the metrics of a task are the same code in each of its runs", unless=lambda name: name in EVALUATED)
+@pytest.mark.all_tier(
+    "the metrics of a task are the same code in each of its runs",
+    unless=lambda name: name in EVALUATED,
+)
 def test_it_is_evaluated(name, tmp_path):
     bits = Bits(name)
     copied(name, tmp_path)

@@ -65,7 +65,7 @@ TABLE = """train: "../../data/table.csv" csv {
 PHOTOS = 'validation_fraction: 0.3 images { size: 8 %s } mean: [0.4, 0.5, 0.6] std: 0.25'
 
 RUNS = {
-    # CSV with categories, dates and missing cells; AdamW, cosine, averages, clipping; it ends early, and keeps its best.
+    # CSV with categories, dates and missing cells; AdamW, cosine, averages, clipping; an early end, and the best kept.
     "table": OlderRun(
         data=f"{TABLE} validation_fraction: 0.25",
         model='name: "mlp" mlp { hidden: [6, 5] batch_norm: true dropout: 0.1 embed_categories: 2 }',
@@ -204,7 +204,7 @@ ddp { sync_batch_norm: true reduce_dtype: FP16 first_bucket_bytes: 64 bucket_byt
 }
 
 
-# What `lockstep prepare` made of the data, by the name of a folder of data/: the words behind `prepare`.
+# Folders of data/ that `lockstep prepare` made, with the words behind `prepare`.
 PREPARED = {
     "shards": ("shards", "data/photos", "data/shards", "--shard-mib", "1", "--seed", "3"),
     "small": ("images", "data/photos", "data/small", "--size", "8"),
@@ -213,7 +213,7 @@ PREPARED = {
 
 
 def environment(native=False):
-    """What a program of the corpus has in its environment; with `native` the kernels are those of this processor."""
+    """Returns the variables of a program of the corpus; with `native` its kernels are those of this processor."""
     return {"OMP_NUM_THREADS": "1", **({name: "" for name in PORTABLE} if native else PORTABLE)}
 
 
@@ -260,7 +260,7 @@ def machine():
 
 
 def listed(text):
-    """What `lockstep runs --json` tells of each run, by the name of its folder, without where it lies."""
+    """Returns the objects that `lockstep runs --json` printed, by the names of the run folders, without the paths."""
     lines = map(json.loads, text.splitlines())
     return {pathlib.Path(line.pop("run")).name: line for line in lines}
 

@@ -3,8 +3,8 @@
 
     tests/older_run/make.py PROGRAM OUTPUT [RUN ...]
 
-PROGRAM is a lockstep program whose version is released or in use, and PYTHONPATH has its package `lockstep`. OUTPUT is a
-folder to make, or to add runs to: what is there already is never made again. It gets
+PROGRAM is a lockstep program whose version is released or in use, and PYTHONPATH has its package `lockstep`. OUTPUT is
+a folder to make, or to add runs to: what is there already is never made again. It gets
 
     data/                      samples that this script draws, files of prepare, a .lsm and a TorchScript file
     runs/NAME/train.pbtxt      the config as its user wrote it (older_runs.py)
@@ -69,7 +69,8 @@ def write_tables(folder):
         age, income, city = draw.integers(18, 80), draw.lognormal(7, 1), draw.integers(0, 6)
         day = datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=int(draw.integers(0, 30000)))
         choice = ["no", "maybe", "yes"][int(np.digitize(age / 40 + draw.normal(0, 0.3), [1, 1.6]))]
-        cells = [age, f"{income:.2f}", ["Bonn", "Köln", "Aachen", "Trier", "Mainz", "Ulm"][city], day.isoformat(" "), choice]
+        town = ["Bonn", "Köln", "Aachen", "Trier", "Mainz", "Ulm"][city]
+        cells = [age, f"{income:.2f}", town, day.isoformat(" "), choice]
         missing = draw.integers(0, 12)  # one of the first four cells in a third of the rows
         if missing < 4:
             cells[missing] = ["", "NA", "", "NaT"][missing]
@@ -78,7 +79,8 @@ def write_tables(folder):
 
     rows = [["rooms", "area", "age", "street", "price"]]
     for i in range(60):
-        rooms, area, age, street = draw.integers(1, 9), draw.lognormal(4.5, 0.5), draw.exponential(30), draw.geometric(0.4)
+        rooms, area = draw.integers(1, 9), draw.lognormal(4.5, 0.5)
+        age, street = draw.exponential(30), draw.geometric(0.4)
         price = 50000 + 2000 * area + 9000 * rooms - 300 * age + draw.normal(0, 9000)
         rows.append([rooms, f"{area:.1f}", f"{age:.0f}", f"street {street}", f"{price:.0f}"])
     text = "".join(",".join(map(str, row)) + "\n" for row in rows[:45])
