@@ -84,7 +84,7 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-// A link of that name alone is removed, and nothing where it leads.
+// Removes the folder. If `path` is a link, it removes only the link, and nothing that the link leads to.
 void RemoveFolder(const std::string& path) {
   const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (folder.get() < 0 && (errno == ELOOP || errno == ENOTDIR)) {

@@ -93,7 +93,7 @@ class MemoryWatch {
   int64_t peak_ = 0;
   int64_t elsewhere_ = 0;
   int64_t begun_bytes_ = 0;
-  int64_t most_ = 0;  // before the last reset of the allocator's figure
+  int64_t most_ = 0;  // the highest peak before the last reset of the allocator's figure
 };
 
 }  // namespace lockstep

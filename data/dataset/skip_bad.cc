@@ -10,7 +10,7 @@ SkipBad::SkipBad(std::shared_ptr<const Dataset> whole, int64_t limit, uint64_t s
     : WrappedDataset(*whole), owned_(std::move(whole)), limit_(limit), seed_(seed) {}
 
 void SkipBad::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
-  // If more than a few samples of the data set are good, one of so many is.
+  // Unless nearly all samples are bad, at least one of so many random samples is good.
   constexpr int kAttempts = 100;
   SampleRandom random(seed_, epoch, index);
   int64_t candidate = index;

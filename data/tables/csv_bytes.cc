@@ -181,7 +181,7 @@ class Archive {
       if (bytes == 0) break;
       text.Add(bytes);
     }
-    // It compares the checksum of what was read, if that is all of it.
+    // unzCloseCurrentFile() compares the checksum, but only if the whole member was read.
     std::string unpacked = std::move(text).Take();
     if (unzCloseCurrentFile(file_.get()) != UNZ_OK || unpacked.size() != info.uncompressed_size) {
       FailDamaged(path_, kDamaged);

@@ -93,7 +93,8 @@ class Tokens : public Dataset {
   int64_t length_;
   SampleSpec spec_;
   std::vector<TokenFile> files_;
-  std::vector<int64_t> ends_;  // of each file's samples, among all
+  std::vector<int64_t>
+      ends_;  // for each file, the number of samples in it and in the files before it
 };
 
 }  // namespace

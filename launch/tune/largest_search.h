@@ -15,7 +15,7 @@ class LargestSearch {
  public:
   static constexpr double kWithin = 0.03;
 
-  // `guess` and what is tried are at least 1 and at most `most`.
+  // Next() gives only numbers from 1 to `most`. A `guess` outside of that range is clamped to it.
   LargestSearch(int64_t guess, int64_t most);
 
   // Returns the number to try next. Nothing: the search is at its end.

@@ -1,7 +1,7 @@
 // Drafts a config from the files that a user wants to train on. `lockstep new` writes it.
 //
-// Promise: `lockstep train` runs with the config as it stands (with masks once a model is exported), and each choice in
-// it has a comment with the figure that was found. The draft depends on the files and the request alone.
+// Promise: `lockstep train` runs with the config as it stands; for masks, the user must first export a model. Each
+// choice in it has a comment with the figure that was found. The draft depends on the files and the request alone.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   files of no known kind, or that cannot be trained on -> Error (kData, kUsage) with file, place and cure

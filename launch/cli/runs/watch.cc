@@ -159,7 +159,7 @@ void Show(const std::string& first, const std::function<std::optional<std::strin
 }
 
 void WatchMachine() {
-  const HeldSignals signals;  // before the monitor's thread, which must not take them
+  const HeldSignals signals;  // held before the monitor's thread starts, which must not take them
   MachineMonitor monitor(std::nullopt, kPeriod);
   const auto next = [&]() -> std::optional<std::string> {
     const std::unique_ptr<MachineReading> reading = monitor.Take();

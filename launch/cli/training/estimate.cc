@@ -72,7 +72,7 @@ std::string_view RemarkOn(const KnownGpu& gpu) {
 // Returns the bytes that a GPU's allocator can have.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
-// The config on such a GPU: one that has no BF16 takes FP16 for it.
+// Returns the config as it would train on such a GPU: with FP16 in place of BF16 if the GPU has no BF16.
 config::Config On(const GpuTraits& gpu, config::Config config) {
   if (!gpu.HasBfloat16() && config.precision() == config::BF16) config.set_precision(config::FP16);
   return config;
