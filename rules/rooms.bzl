@@ -103,12 +103,13 @@ _USES = {
         "base", "base/files", "comm", "comm/watch", "ckpt", "config/schema", "observe/machine",
         "trainer/step", "trainer/run", "launch/machine",
     ],
+    "launch/crew": ["base", "base/files", "launch/machine", "launch/job"],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
         "base", "base/files", "config/schema", "config", "observe/machine", "observe/history",
-        "trainer/step", "trainer/run", "launch/machine", "launch/job",
+        "trainer/step", "trainer/run", "launch/machine", "launch/job", "launch/crew",
     ],
-    "launch/folds": ["base", "observe/history", "use", "launch/machine", "launch/job"],
+    "launch/folds": ["base", "observe/history", "use", "launch/machine", "launch/job", "launch/crew"],
     "launch/cli/command": [
         "base", "comm", "config/schema", "config", "observe/machine", "trainer/step", "trainer/run",
         "use", "launch/machine", "launch/job",
