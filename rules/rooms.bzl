@@ -109,7 +109,7 @@ _USES = {
         "base", "base/files", "config/schema", "config", "observe/machine", "observe/history",
         "trainer/step", "trainer/run", "launch/machine", "launch/job", "launch/crew",
     ],
-    "launch/folds": ["base", "observe/history", "use", "launch/machine", "launch/job", "launch/crew"],
+    "launch/folds": ["base", "observe/history", "use", "launch/crew"],
     "launch/cli/command": [
         "base", "comm", "config/schema", "config", "observe/machine", "trainer/step", "trainer/run",
         "use", "launch/machine", "launch/job",
