@@ -107,7 +107,7 @@ _USES = {
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
         "base", "base/files", "config/schema", "config", "observe/machine", "observe/history",
-        "trainer/step", "trainer/run", "launch/machine", "launch/job", "launch/crew",
+        "trainer/step", "trainer/run", "launch/crew",
     ],
     "launch/folds": ["base", "observe/history", "use", "launch/crew"],
     "launch/cli/command": [
