@@ -267,7 +267,8 @@ def test_what_became_of_each_fold_is_in_a_file(folder):
 
 
 def test_folds_have_one_owner(folder):
-    with started(folder, "owned") as job:
+    words = ["--folds", str(COUNT), "--side-by-side", "2", "--set", "epochs=100000"]
+    with Started("long.pbtxt", folder / "owned", words=words, cwd=folder) as job:
         job.wait_until(lambda: steps_logged(folder, "owned") > 0)
         assert states(folder, "owned")["fold-0"]["state"] == "running"
         assert states(folder, "owned")["fold-2"]["state"] == "waiting"
@@ -331,7 +332,7 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     path = tmp_path / "cv/fold-2/config.pbtxt"
     path.write_text(path.read_text().replace("global_batch: 16", "global_batch: 15"))
     apart, times_apart = predicted("cv")
-    assert sum(times_apart.values()) == COUNT * sum(times_together.values())
+    assert all(times_apart[name] > 2 * count for name, count in times_together.items()), (times_apart, times_together)
     np.testing.assert_array_equal(apart, together)
 
 
