@@ -1,7 +1,7 @@
 // Predict(): what trained models say of the samples of a data set.
 //
-// Promise: each sample is read once, however many models predict it. The prediction of several models is the mean, in float64,
-// summed in their order on the CPU: the same bits as the mean of what each of them says alone.
+// Promise: each sample is read once, however many models predict it. The prediction of several models is the mean, in
+// float64, summed in their order on the CPU: the same bits as the mean of what each of them says alone.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   tokens, of which there is nothing to predict -> Error (kUsage) on every rank

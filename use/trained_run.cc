@@ -215,8 +215,8 @@ WayToRead WayOf(const config::Config& config, const World& world) {
   return way;
 }
 
-// Returns whether all runs read the same of any files. Tables do not if columns are scaled by what is in the training rows of
-// each fold.
+// Returns whether all runs read the same of any files. Tables do not if columns are scaled by what is in the training
+// rows of each fold.
 bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
   const WayToRead first = WayOf(runs.front().config, world);
   return std::ranges::all_of(runs, [&](const NamedRun& run) {

@@ -98,7 +98,7 @@ void CrewFile::Write(const std::vector<JobRecord>& jobs) {
   Json all{{"jobs", Json::array()}};
   for (const JobRecord& job : jobs) all["jobs"].push_back(JsonOf(job));
   try {
-    // What a job has said may be no UTF-8.
+    // The output of a job may be no UTF-8.
     WriteFileAtomically(path_, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const Error& error) {
     if (!std::exchange(warned_, true)) Warn(error.what());

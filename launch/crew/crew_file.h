@@ -31,7 +31,7 @@ namespace lockstep {
 
 enum class JobState { kWaiting, kRunning, kDone, kStopped, kFailed };
 
-// What has become of a job.
+// The state of a job, and how it ended.
 struct JobRecord {
   std::string name;
   JobState state = JobState::kWaiting;

@@ -50,8 +50,8 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const LoaderOptions& loader_options, config::Precision precision,
                              const World& world);
 
-// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set `validation`,
-// which is null if there is none.
+// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set
+// `validation`, which is null if there is none.
 void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation);
 
 // Returns how many floating-point operations a forward pass of `batch` makes (observe/flops.h).

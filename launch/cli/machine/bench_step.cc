@@ -121,7 +121,7 @@ void PrintFailure(const std::exception& exception, const World& world) {
     return;
   }
   failure["text"] = error.what();
-  // What a library says may be no UTF-8.
+  // The text of a library may be no UTF-8.
   Print("{}\n", Json{{"failure", failure}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
