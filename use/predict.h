@@ -4,8 +4,7 @@
 // float64, summed in their order on the CPU: the same bits as the mean of what each of them says alone.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   tokens, of which there is nothing to predict -> Error (kUsage) on every rank
-//     -> tests/tasks_test.py, test_tokens_have_no_predictions
+//   tokens, of which there is nothing to predict -> Error (kUsage) on every rank -> (none)
 //   a sample cannot be read -> Error (kData), as the data set says it -> tests/images_test.py
 #pragma once
 
