@@ -1,11 +1,14 @@
 """Cross-validation: how samples are divided; what `train --folds`, and the commands that take a run
 of folds, make of it; and that no stop and no kill changes a bit of it."""
 
+import collections
+import ctypes
 import json
 import os
 import pathlib
 import random
 import signal
+import struct
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from harness import (
     DONE,
     INTERRUPTED,
+    STOPPED,
     USAGE,
     Run,
     Started,
@@ -25,6 +29,8 @@ from harness import (
     write_config,
     write_table,
 )
+from labelled_images import CLASSES as LABELS
+from labelled_images import photograph, write_images_config
 
 COUNT, ROWS = 3, 150
 CLASSES = ["a", "b", "rare"]
@@ -246,6 +252,88 @@ def test_a_fold_that_fails(folder):
     run = cross_validation(folder, "fails", "--set", "optimizer.lr=1e30", "--set", "optimizer.type=SGD")
     expect_error(run, USAGE, "fold ", "the loss is")
     assert not processes_of(folder / "fails")
+
+
+def states(folder, name):
+    """What crew.json says of each job."""
+    return {job["name"]: job for job in json.loads((folder / name / "crew.json").read_text())["jobs"]}
+
+
+def test_what_became_of_each_fold_is_in_a_file(folder):
+    jobs = states(folder, "cv")
+    assert list(jobs) == ["fold-0", "fold-1", "fold-2", "evaluate", "predict"]
+    for job in jobs.values():
+        assert job["state"] == "done" and job["status"] == 0 and job["begin"] <= job["end"], jobs
+
+
+def test_folds_have_one_owner(folder):
+    words = ["--folds", str(COUNT), "--side-by-side", "2", "--set", "epochs=100000"]
+    with Started("long.pbtxt", folder / "owned", words=words, cwd=folder) as job:
+        job.wait_until(lambda: steps_logged(folder, "owned") > 0)
+        assert states(folder, "owned")["fold-0"]["state"] == "running"
+        assert states(folder, "owned")["fold-2"]["state"] == "waiting"
+        expect_error(cross_validation(folder, "owned", config="long.pbtxt"), USAGE, "owned: another command runs its jobs in it")
+        job.process.send_signal(signal.SIGTERM)
+        assert job.process.wait(60) == STOPPED
+    assert [job["state"] for job in states(folder, "owned").values()] == ["stopped", "stopped", "waiting"]
+
+
+class Opened:
+    """Counts how often files in a folder are opened, by their names."""
+
+    def __init__(self, folder):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.events = self.libc.inotify_init1(os.O_NONBLOCK)
+        assert self.libc.inotify_add_watch(self.events, os.fsencode(folder), 0x20) > 0  # IN_OPEN
+
+    def counts(self):
+        """Since they were asked for last."""
+        counts = collections.Counter()
+        while True:
+            try:
+                data = os.read(self.events, 1 << 20)
+            except BlockingIOError:
+                return counts
+            while data:
+                _, _, _, length = struct.unpack_from("iIII", data)
+                name, data = data[16 : 16 + length].rstrip(b"\0"), data[16 + length :]
+                if name:
+                    counts[name.decode()] += 1
+
+
+def test_each_image_is_read_once_for_all_folds(tmp_path):
+    """And the mean is that of what each fold predicts, to the bit."""
+    random = np.random.default_rng(4)
+    for label, name in enumerate(LABELS):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        for i in range(9):
+            photograph(random, label, 24).save(tmp_path / "train" / name / f"{i}.png")
+    (tmp_path / "new").mkdir()
+    for i in range(11):
+        photograph(random, i % 3, 30).save(tmp_path / f"new/{i:02}.png")
+    config = write_images_config(tmp_path, 'train: "train"', epochs=1)
+    run = cross_validation(tmp_path, "cv", config=config)
+    assert run.status == DONE, run
+    opened = Opened(tmp_path / "new")
+
+    def predicted(name):
+        opened.counts()
+        done = Run(["predict", name, "--input", "new", "--output", "values.npy"], cwd=tmp_path)
+        assert done.status == DONE, done
+        return np.load(tmp_path / "values.npy"), opened.counts()
+
+    alone, times = zip(*(predicted(f"cv/fold-{fold}") for fold in range(COUNT)))
+    together, times_together = predicted("cv")
+    assert len(times_together) == 11 and min(times_together.values()) > 0
+    assert times_together == times[-1]
+    # Single predictions are written as float32: the mean of what each fold predicts is as near as that.
+    np.testing.assert_allclose(together, np.mean(np.array(alone, dtype=np.float64), axis=0), rtol=1e-6)
+    # Folds that read in other ways, here in smaller batches, are predicted with one by one: the same bits.
+    path = tmp_path / "cv/fold-2/config.pbtxt"
+    path.write_text(path.read_text().replace("global_batch: 16", "global_batch: 15"))
+    apart, times_apart = predicted("cv")
+    assert all(times_apart[name] > 2 * count for name, count in times_together.items()), (times_apart, times_together)
+    np.testing.assert_array_equal(apart, together)
 
 
 def test_weights_of_folds_have_no_name_in_common(folder):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness import (
+    BUG,
     DEVICE,
     DONE,
     USAGE,
@@ -131,6 +132,26 @@ def test_bench_step_goes_on(at, tmp_path):
     assert run.status == DONE, run
     line = json.loads(run.out)
     assert (line["accum"], line["batch"], line["global_batch"]) == (4, 12, 48)
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier("two ranks say what one says", unless=lambda ranks: ranks is None)
+def test_bench_step_says_what_it_lacked(ranks, tmp_path):
+    """A step that fits with no sample, and a library that fails, are fields of the line of JSON."""
+    skip_without_gpus(ranks)
+    for model, status, failure in (
+        (faulty(FORWARD, fits=0), USAGE, {"kind": "out_of_memory", "micro_batch": 1}),
+        (faulty(1, at=1), BUG, {"kind": "device"}),
+    ):
+        data = "data { format: SYNTHETIC input_shape: 8 classes: 3 }"
+        config = write_config(tmp_path, f"global_batch: 4 graph: false model {{ {model} }} {data}")
+        words = ["bench", "step", config, "--steps", "2", "--warmup", "1"]
+        run = Run([*words, "--json"], ranks=ranks, program=FAULTY)
+        assert run.status == status and len(run.error_lines) == 1, run
+        said = json.loads(run.out)["failure"]
+        text = said.pop("text")
+        assert said == failure and text in run.err, run
+        assert Run(words, ranks=ranks, program=FAULTY).out == ""
 
 
 def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):

@@ -366,6 +366,16 @@ def test_steps_that_do_not_fit(tmp_path):
     assert not (tmp_path / "none" / "config.tuned.pbtxt").exists()
 
 
+def test_steps_that_a_library_cannot_make(tmp_path):
+    """A way that fails on the device is none, and the search goes on to the next."""
+    text = f'global_batch: 4 epochs: 2 {digits_data()} model {{ {faulty_model(fault=1)} }} run_dir: "{tmp_path}/runs/mine"'
+    run = tune(write_config(tmp_path, text), "--json", only="batch", program=FAULTY)
+    assert run.status == USAGE and "a trial failed" not in run.err, run
+    tried = [line for line in lines_of(run) if "failure" in line]
+    assert len(tried) > 1, run
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_labels_that_say_nothing(tmp_path):
     text = """data { format: SYNTHETIC input_shape: 8 classes: 3 } model { name: "mlp" } global_batch: 64
         optimizer { type: SGD }"""

@@ -18,7 +18,7 @@ struct Outputs {
   bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
   // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only
   // float64 [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of
-  // trainer/run/evaluate.h).
+  // use/predict.h).
   at::Tensor values{};
   bool best_only = false;
 };

@@ -72,8 +72,8 @@ class PredictionFile {
   // Reads what names the samples, which are of the request's files. Throws Error (kData).
   void Prepare(PredictedSamples samples);
 
-  // Writes what was predicted, the result of Predict() (trainer/run/evaluate.h). Prepare() was called before. Throws
-  // Error (kCheckpoint).
+  // Writes what was predicted, the result of Predict() (use/predict.h). Prepare() was called before. Throws Error
+  // (kCheckpoint).
   void Write(const at::Tensor& values);
 
   // Returns what a sample submission's columns hold, such as "Survived: label"; empty if there is none.

@@ -1,10 +1,12 @@
 #include "use/trained_run.h"
 
 #include <ATen/ATen.h>
+#include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +21,7 @@
 #include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
 #include "use/outputs.h"
+#include "use/predict.h"
 
 namespace lockstep {
 namespace {
@@ -79,12 +82,30 @@ LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& reques
   });
 }
 
+// Returns the run's model for samples of another run's data set, which its own would read in the same way.
+Predictor PredictorOf(const LoadedRun& loaded, const config::Data& config) {
+  Predictor predictor{.model = *loaded.model,
+                      .preprocessing = *loaded.preprocessing,
+                      .spec = loaded.dataset->spec(),
+                      .precision = loaded.precision};
+  if (config.standardize_targets()) {
+    predictor.spec.target_mean = {config.target_mean().begin(), config.target_mean().end()};
+    predictor.spec.target_std = {config.target_std().begin(), config.target_std().end()};
+  }
+  return predictor;
+}
+
+// Returns the mean of what `predictors` say of the samples that were loaded for the first of them.
+at::Tensor PredictWith(std::span<const Predictor> predictors, const LoadedRun& first,
+                       const config::Config& config, const World& world, bool best_only) {
+  return Predict(predictors, *first.dataset, EvaluationBatch(config, config.accumulation()),
+                 LoaderOptionsFor(config.loader(), *first.dataset, world), world, best_only);
+}
+
 at::Tensor PredictWith(const LoadedRun& loaded, const config::Config& config, const World& world,
                        bool best_only) {
-  return Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,
-                 EvaluationBatch(config, config.accumulation()),
-                 LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world,
-                 best_only);
+  const Predictor alone = PredictorOf(loaded, config.data());
+  return PredictWith({&alone, 1}, loaded, config, world, best_only);
 }
 
 PredictedSamples SamplesOf(const Dataset& dataset) {
@@ -151,13 +172,80 @@ std::vector<std::string> FilesHeldBack(const config::Data& data) {
   return {files.begin(), files.end()};
 }
 
-// Returns the mean of the predictions of all runs, on every rank.
+// All that decides which samples a run reads of files that are given, and how the process computes with them.
+struct WayToRead {
+  config::Data data;
+  int64_t batch = 0;
+  config::Precision precision = config::FP32;
+  bool deterministic = false;
+};
+
+WayToRead WayOf(const config::Config& config, const World& world) {
+  WayToRead way{.data = config.data(),
+                .batch = EvaluationBatch(config, config.accumulation()),
+                .precision = PrecisionOn(world.device, config.precision()),
+                .deterministic = config.deterministic()};
+  config::Data& data = way.data;
+  // Which samples were trained on, and how.
+  data.clear_train();
+  data.clear_validation();
+  data.clear_validation_fraction();
+  data.clear_folds();
+  data.clear_sampling();
+  data.clear_shuffle();
+  data.clear_last_batch();
+  data.clear_augment();
+  data.clear_bad_samples();
+  if (data.has_images()) {
+    config::Images& images = *data.mutable_images();
+    images.clear_min_area();
+    images.clear_max_area();
+    images.clear_max_stretch();
+    images.clear_mirror();
+    images.clear_cache_mib();
+  }
+  // The unit of what is learnt is each model's own.
+  data.clear_target_mean();
+  data.clear_target_std();
+  // On a CPU loader threads scale the pixels.
+  if (world.device.is_cuda()) {
+    data.clear_mean();
+    data.clear_std();
+  }
+  return way;
+}
+
+// Returns whether all runs read the same of any files. Tables do not if columns are scaled by what is in the training
+// rows of each fold.
+bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
+  const WayToRead first = WayOf(runs.front().config, world);
+  return std::ranges::all_of(runs, [&](const NamedRun& run) {
+    const WayToRead way = WayOf(run.config, world);
+    return google::protobuf::util::MessageDifferencer::Equivalent(way.data, first.data) &&
+           way.batch == first.batch && way.precision == first.precision &&
+           way.deterministic == first.deterministic;
+  });
+}
+
+// Returns the mean of the predictions of all runs, on every rank. Runs that read alike are in memory together, and each
+// sample is read once; others come one by one.
 at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
                       const PredictionRequest& request, const Extensions& extensions,
                       const World& world) {
-  const bool best_only = WritesBestOnly(request, runs.front().config.data());
-  if (runs.size() == 1) return PredictWith(first, runs.front().config, world, best_only);
-  at::Tensor sum = PredictWith(first, runs.front().config, world, /*best_only=*/false);
+  const config::Config& config = runs.front().config;
+  const bool best_only = WritesBestOnly(request, config.data());
+  if (runs.size() == 1) return PredictWith(first, config, world, best_only);
+  if (ReadAlike(runs, world)) {
+    std::vector<LoadedRun> others;
+    std::vector<Predictor> predictors{PredictorOf(first, config.data())};
+    others.reserve(runs.size());
+    for (size_t i = 1; i < runs.size(); ++i) {
+      others.push_back(LoadRun(runs[i], extensions, world, [&] { return first.dataset; }));
+      predictors.push_back(PredictorOf(others.back(), runs[i].config.data()));
+    }
+    return PredictWith(predictors, first, config, world, best_only);
+  }
+  at::Tensor sum = PredictWith(first, config, world, /*best_only=*/false);
   for (size_t i = 1; i < runs.size(); ++i) {
     const LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
     sum += PredictWith(loaded, runs[i].config, world, /*best_only=*/false);

@@ -2,8 +2,8 @@
 // the folds of a cross-validation.
 //
 // Promise: files are predicted by all of the runs: a prediction is the mean of their probabilities, or of their
-// numbers. Samples that training held back are predicted by the run that held them back, so no run predicts a sample
-// that it has seen.
+// numbers. If the runs read files alike, each sample is read once for all of them. Samples that training held back are
+// predicted by the run that held them back, so no run predicts a sample that it has seen.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)
 //   the run has no weights, or they are another model's -> Error (kCheckpoint, kUsage) on every rank

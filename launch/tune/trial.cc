@@ -4,22 +4,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/files/atomic_file.h"
 #include "base/files/scratch_folder.h"
 #include "config/config.h"
-#include "launch/job/early_signals.h"
-#include "launch/machine/child_process.h"
-#include "launch/machine/said_file.h"
+#include "launch/crew/crew.h"
 
 namespace lockstep {
 namespace {
@@ -38,35 +32,14 @@ std::string MadeFolder(const std::string& path) {
 // Where a trial trains.
 std::string RunFolderIn(const std::string& folder) { return folder + "/run"; }
 
-bool IsUsage(int code, int signal) {
-  return signal == 0 && code == static_cast<int>(ExitStatus::kUsage);
-}
-
-// In the error if memory ran out, and if it did with the smallest micro-batches.
-constexpr std::string_view kOutOfMemory = "out of memory";
-constexpr std::string_view kNothingFits = "out of memory with micro-batches of 1 sample:";
-
-// Returns the signal that came while the program ran; 0: none. If one comes, ends the program.
-int WaitFor(ChildProcess& program, const TakenSignals& taken) {
-  constexpr double kLookInterval_s = 0.2;
-  int asked = 0;
-  double killed_at_s = HUGE_VAL;
-  while (!program.Poll()) {
-    const int signal = taken.Wait(kLookInterval_s);
-    if (signal != 0 && signal != SIGCHLD) {
-      asked = signal;
-      program.Send(SIGTERM);
-      killed_at_s = SecondsSinceBoot() + kPatienceForEnd_s;
-    }
-    if (SecondsSinceBoot() > killed_at_s) program.Send(SIGKILL);
-  }
-  return asked;
-}
+bool IsUsage(const JobRecord& job) { return job.status == ExitStatus::kUsage; }
 
 }  // namespace
 
 TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent)
-    : command_(std::move(command)), parent_(MadeFolder(parent)) {}
+    : command_(std::move(command)), parent_(MadeFolder(parent)) {
+  Crew::HoldSignals();
+}
 
 TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& folder,
                                       std::vector<std::string> words,
@@ -84,29 +57,26 @@ TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& 
   words.insert(words.begin(), command_.begin(), command_.end());
   words.push_back(path);
   words.insert(words.end(), more.begin(), more.end());
-  Ended ended;
-  const SaidFile output(out);
-  const SaidFile said(folder + "/said.txt");
-  const double began_s = SecondsSinceBoot();
-  ChildProcess program(words, ChildProcess::Group::kOwn, output.descriptor(), MaskAtStart(),
-                       said.descriptor());
-  const int signal = WaitFor(program, taken_);
-  const ChildProcess::End end = program.Wait();
-  ended.wall_s = SecondsSinceBoot() - began_s;
-  ended.code = end.code;
-  ended.signal = end.signal;
-  if (signal != 0) {
-    ended.stopped = signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
+  Crew crew({.folder = folder, .patience_s = kPatienceForEnd_s});
+  const int64_t number = crew.Add({.name = "trial",
+                                   .command = [words](int64_t /*place*/) { return words; },
+                                   .output = out,
+                                   .said = folder + "/said.txt"});
+  while (crew.IsBusy()) crew.Wait();
+  Ended ended{.job = crew.job(number), .line{}, .stopped{}};
+  if (crew.signal() != 0) {
+    ended.stopped = crew.stopped();
+  } else if (ended.job.state == JobState::kFailed) {
+    ended.line = ended.job.line;
+  } else if (ended.job.state == JobState::kStopped) {
+    ended.line =
+        fmt::format("another process stopped it, status {}", static_cast<int>(ended.job.status));
   }
-  if (ended.stopped || (end.signal == 0 && end.code == 0)) return ended;
-  ended.line = said.LastError();
-  if (ended.line.empty()) ended.line = fmt::format("the trial ended with status {}", end.code);
   return ended;
 }
 
 void TrialRunner::Fail(const Ended& ended) {
-  throw Error(ended.signal != 0 ? ExitStatus::kPeer : static_cast<ExitStatus>(ended.code),
-              fmt::format("a trial failed: {}", ended.line));
+  throw Error(ended.job.status, fmt::format("a trial failed: {}", ended.line));
 }
 
 Trial TrialRunner::Run(config::Config config) {
@@ -114,10 +84,12 @@ Trial TrialRunner::Run(config::Config config) {
   const Ended ended = Start(std::move(config), scratch.path(), {"train"}, {}, "/dev/null");
   RunLog log(RunFolderIn(scratch.path()), RunLog::Keep::kAllSteps);
   log.Read();
-  Trial trial{
-      .log = log.run(), .wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  Trial trial{.log = log.run(),
+              .wall_s = ended.job.seconds,
+              .failure = ended.line,
+              .stopped = ended.stopped};
   // A loss that is not finite ends a training after some steps.
-  if (!trial.failure.empty() && !(IsUsage(ended.code, ended.signal) && trial.log.step > 0)) {
+  if (!trial.failure.empty() && !(IsUsage(ended.job) && trial.log.step > 0)) {
     Fail(ended);
   }
   return trial;
@@ -129,8 +101,12 @@ TrialRunner::Measured TrialRunner::Bench(config::Config config, const std::strin
   const std::string out = scratch.path() + "/measured.json";
   more.emplace_back("--json");
   Measured measured{.ended = Start(std::move(config), scratch.path(), {"bench", what}, more, out)};
-  const bool printed = !measured.ended.stopped && measured.ended.line.empty();
-  if (printed) measured.line = nlohmann::json::parse(std::ifstream(out));
+  // Several ranks may have failed, and each has printed a line.
+  std::ifstream printed(out);
+  std::string line;
+  if (std::getline(printed, line)) {
+    measured.line = nlohmann::json::parse(line, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  }
   return measured;
 }
 
@@ -138,16 +114,13 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
   const auto [ended, line] =
       Bench(std::move(config), "step",
             {"--warmup", std::to_string(warmup), "--steps", std::to_string(steps)});
-  StepTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  StepTrial trial{.wall_s = ended.job.seconds, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
-    const bool lacked_memory =
-        IsUsage(ended.code, ended.signal) && trial.failure.find(kOutOfMemory) != std::string::npos;
-    // Libraries' kernels fail with micro-batches that they were not written for.
-    const bool failed_on_device =
-        ended.signal == 0 && ended.code == static_cast<int>(ExitStatus::kBug);
-    if (!lacked_memory && !failed_on_device) Fail(ended);
-    trial.nothing_fits = trial.failure.find(kNothingFits) != std::string::npos;
+    if (!line.is_object() || !line.contains("failure")) Fail(ended);
+    const nlohmann::json& failure = line.at("failure");
+    trial.nothing_fits =
+        failure.at("kind") == "out_of_memory" && failure.value("micro_batch", 0) == 1;
     return trial;
   }
   trial.ranks = line.at("ranks");
@@ -172,11 +145,11 @@ LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, boo
   std::vector<std::string> more{"--seconds", fmt::format("{}", most_s)};
   if (cold) more.emplace_back("--cold");
   const auto [ended, line] = Bench(std::move(config), "loader", std::move(more));
-  LoaderTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  LoaderTrial trial{.wall_s = ended.job.seconds, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
     // A library or memory that this way to load needs is missing.
-    if (!IsUsage(ended.code, ended.signal)) Fail(ended);
+    if (!IsUsage(ended.job)) Fail(ended);
     return trial;
   }
   trial.samples_per_s = line.at("samples_per_s");

@@ -4,16 +4,21 @@
 // Promise: nothing stays behind. A trial writes into a scratch folder beside the run folder, which is removed after it;
 // if this process is killed, the next trial removes it.
 //
+// Protocol: a trial is the only job of a crew in that folder (launch/crew/crew.h), which has the process and the
+// signals. `lockstep bench` prints a line of JSON with what it measured, or with the field `failure`, which says by its
+// kind whether a step lacked memory ("out_of_memory") or a library failed with it ("device"); then the setting is no
+// good, and the search goes on.
+//
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the trial diverges -> Trial.failure has its error -> test_it_tells_what_it_does
 //   a step does not fit in memory -> StepTrial.failure has its error -> test_steps_that_do_not_fit
+//   a library fails with such a step -> likewise -> test_steps_that_a_library_cannot_make
 //   a rank hangs -> the watchdog of the trial ends it, as below -> test_a_trial_that_hangs
 //   data, a rank, a disk fail -> Error with the trial's own status and line -> test_a_trial_that_fails
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   there is no place for the scratch folder -> Error (kUsage) -> test_wrong_inputs
 #pragma once
 
-#include <csignal>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,7 +27,7 @@
 
 #include "base/error.h"
 #include "config/schema/config.pb.h"
-#include "launch/job/taken_signals.h"
+#include "launch/crew/crew_file.h"
 #include "observe/history/run_log.h"
 
 namespace lockstep {
@@ -77,7 +82,7 @@ struct LoaderTrial {
 class TrialRunner {
  public:
   // `command` starts a training: the program and the options before `train`. The trials' files lie in `parent`, which
-  // is made if it is missing. The signals that ask a command to stop are taken during a trial.
+  // is made if it is missing. A signal that asks to stop ends the trial that is on, or the next one.
   TrialRunner(std::vector<std::string> command, const std::string& parent);
 
   // Trains `config`, without what its run tells others (observe, profile) and without checkpoints. Throws Error.
@@ -91,13 +96,11 @@ class TrialRunner {
   LoaderTrial MeasureLoader(config::Config config, double most_s, bool cold);
 
  private:
-  // How a program ended, and the last line that it said.
+  // How a trial's process ended, and the line of its error; empty: it was done, or a signal to this process stopped it.
   struct Ended {
-    int code = 0;
-    int signal = 0;
-    double wall_s = 0;
+    JobRecord job;
     std::string line;
-    std::optional<ExitStatus> stopped;
+    std::optional<ExitStatus> stopped;  // as in Trial
   };
   // Runs command_ with `words`, the path of `config` and `more`, with all files in `folder`. Its output goes to the
   // file `out`.
@@ -105,7 +108,7 @@ class TrialRunner {
               const std::vector<std::string>& more, const std::string& out);
   [[noreturn]] static void Fail(const Ended& ended);
 
-  // How `lockstep bench` ended, and the line of JSON that it printed; null: it printed none.
+  // How `lockstep bench` ended, and the first line of JSON that it printed; null: it printed none.
   struct Measured {
     Ended ended;
     nlohmann::json line;
@@ -114,7 +117,6 @@ class TrialRunner {
 
   std::vector<std::string> command_;
   std::string parent_;
-  TakenSignals taken_{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};
 };
 
 }  // namespace lockstep

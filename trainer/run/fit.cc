@@ -132,7 +132,7 @@ std::optional<MemoryReport> Fit::ForetoldMemory() {
 
 void MakeFit(std::optional<Fit>& fit, config::Config& config, const Extensions& extensions,
              const World& world, RunEvents& events) {
-  Together(world.host, [&] {
+  TogetherInMemory(world.host, [&] {
     TrainingData data = OpenTrainingData(config, extensions.datasets, world);
     config = Resolved(std::move(config), data);
     if (config.checkpoint().keep_best().empty()) {

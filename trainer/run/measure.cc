@@ -18,6 +18,7 @@
 #include "trainer/run/device_wait.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/fit.h"
+#include "trainer/run/memory_account.h"
 #include "trainer/step/schedule.h"
 
 namespace lockstep {
@@ -34,8 +35,8 @@ class PinnedSteps {
         fit_(fit),
         total_steps_(StepsOfRun(config, fit.data().train->size())) {
     fit.Begin();
-    Together(world.host, [&] { fit.Feed(); });
-    Together(world.host, [&] { Pin(); });
+    TogetherInMemory(world.host, [&] { fit.Feed(); });
+    TogetherInMemory(world.host, [&] { Pin(); });
     if (batch_.origin.global_count != config.global_batch()) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",

@@ -232,8 +232,8 @@ std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {
 
 void EndForMemory(int64_t step, int64_t micro_batch,
                   const std::optional<FailedAllocation>& failed) {
-  throw Error::OnEveryRank(
-      ExitStatus::kUsage,
+  throw OutOfMemoryError(
+      micro_batch,
       fmt::format("step {}: out of memory with micro-batches of {} sample{}: {}{}", step,
                   micro_batch, micro_batch == 1 ? "" : "s", kLessMemory, EndOfLine(failed)));
 }

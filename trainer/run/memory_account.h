@@ -6,26 +6,32 @@
 // except for a snapshot for the memory viewer, which the user asks for (observe.memory_snapshot).
 //
 // The report comes after the second step of a process: in the first step the optimizer's moments are made, and in the
-// second step the CUDA graph is captured, so what is there then stays. If later steps or an evaluation take more than 2
-// % more, there is a new report. After a step that did not fit in memory, all begins anew.
+// second step the CUDA graph is captured, so what is there then stays. If later steps or an evaluation take more
+// than 2 % more, there is a new report. After a step that did not fit in memory, all begins anew.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   an allocation on the GPU -> Failure() -> tests/gpu/gpu_memory_test.py, test_fragmentation_is_named
+//   a step that does not fit with one sample -> OutOfMemoryError -> tests/memory_test.py,
+//     test_bench_step_says_what_it_lacked
 //   a snapshot cannot be taken or written -> a warning -> tests/gpu/gpu_memory_test.py,
 //     test_a_snapshot_that_cannot_be_written
 //   an allocator that tells nothing -> no reports, and a warning if a snapshot is wanted -> the same,
 //     test_an_allocator_that_tells_nothing
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/tensor/named_tensor.h"
+#include "comm/together.h"
 #include "config/schema/config.pb.h"
 #include "observe/allocator_history.h"
 #include "observe/device_memory.h"
@@ -110,7 +116,40 @@ class MemoryAccount {
   static constexpr double kLeastGrowth_bytes = 4 << 20;
 };
 
-// Throws the Error for every rank of a step that has not fitted into memory with micro-batches of so many samples.
+// The error with which every rank ends if memory runs out (kUsage).
+class OutOfMemoryError : public Error {
+ public:
+  OutOfMemoryError(int64_t micro_batch, const std::string& message)
+      : Error(Error::OnEveryRank(ExitStatus::kUsage, message)), micro_batch_(micro_batch) {}
+
+  // How many samples of a rank a step did not fit with; 0: there was no step yet.
+  int64_t micro_batch() const { return micro_batch_; }
+
+ private:
+  int64_t micro_batch_;
+};
+
+// Does as Together() (comm/together.h). Throws OutOfMemoryError on every rank if any of them lacked memory.
+template <typename Act>
+void TogetherInMemory(Communicator& host, const Act& act) {
+  uint8_t lacked_memory = 0;
+  try {
+    Together(host, [&] {
+      try {
+        act();
+      } catch (const std::exception& exception) {
+        lacked_memory = IsOutOfMemory(exception) ? 1 : 0;
+        throw;
+      }
+    });
+  } catch (const Error& error) {
+    if (!error.on_every_rank()) throw;
+    if (std::ranges::max(GatherValues(lacked_memory, "who lacked memory", host)) == 0) throw;
+    throw OutOfMemoryError(/*micro_batch=*/0, error.what());
+  }
+}
+
+// Throws OutOfMemoryError for a step that has not fitted into memory with micro-batches of so many samples.
 [[noreturn]] void EndForMemory(int64_t step, int64_t micro_batch,
                                const std::optional<FailedAllocation>& failed);
 

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/round.h"
 #include "base/say.h"
 #include "base/small_letters.h"
@@ -16,6 +18,7 @@
 #include "ops/convolution/convolution_planner.h"
 #include "ops/product/matrix_product.h"
 #include "trainer/run/measure.h"
+#include "trainer/run/memory_account.h"
 
 namespace lockstep {
 namespace {
@@ -102,6 +105,26 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
 }
 
+// Prints why nothing was measured, as the field `failure` of a line of JSON: "out_of_memory" with the micro-batches
+// that did not fit (0: there was no step yet), or "device" if a library failed. Other errors say nothing of a step.
+void PrintFailure(const std::exception& exception, const World& world) {
+  const Error error = ErrorOf(exception);
+  if (error.on_every_rank() && world.rank() != 0) return;
+  const auto* lacked = dynamic_cast<const OutOfMemoryError*>(&exception);
+  Json failure;
+  if (lacked != nullptr || IsOutOfMemory(exception)) {
+    failure["kind"] = "out_of_memory";
+    failure["micro_batch"] = lacked != nullptr ? lacked->micro_batch() : 0;
+  } else if (error.status() == ExitStatus::kBug) {
+    failure["kind"] = "device";
+  } else {
+    return;
+  }
+  failure["text"] = error.what();
+  // The text of a library may be no UTF-8.
+  Print("{}\n", Json{{"failure", failure}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 class StepCommand final : public RankCommand {
  public:
   explicit StepCommand(CLI::App& app)
@@ -121,8 +144,21 @@ class StepCommand final : public RankCommand {
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
     const config::Config config = config_.Load(job);
     const World world = Connect(job, config);
-    BenchStep(config, warmup_, steps_, trace_, json_, invocation.extensions, world,
-              TrainOptionsOf(job));
+    TrainOptions options = TrainOptionsOf(job);
+    const auto tell = [&](const std::exception& exception) {
+      if (json_) PrintFailure(exception, world);
+    };
+    // An error of this rank alone ends the process where it is.
+    options.leave = [&tell, leave = options.leave](const std::exception& exception) {
+      tell(exception);
+      leave(exception);
+    };
+    try {
+      BenchStep(config, warmup_, steps_, trace_, json_, invocation.extensions, world, options);
+    } catch (const std::exception& exception) {
+      tell(exception);
+      throw;
+    }
     return ExitStatus::kDone;
   }
 

@@ -118,9 +118,10 @@ class TrainCommand final : public RankCommand {
     plan.program.insert(plan.program.begin(), invocation.program);
     if (config.device() != config::Config::CPU && !plan.starts_ranks) plan.gpus = GpusHere();
     if (plan.SideBySide() > 1) RequireNoPort(config.observe());
-    const ExitStatus trained = TrainFolds(plan);
+    FoldTraining folds(std::move(plan));
+    const ExitStatus trained = folds.Train();
     if (trained != ExitStatus::kDone) return trained;
-    return Summarise(invocation, config);
+    return Summarise(folds, invocation, config);
   }
 
   static void RequireNoPort(const config::Observe& observe) {
@@ -135,10 +136,12 @@ class TrainCommand final : public RankCommand {
   }
 
   // Evaluates the folds, and predicts what each of them held back.
-  static ExitStatus Summarise(const Invocation& invocation, const config::Config& config) {
+  static ExitStatus Summarise(FoldTraining& folds, const Invocation& invocation,
+                              const config::Config& config) {
     const auto run = [&](std::vector<std::string> words) {
+      const std::string name = words.front();
       words.insert(words.begin(), invocation.program);
-      return RunOnFolds(words);
+      return folds.Run(name, words);
     };
     ExitStatus status = run({"evaluate", config.run_dir()});
     if (status != ExitStatus::kDone || PredictsTokens(config.data())) return status;

@@ -1,0 +1,125 @@
+#include "launch/crew/crew_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/files/atomic_file.h"
+#include "base/files/open_file.h"
+#include "base/say.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostBytes = 64 << 20;
+
+constexpr std::array kStates = {
+    std::pair{JobState::kWaiting, "waiting"}, std::pair{JobState::kRunning, "running"},
+    std::pair{JobState::kDone, "done"}, std::pair{JobState::kStopped, "stopped"},
+    std::pair{JobState::kFailed, "failed"}};
+
+const char* NameOf(JobState state) { return kStates.at(static_cast<size_t>(state)).second; }
+
+JobState StateOf(const std::string& name) {
+  for (const auto& [state, its_name] : kStates) {
+    if (name == its_name) return state;
+  }
+  throw BugError("no state of a job: {}", name);
+}
+
+std::string FilePath(const std::string& folder) { return folder + "/crew.json"; }
+std::string LockPath(const std::string& folder) { return folder + "/crew.lock"; }
+
+// Takes the lock, and waits for up to a second for those that only look whether it is taken. Returns whether nobody
+// else has it.
+bool TakeLock(int file) {
+  constexpr std::chrono::milliseconds kPause{10};
+  constexpr int kTries = 100;
+  for (int tries = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    if (tries == kTries) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
+}
+
+bool HasCrew(const std::string& folder) {
+  std::string why;
+  const FileDescriptor lock = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDONLY, why);
+  return lock.get() >= 0 && flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+Json JsonOf(const JobRecord& job) {
+  Json json{{"name", job.name}, {"state", NameOf(job.state)}};
+  if (job.begin > 0) json["begin"] = job.begin;
+  if (job.end == 0) return json;
+  json["end"] = job.end;
+  json["seconds"] = job.seconds;
+  json["status"] = static_cast<int>(job.status);
+  json["signal"] = job.signal;
+  json["line"] = job.line;
+  return json;
+}
+
+JobRecord RecordOf(const Json& json) {
+  return {.name = json.at("name"),
+          .state = StateOf(json.at("state")),
+          .begin = json.value("begin", 0.0),
+          .end = json.value("end", 0.0),
+          .seconds = json.value("seconds", 0.0),
+          .status = static_cast<ExitStatus>(json.value("status", 0)),
+          .signal = json.value("signal", 0),
+          .line = json.value("line", "")};
+}
+
+}  // namespace
+
+CrewFile::CrewFile(const std::string& folder) : path_(FilePath(folder)) {
+  std::string why;
+  lock_ = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDWR | O_CREAT, why);
+  if (lock_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(folder), why);
+  if (!TakeLock(lock_.get())) {
+    throw UsageError("{}: another command runs its jobs in it: wait until it has ended", folder);
+  }
+  RemoveTornWrites(path_);
+}
+
+void CrewFile::Write(const std::vector<JobRecord>& jobs) {
+  Json all{{"jobs", Json::array()}};
+  for (const JobRecord& job : jobs) all["jobs"].push_back(JsonOf(job));
+  try {
+    // The output of a job may be no UTF-8.
+    WriteFileAtomically(path_, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  } catch (const Error& error) {
+    if (!std::exchange(warned_, true)) Warn(error.what());
+  }
+}
+
+std::vector<JobRecord> CrewFile::Read(const std::string& folder) {
+  std::vector<JobRecord> jobs;
+  const bool has_crew = HasCrew(folder);
+  std::string why;
+  const std::string text = ReadPlainFile(FilePath(folder), kInRunFolder, kMostBytes, why);
+  try {
+    const Json all = Json::parse(text);
+    for (const Json& json : all.at("jobs")) jobs.push_back(RecordOf(json));
+  } catch (const std::exception&) {
+    return {};
+  }
+  for (JobRecord& job : jobs) {
+    if (job.state == JobState::kRunning && !has_crew) job.state = JobState::kStopped;
+  }
+  return jobs;
+}
+
+}  // namespace lockstep
