@@ -255,7 +255,7 @@ def test_a_fold_that_fails(folder):
 
 
 def states(folder, name):
-    """What crew.json says of each job."""
+    """Returns what crew.json says of each job."""
     return {job["name"]: job for job in json.loads((folder / name / "crew.json").read_text())["jobs"]}
 
 
