@@ -118,6 +118,7 @@ def pytest_cases(name, srcs):
         name = name,
         testonly = True,
         srcs = srcs + [
+            "//docs:models.md",
             "//examples/digits:digits.csv",
             "//examples/kaggle:notebooks",
             # `config --template` says which values some cases go through.
