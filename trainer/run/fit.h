@@ -5,7 +5,8 @@
 //
 // Protocol:
 //   1. the constructor makes the model; all ranks compare Facts()
-//   2. Begin() makes the step. To continue a run, the caller then restores its state and calls ResumeAt()
+//   2. Begin() makes the step. To continue a run, the caller then calls Resume(), restores the run's state and calls
+//      ResumeAt(). Feed() begins to read samples
 //   3. for each step, in their order: TakeFewerMicroBatches(), and Run() until it returns true. When it returns false,
 //      memory did not suffice and nothing has changed: make room with GiveWay(), with what the caller holds itself and
 //      BeginAgain(), or at last with HalveMicroBatches()
@@ -41,20 +42,21 @@ struct Extensions;  // trainer/run/extensions.h
 
 class Fit {
  public:
-  // Completes `config` with what the data say. Keeps references to all arguments except `data`. Throws Error.
+  // `config` is complete, with what the data say (MakeFit()). Keeps references to all arguments except `data`. Throws
+  // Error.
   Fit(const config::Config& config, TrainingData data, const Models& models, const World& world,
       RunEvents& events);
 
   // Returns lines that must be the same on all ranks so that their collectives match.
   std::vector<std::string> Facts() const;
 
-  // Makes the step, with the weights of rank 0 on all ranks, and begins to read samples unless the caller will
-  // ResumeAt() a step. Every rank must call it. Throws Error.
+  // Makes the step, with the weights of rank 0 on all ranks. Every rank must call it. Throws Error.
   void Begin();
+  // Lays the buckets out as they were in the job that saved the state.
   void Resume(const std::vector<int64_t>& bucket_order) { step_->Resume(bucket_order); }
   // Call it when the state after `step` steps was restored, with the number of micro-batches that it was trained in.
   void ResumeAt(int64_t step, int64_t accumulation);
-  // Begins to read samples. Call it once, after Begin() and ResumeAt(). Throws Error.
+  // Begins to read samples at the present step. Call it once. Throws Error.
   void Feed();
 
   // Before step `step`, counted from 0: if the GPUs have room for fewer micro-batches by now, begins again with it in
