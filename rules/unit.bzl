@@ -23,8 +23,9 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "
       srcs: what belongs to it besides `name`.cc
       hdrs: what belongs to it besides `name`.h
       bench_deps: what `name`_bench.cc needs besides the library
-      precompiled: which of LibTorch's long headers its files begin with, read once (rules/precompiled.bzl): "tensor" if
-        they include ATen/ATen.h or ATen/cuda, "torch" if they include those of autograd or modules, too
+      precompiled: which of LibTorch's long headers its files begin with, read once (rules/precompiled.bzl): "core" if
+        they name tensors, "tensor" if they include ATen/ATen.h or ATen/cuda, "torch" if they include those of autograd
+        or modules, too
       copts: as cc_library's
       **kwargs: as cc_library's
     """

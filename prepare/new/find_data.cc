@@ -86,7 +86,7 @@ struct Folder {
     bool is_packed = false;
     for (const std::string_view packed : {".gz", ".zip"}) {
       if (!bare.ends_with(packed)) continue;
-      bare.resize(bare.size() - packed.size());
+      bare.erase(bare.size() - packed.size());
       is_packed = true;
     }
     if (IsPlainTableName(bare)) return true;
