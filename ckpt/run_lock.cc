@@ -1,17 +1,15 @@
 #include "ckpt/run_lock.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/file_lock.h"
 #include "base/files/open_file.h"
 #include "base/host_name.h"
 
@@ -30,19 +28,6 @@ std::string LockPath(const std::string& run_dir) { return run_dir + "/lock"; }
 
 std::string JobText(const std::string& job) { return fmt::format("(job {})", job); }
 
-// Locks the file, and waits for up to a second for those that only look whether it is locked. Returns 0, or the errno.
-int Lock(int file) {
-  constexpr std::chrono::milliseconds kPause{10};
-  constexpr int kTries = 100;
-  for (int tries = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++tries) {
-    const int error = errno;
-    if (error == EINTR) continue;
-    if (error != EWOULDBLOCK || tries == kTries) return error;
-    std::this_thread::sleep_for(kPause);
-  }
-  return 0;
-}
-
 FileDescriptor OpenLock(const std::string& run_dir) {
   std::string why;
   return OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDONLY, why);
@@ -54,7 +39,7 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
   std::string why;
   file_ = OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDWR | O_CREAT, why);
   if (file_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(run_dir), why);
-  if (const int error = Lock(file_.get()); error != 0) {
+  if (const int error = LockFile(file_.get()); error != 0) {
     if (error == EWOULDBLOCK) {
       const std::string holder = HolderIn(file_.get());
       throw UsageError("{}: {} trains in it: wait until it has ended, or choose another run_dir",
@@ -74,7 +59,7 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
 
 bool RunLock::IsHeld(const std::string& run_dir) {
   const FileDescriptor file = OpenLock(run_dir);
-  return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return file.get() >= 0 && IsLocked(file.get());
 }
 
 bool RunLock::IsOf(const std::string& run_dir, const std::string& job) {

@@ -2,17 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/files/atomic_file.h"
+#include "base/files/file_lock.h"
 #include "base/files/open_file.h"
 #include "base/say.h"
 
@@ -40,23 +38,10 @@ JobState StateOf(const std::string& name) {
 std::string FilePath(const std::string& folder) { return folder + "/crew.json"; }
 std::string LockPath(const std::string& folder) { return folder + "/crew.lock"; }
 
-// Takes the lock, and waits for up to a second for those that only look whether it is taken. Returns whether nobody
-// else has it.
-bool TakeLock(int file) {
-  constexpr std::chrono::milliseconds kPause{10};
-  constexpr int kTries = 100;
-  for (int tries = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++tries) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return true;
-    if (tries == kTries) return false;
-    std::this_thread::sleep_for(kPause);
-  }
-  return true;
-}
-
 bool HasCrew(const std::string& folder) {
   std::string why;
   const FileDescriptor lock = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDONLY, why);
-  return lock.get() >= 0 && flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return lock.get() >= 0 && IsLocked(lock.get());
 }
 
 Json JsonOf(const JobRecord& job) {
@@ -88,7 +73,8 @@ CrewFile::CrewFile(const std::string& folder) : path_(FilePath(folder)) {
   std::string why;
   lock_ = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDWR | O_CREAT, why);
   if (lock_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(folder), why);
-  if (!TakeLock(lock_.get())) {
+  // Where the file system has no locks, nothing is locked.
+  if (LockFile(lock_.get()) == EWOULDBLOCK) {
     throw UsageError("{}: another command runs its jobs in it: wait until it has ended", folder);
   }
   RemoveTornWrites(path_);
