@@ -51,8 +51,7 @@ class PinnedSteps {
     const int64_t step = made_++;
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
     if (fit_.TakeFewerMicroBatches(step)) Pin();
-    const double lr =
-        PeakLearningRate(config_) * LearningRateShare(config_.schedule(), step, total_steps_);
+    const double lr = peak_lr_ * LearningRateShare(config_.schedule(), step, total_steps_);
     while (!fit_.step().Run(lr, *pinned_)) {
       if (!fit_.GiveWay(step)) fit_.HalveMicroBatches(step, std::nullopt);
       Pin();
@@ -69,6 +68,7 @@ class PinnedSteps {
   const config::Config& config_;
   const World& world_;
   Fit& fit_;
+  const double peak_lr_ = PeakLearningRate(config_);
   int64_t total_steps_;
   int64_t made_ = 0;
   DeviceBatch batch_;

@@ -271,8 +271,7 @@ class Trainer {
   }
 
   double LearningRateOf(int64_t step) const {
-    return PeakLearningRate(config_) * plateau_.share() *
-           LearningRateShare(config_.schedule(), step, total_steps_);
+    return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
   // Takes the figures that have come from the device. `waits`: waits for those of all steps.
@@ -423,6 +422,7 @@ class Trainer {
   const TrainOptions& options_;
   const RunStart& start_;
   RunWatch watch_;
+  const double peak_lr_ = PeakLearningRate(config_);
   Plateau plateau_;
   EarlyStopping early_stopping_;
   int64_t first_step_ = 0;  // that this process makes
