@@ -4,9 +4,10 @@ Why a rule of our own: Bazel 4 knows no CUDA, and the public rule sets want a sy
 download. This one is nvcc, ar and a CcInfo.
 
 Which GPUs get machine code says the build setting //rules:cuda_architectures: one kind compiles five times as fast as
-all five. With `none`, which is for a machine without a GPU, there is no machine code. Kernels that are for some GPUs
-alone are then left out (LOCKSTEP_WITHOUT_GPU_CODE), because CUTLASS's templates take longest to compile. PTX of the newest of them is added for GPUs that came later. nvcc runs below compile_cuda.py, so that a kernel
-includes what its target declares and nothing else, as C++ files do.
+all five. PTX of the newest of them is added for GPUs that came later. With `none`, which is for a machine without a
+GPU, there is no machine code, and kernels that are for some GPUs alone are left out (LOCKSTEP_WITHOUT_GPU_CODE),
+because CUTLASS's templates take longest to compile. nvcc runs below compile_cuda.py, so that a kernel includes what
+its target declares and nothing else, as C++ files do.
 """
 
 # `all` stands for the GPUs in use, Turing (T4) to Hopper.

@@ -3,9 +3,9 @@
 Why: ATen/ATen.h and autograd's headers take 4 of the 8 s that a file of operations compiles for. A target that
 depends on this one and has its PRECOMPILED among its copts begins with the header as GCC kept it.
 
-There are several, because each costs something, too: GCC instantiates anew in each file all templates that the kept functions ask for, which takes 0.4 s after
-ATen/core/Tensor.h, 1.6 s after ATen/ATen.h and 3.0 s after the headers of autograd and modules, too (GCC 12, LibTorch
-2.11, an empty file).
+There are several, because each costs something, too: GCC instantiates anew in each file all templates that the kept
+functions ask for, which takes 0.4 s after ATen/core/Tensor.h, 1.6 s after ATen/ATen.h and 3.0 s after the headers of
+autograd and modules, too (GCC 12, LibTorch 2.11, an empty file).
 
 A file still includes all that it uses: where the kept form does not fit the flags (sanitizers, another
 compiler) the compiler reads the text instead, and --//rules:precompiled=false leaves both out, which shows
