@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -118,6 +120,14 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
   const Error lost = LostOutput(OutputError());
   PrintError(lost.what());
   return static_cast<int>(lost.status());
+}
+
+void End(int status) {
+  for (const char* tools : {"LD_PRELOAD", "CUDA_INJECTION64_PATH"}) {
+    if (std::getenv(tools) != nullptr) std::exit(status);
+  }
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 }  // namespace lockstep
