@@ -32,7 +32,7 @@ def pytest_test(
       env: further variables; $(location ...) is a file's path
       tier: "all" where no case of the file is for every commit; else conftest.py chooses among them
       why: with tier = "all", a few words with a verb that say why the file can wait
-      cpus: 2 for what measures or races, so that it runs alone on two cores; the others run two at once
+      cpus: 3 for what measures or races, so that it runs alone on two cores; the others run three at once
       shards: number of processes that share the cases, for a file that the others would end before
       on_gpus: False where no GPU makes a difference
     """
