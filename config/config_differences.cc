@@ -58,7 +58,8 @@ std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs)
   }
   std::vector<FieldDifference> differences;
   for (auto& [field, values] : fields) {
-    if (std::ranges::all_of(values, [&](const auto& value) { return value == values.front(); })) {
+    if (std::ranges::all_of(
+            values, [&values = values](const auto& value) { return value == values.front(); })) {
       continue;
     }
     differences.push_back({field, std::move(values)});

@@ -1,16 +1,16 @@
 """compile_commands.py ACTIONS OUTPUT_BASE ROOT: writes ROOT/compile_commands.json, which clangd and clang-tidy read.
 
 ACTIONS is what `bazel aquery --output=jsonproto` says of C++ compilations. Paths become those of the workspace, so that
-an editor shows its files and not Bazel's links to them; what only GCC knows is left out.
+an editor shows its files and not Bazel's links to them. Headers that the compiler has kept are left out: a file includes
+all that it uses, and an editor's Clang, of another version, cannot read them.
 """
 
 import json
 import os
 import sys
 
-GCC_ALONE = {"-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-Wunused-but-set-parameter", "-Werror"}
-# Options with a value behind them that say where the compiler writes.
-OUTPUTS = {"-MF", "-o"}
+# Options with a value behind them: where the compiler writes, and the header that it has kept.
+LEFT_OUT = {"-MF", "-o", "-include"}
 
 
 def in_workspace(argument, output_base):
@@ -25,9 +25,9 @@ def command(arguments, output_base):
     kept = []
     remaining = iter(arguments)
     for argument in remaining:
-        if argument in OUTPUTS:
+        if argument in LEFT_OUT:
             next(remaining)
-        elif argument not in GCC_ALONE and argument != "-MD" and not argument.startswith("-frandom-seed="):
+        elif argument not in {"-MD", "-Werror"} and not argument.startswith("-frandom-seed="):
             kept.append(in_workspace(argument, output_base))
     return kept
 

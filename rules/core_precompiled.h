@@ -1,13 +1,22 @@
-// The headers of files that name tensors and do not compute with them; compiled once, see rules/precompiled.bzl.
+// The headers of most files; compiled once, see rules/precompiled.bzl.
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <google/protobuf/generated_message_reflection.h>
+#include <google/protobuf/map_entry.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/repeated_field.h>
+#include <google/protobuf/text_format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -15,6 +24,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
+#include <ranges>
+#include <regex>
 #include <set>
 #include <span>
 #include <sstream>

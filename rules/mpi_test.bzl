@@ -1,9 +1,8 @@
 """mpi_test: a gtest that runs as several ranks on this machine."""
 
-load("//rules:precompiled.bzl", "PRECOMPILED")
-load("//rules:unit.bzl", "TEST_COPTS")
+load("//rules:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
-def mpi_test(name, srcs, deps, ranks, precompiled = ""):
+def mpi_test(name, srcs, deps, ranks, precompiled = "core"):
     """A test binary `name`, and for each number of ranks a test `name`_N that runs it under mpirun.
 
     Args:
@@ -17,8 +16,8 @@ def mpi_test(name, srcs, deps, ranks, precompiled = ""):
         name = name,
         testonly = True,
         srcs = srcs,
-        copts = TEST_COPTS + PRECOMPILED[precompiled].copts,
-        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"] + PRECOMPILED[precompiled].deps,
+        copts = precompiled_copts(precompiled + "_test"),
+        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"] + precompiled_deps(precompiled + "_test"),
     )
     for n in ranks:
         native.sh_test(

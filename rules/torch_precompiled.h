@@ -1,5 +1,6 @@
-// The same as tensor_precompiled.h, and the headers of autograd and of modules; compiled once, see
-// rules/precompiled.bzl.
+// The headers of files that compute with tensors; compiled once, see rules/precompiled.bzl.
+#include "rules/core_precompiled.h"
+
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>

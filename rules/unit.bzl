@@ -3,18 +3,16 @@
     unit(name = "crop", deps = [...])      foo.h and foo.cc as a library; foo_bench.cc as the program foo_bench
     op(name = "linear", deps = [...])      the same with foo.cu behind foo_kernel.h, compiled by nvcc
     room_tests(deps = [...])               all of the room's foo_test.cc in one program, `tests`
+    gtest(name = "crop_test", ...)         a test that needs a program of its own
 
 One program a room, because each is linked with LibTorch and loads it: `bazel test //data/images:tests
 --test_filter='Crop.*'` runs some of it.
 """
 
 load("//rules:cuda.bzl", "cuda_library")
-load("//rules:precompiled.bzl", "PRECOMPILED")
+load("//rules:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
-# A test runs its own code once, so that optimising it takes longer than it saves.
-TEST_COPTS = ["-O1"]
-
-def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "", copts = [], **kwargs):
+def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "core", copts = [], **kwargs):
     """The library `name`, and the benchmark `name`_bench where there is one.
 
     Args:
@@ -23,9 +21,8 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "
       srcs: what belongs to it besides `name`.cc
       hdrs: what belongs to it besides `name`.h
       bench_deps: what `name`_bench.cc needs besides the library
-      precompiled: which of LibTorch's long headers its files begin with, read once (rules/precompiled.bzl): "core" if
-        they name tensors, "tensor" if they include ATen/ATen.h or ATen/cuda, "torch" if they include those of autograd
-        or modules, too
+      precompiled: which kept header its files begin with (rules/precompiled.bzl): "torch" if they include more of
+        LibTorch than ATen/core/Tensor.h
       copts: as cc_library's
       **kwargs: as cc_library's
     """
@@ -33,8 +30,8 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "
         name = name,
         srcs = native.glob([name + ".cc"]) + srcs,
         hdrs = native.glob([name + ".h"]) + hdrs,
-        copts = copts + PRECOMPILED[precompiled].copts,
-        deps = deps + PRECOMPILED[precompiled].deps,
+        copts = copts + precompiled_copts(precompiled),
+        deps = deps + precompiled_deps(precompiled),
         **kwargs
     )
     if native.glob([name + "_bench.cc"]):
@@ -46,7 +43,8 @@ def bench(name, deps):
         name = name,
         testonly = True,
         srcs = [name + ".cc"],
-        deps = deps + ["@system//:benchmark"],
+        copts = precompiled_copts("core"),
+        deps = deps + ["@system//:benchmark"] + precompiled_deps("core"),
     )
 
 def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], precompiled = "torch", **kwargs):
@@ -76,22 +74,32 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
         **kwargs
     )
 
-def room_tests(deps, size = "small", name = "tests", exclude = [], precompiled = "", **kwargs):
+def room_tests(exclude = [], name = "tests", **kwargs):
     """All tests of a room in one program.
 
     Args:
-      deps: what they need besides gtest and gmock
-      size: Bazel's test size
-      name: of the target
       exclude: files that are tests of their own
+      name: of the target
+      **kwargs: as gtest's
+    """
+    gtest(name, srcs = native.glob(["*_test.cc"], exclude = exclude), **kwargs)
+
+def gtest(name, deps, srcs = [], size = "small", precompiled = "core", **kwargs):
+    """A program of tests.
+
+    Args:
+      name: of the target, and of its file unless `srcs` says otherwise
+      deps: what they need besides gtest and gmock
+      srcs: the files
+      size: Bazel's test size
       precompiled: as unit's
       **kwargs: as cc_test's
     """
     native.cc_test(
         name = name,
         size = size,
-        srcs = native.glob(["*_test.cc"], exclude = exclude),
-        copts = TEST_COPTS + PRECOMPILED[precompiled].copts,
-        deps = deps + ["@system//:gmock", "@system//:gtest_main"] + PRECOMPILED[precompiled].deps,
+        srcs = srcs or [name + ".cc"],
+        copts = precompiled_copts(precompiled + "_test"),
+        deps = deps + ["@system//:gmock", "@system//:gtest_main"] + precompiled_deps(precompiled + "_test"),
         **kwargs
     )

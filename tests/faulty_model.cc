@@ -242,5 +242,5 @@ int main(int argc, char** argv) {
   models.Add<FaultyModel>("faulty");
   lockstep::Datasets datasets;
   datasets.Add<FaultyDataset>("faulty");
-  return lockstep::Main(argc, argv, models, datasets);
+  lockstep::End(lockstep::Main(argc, argv, models, datasets));
 }

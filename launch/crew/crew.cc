@@ -46,8 +46,9 @@ Crew::~Crew() {
 }
 
 int64_t Crew::Add(CrewJob job) {
-  JobRecord record{.name = job.name};
-  members_.emplace_back(std::move(job), std::move(record));
+  Member& member = members_.emplace_back();
+  member.record.name = job.name;
+  member.job = std::move(job);
   changed_ = true;
   return std::ssize(members_) - 1;
 }

@@ -147,7 +147,8 @@ TEST(Fuse, TakesTheActivationToTheNorm) {
     for (const std::string in_place : {"", "_"}) {
       const std::string text = Text(Chain({Norm(0, 1, 9), Of(name + in_place, 9, 10)}), 10);
       EXPECT_EQ(NodesOf(text), 1) << name;
-      ExpectComputes(text, [&](auto& x, auto& a, auto&) { return activation(a(x)); });
+      ExpectComputes(
+          text, [&activation = activation](auto& x, auto& a, auto&) { return activation(a(x)); });
     }
   }
 }
@@ -507,7 +508,7 @@ TEST(Fuse, TakesTheActivationToTheLinear) {
         R"({{"op": "aten::linear", "overload": "", "args": [{{"v": 0}}, {{"v": 3}}, {{"v": 2}}], "out": [5]}})");
     const std::string text = RowsText(Chain({with_bias, Of(name, 5, 6)}), 6);
     EXPECT_EQ(NodesOf(text), 1) << name;
-    ExpectComputesRows(text, [&](auto& x, auto& tensors) {
+    ExpectComputesRows(text, [&activation = activation](auto& x, auto& tensors) {
       return activation(
           at::linear(x, tensors.parameters.at("square"), tensors.parameters.at("bias")));
     });

@@ -37,11 +37,12 @@ class Inbox {
       waiting_.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
-    auto entry = std::make_unique<Entry>(std::move(event), newest_.load(std::memory_order_relaxed));
-    while (!newest_.compare_exchange_weak(entry->before, entry.get(), std::memory_order_release,
+    Entry* const entry = std::make_unique<Entry>().release();  // the list owns it
+    entry->event = std::move(event);
+    entry->before = newest_.load(std::memory_order_relaxed);
+    while (!newest_.compare_exchange_weak(entry->before, entry, std::memory_order_release,
                                           std::memory_order_relaxed)) {
     }
-    static_cast<void>(entry.release());  // the list owns it
   }
 
   // Returns all events, the oldest first.
@@ -60,7 +61,7 @@ class Inbox {
  private:
   struct Entry {
     TimedEvent event;
-    Entry* before;
+    Entry* before = nullptr;
   };
   std::atomic<Entry*> newest_{nullptr};
   std::atomic<int64_t> waiting_{0};

@@ -133,7 +133,7 @@ std::string Expressions::Text(const std::string& name, const std::vector<TermId>
   for (size_t i = 0; i < terms_.size(); ++i) {
     if (!needed[i]) continue;
     const auto [a, b, c, d] = terms_[i].operands;
-    const auto value = [&]() -> std::string {
+    const auto value = [&, a = a, b = b, c = c, d = d]() -> std::string {
       switch (terms_[i].primitive) {
         case Primitive::kInput:
           return fmt::format("x{}", static_cast<int64_t>(terms_[i].number));

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes one parser: tests/fuzz/run.sh TARGET SECONDS [LIBFUZZER OPTION ...]
 #
-# TARGET is a fuzz_target of tests/fuzz/BUILD. Needs clang (Debian: clang, libclang-rt-dev). Ends with the path of an
+# TARGET is a fuzz_target of tests/fuzz/BUILD. Needs libclang-rt-dev (Debian). Ends with the path of an
 # input that fails, which belongs into tests/fuzz/corpus/TARGET once it is mended; or adds to that folder the few
 # inputs that between them reach all code that was reached. The tests replay the folder.
 set -euo pipefail
@@ -9,11 +9,8 @@ target=${1:?TARGET} seconds=${2:?SECONDS}
 shift 2
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.."
 work=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
-# A server and an output folder of their own: another compiler would make Bazel forget all it has built.
-export CC=clang
-bazel=(bazel "--output_base=$work/fuzz-build")
-"${bazel[@]}" build --config=fuzz "//tests/fuzz:${target}_fuzz"
-program=$("${bazel[@]}" info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz/${target}_fuzz
+bazel build --config=fuzz "//tests/fuzz:${target}_fuzz"
+program=$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz/${target}_fuzz
 kept=$PWD/tests/fuzz/corpus/$target found=$work/fuzz-corpus/$target
 mkdir -p "$kept" "$found"
 "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -artifact_prefix="$found-" "$@" "$found" "$kept"
