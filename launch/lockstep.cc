@@ -1,3 +1,5 @@
 #include "launch/main.h"
 
-int main(int argc, char** argv) { lockstep::End(lockstep::Main(argc, argv, lockstep::BuiltInModels())); }
+int main(int argc, char** argv) {
+  lockstep::End(lockstep::Main(argc, argv, lockstep::BuiltInModels()));
+}

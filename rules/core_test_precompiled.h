@@ -1,5 +1,5 @@
 // The headers of tests; compiled once, see rules/precompiled.bzl.
-#include "rules/core_precompiled.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "rules/core_precompiled.h"

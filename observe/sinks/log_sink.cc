@@ -239,7 +239,7 @@ Json LineOf(const SecondsReport& event) {
   line["verdict"] = event.verdict;
   line["remedy"] = event.remedy;
   line["findings"] = Json::array();
-  for (const Finding& finding : event.findings) {
+  for (const RunFinding& finding : event.findings) {
     line["findings"].push_back(
         {{"rule", finding.rule}, {"words", finding.words}, {"remedy", finding.remedy}});
   }

@@ -153,7 +153,7 @@ class TerminalSink final : public EventSink {
       line_.Say(
           fmt::format("step {}/{}  {}: {}", report.step, steps_, report.verdict, report.remedy));
     }
-    for (const Finding& finding : report.findings) {
+    for (const RunFinding& finding : report.findings) {
       if (finding.remedy == report.remedy || !told_rules_.insert(finding.rule).second) continue;
       line_.Say(
           fmt::format("step {}/{}  {}: {}", report.step, steps_, finding.words, finding.remedy));

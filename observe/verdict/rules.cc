@@ -188,8 +188,8 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::vector<Finding> FindingsOf(const Signs& signs) {
-  std::vector<Finding> findings;
+std::vector<RunFinding> FindingsOf(const Signs& signs) {
+  std::vector<RunFinding> findings;
   for (const Rule& rule : kRules) {
     std::optional<Advice> advice = rule.apply(signs);
     if (!advice) continue;

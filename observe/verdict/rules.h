@@ -56,6 +56,6 @@ struct Signs {
   MemoryGrowth growth{};
 };
 
-std::vector<Finding> FindingsOf(const Signs& signs);
+std::vector<RunFinding> FindingsOf(const Signs& signs);
 
 }  // namespace lockstep

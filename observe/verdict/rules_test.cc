@@ -13,7 +13,7 @@ using ::testing::Not;
 
 std::vector<std::string> RulesOf(const Signs& signs) {
   std::vector<std::string> rules;
-  for (const Finding& finding : FindingsOf(signs)) {
+  for (const RunFinding& finding : FindingsOf(signs)) {
     EXPECT_NE(finding.words, "") << finding.rule;
     EXPECT_NE(finding.remedy, "") << finding.rule;
     rules.push_back(finding.rule);
@@ -57,7 +57,7 @@ TEST(Rules, NameWhatALowUseIsLostTo) {
   signs.seconds.busy_share = 0.38;
   signs.cpu_use = 0.9;
   EXPECT_THAT(RulesOf(signs), ElementsAre("low_use"));
-  const Finding finding = FindingsOf(signs).front();
+  const RunFinding finding = FindingsOf(signs).front();
   EXPECT_EQ(finding.words,
             "a kernel ran on the GPU in 38 % of the time; 60 % is lost to communication");
   EXPECT_EQ(finding.remedy, "a remedy");

@@ -38,7 +38,7 @@ std::string_view NameOf(Loss loss);
 std::string_view WordsOf(Loss loss);
 
 // A rule's (observe/verdict/rules.h) statement about a run.
-struct Finding {
+struct RunFinding {
   std::string rule;    // the rule's name, for example "memory_grows"
   std::string words;   // what was measured and what it means
   std::string remedy;  // what the user can do about it
@@ -61,7 +61,7 @@ struct SecondsReport {
       cause;            // the greatest loss that has a name, if it is great enough to be reported
   std::string verdict;  // what is lost and to what, in words; empty: nothing great enough
   std::string remedy;   // the config fields that mend it, or what else does
-  std::vector<Finding> findings;
+  std::vector<RunFinding> findings;
 
   double lost(Loss loss) const { return lost_s[static_cast<size_t>(loss)]; }
   double ideal_share() const { return wall_s > 0 ? ideal_s / wall_s : 1; }

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """The house stands: no top-level folder holds more than a fifth of the product, no files include each other in a circle,
-and no include goes up in the order of rules/rooms.bzl. It prints the lines of each room.
+no include goes up in the order of rules/rooms.bzl, and no two types of one namespace have the same name. It prints the
+lines of each room.
+
+Two types of one name are two definitions of each inline function that takes one, of which the linker keeps any: a
+std::vector of one type then moves its elements as if they were of the other.
 
 The product is what is built into the program and the Python package: sources without tests, benchmarks, folders named
 testing, examples and build files. A unit is the files of one name in one folder, such as foo.h and foo.cc. Bazel
@@ -74,6 +78,19 @@ def circles(arrows):
     return found
 
 
+TYPE = re.compile(r"^(?:struct|class|enum class) (?:alignas\([^)]*\) )?(\w+)\b(?!::|<)[^;{]*\{", re.M)
+
+
+def types_of(text):
+    """Yields namespace::name of each type at the top of a namespace that has a name."""
+    nameless = [(found.start(), text.find("\n}  // namespace\n", found.start())) for found in re.finditer(r"^namespace \{", text, re.M)]
+    for found in TYPE.finditer(text):
+        if any(begin < found.start() < end for begin, end in nameless):
+            continue
+        namespaces = re.findall(r"^namespace ([\w:]+) \{", text[: found.start()], re.M)
+        yield "::".join([*namespaces[-1:], found[1]])
+
+
 def main():
     files = sorted(product_files())
     assert len(files) > 500, f"found {len(files)} files in {ROOT}: where are they?"
@@ -105,17 +122,25 @@ def main():
             here, there = str(path.parent), str(target.parent)
             if here != there and order.get(there, len(order)) >= order.get(here, -1):
                 up.append(f"{path} includes {included}")
+    places = collections.defaultdict(list)
+    for path, text in texts.items():
+        if path.suffix in {".h", ".cc", ".cu", ".cuh"}:
+            for name in types_of(text):
+                places[name].append(path)
+    twice = {name: some for name, some in places.items() if len(some) > 1}
     found = circles(arrows)
     name, count = lines.most_common(1)[0]
     print(f"{in_all} lines, at most {count / in_all:.1%} in one top-level folder ({name})")
-    print(f"{len(found)} circles, {len(up)} arrows up")
+    print(f"{len(found)} circles, {len(up)} arrows up, {len(twice)} types of {len(places)} defined twice")
     for group in found:
         print("a circle: " + ", ".join(group) + ": move what both need into a file that both include")
     for arrow in up:
         print(f"an arrow up: {arrow}: move the code to the lower room, or the order in rules/rooms.bzl")
+    for name, some in sorted(twice.items()):
+        print(f"{name} is defined in {' and '.join(map(str, some))}: give one of the types another name")
     if count > MOST * in_all:
         print(f"{name} holds more than a fifth: make a room of its own of a part")
-    return 1 if found or up or count > MOST * in_all else 0
+    return 1 if found or up or twice or count > MOST * in_all else 0
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
 Checkpointing::Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                              RunEvents& events, const std::string& attempt,
                              const checkpoint::Manifest& manifest,
-                             std::optional<int64_t> resumed_step, std::function<RunState()> state)
+                             std::optional<int64_t> resumed_step,
+                             std::function<CheckpointState()> state)
     : when_(config.checkpoint()),
       world_(world),
       folder_(folder),
@@ -115,7 +116,7 @@ void Checkpointing::Save(int64_t steps_done) {
   begun_ = steps_done;
   begun_s_ = SecondsSinceBoot();
   user_waits_for_this_ = user_waits_;
-  const RunState state = state_();
+  const CheckpointState state = state_();
   saver_.Save(steps_done, state.model, state.tree, state.facts);
 }
 

@@ -25,8 +25,8 @@
 #include "data/dataset/dataset.h"
 #include "observe/metrics.h"
 #include "observe/run_event.h"
+#include "trainer/run/checkpoint_state.h"
 #include "trainer/run/run_folder.h"
-#include "trainer/run/run_state.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {
@@ -39,7 +39,7 @@ class Checkpointing {
   // `manifest`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
-                std::optional<int64_t> resumed_step, std::function<RunState()> state);
+                std::optional<int64_t> resumed_step, std::function<CheckpointState()> state);
 
   // On rank 0: the longest time from a snapshot to its commit so far; nothing if no checkpoint was committed.
   std::optional<double> slowest_s() const { return slowest_s_; }
@@ -81,7 +81,7 @@ class Checkpointing {
   const World& world_;
   RunFolder* folder_;
   RunEvents& events_;
-  std::function<RunState()> state_;
+  std::function<CheckpointState()> state_;
   Saver saver_;
   std::optional<int64_t> begun_;  // the step of the last checkpoint
   // Whether that checkpoint failed on this rank and the other ranks do not know it yet.

@@ -20,6 +20,7 @@
 #include "observe/metrics.h"
 #include "observe/run_event.h"
 #include "trainer/run/anomaly.h"
+#include "trainer/run/checkpoint_state.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/data_warnings.h"
 #include "trainer/run/device_wait.h"
@@ -28,7 +29,6 @@
 #include "trainer/run/fit.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
-#include "trainer/run/run_state.h"
 #include "trainer/run/run_watch.h"
 #include "trainer/run/sinks.h"
 #include "trainer/step/schedule.h"
@@ -184,9 +184,9 @@ class Trainer {
     return TreeOf(fit_.accumulation(), plateau_, early_stopping_, fit_.step(), world_);
   }
 
-  RunState State() {
+  CheckpointState State() {
     fit_.step().WaitForParameters();
-    RunState state{.model = fit_.model().State(), .tree = Tree()};
+    CheckpointState state{.model = fit_.model().State(), .tree = Tree()};
     state.facts.set_metric_step(evaluated_step_);
     for (const Metric& metric : evaluation_) {
       checkpoint::Metric& saved = *state.facts.add_metric();

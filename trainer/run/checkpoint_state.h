@@ -1,4 +1,4 @@
-// RunState: the part of a run that a checkpoint holds.
+// CheckpointState: the part of a run that a checkpoint holds.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace lockstep {
 
 // The state of a run at one step.
-struct RunState {
+struct CheckpointState {
   std::vector<NamedTensor> model;
   StateTree tree;
   checkpoint::Manifest facts;  // the values of the manifest that belong to this step

@@ -1,4 +1,4 @@
-#include "trainer/run/run_state.h"
+#include "trainer/run/checkpoint_state.h"
 
 #include <ATen/ATen.h>
 
