@@ -30,8 +30,8 @@ double ProcessStartSeconds() {
   std::ifstream file("/proc/self/stat");
   std::string stat;
   std::getline(file, stat);
-  // The program's name, in parentheses, may hold spaces: fields are counted from behind it, where
-  // field 3 comes next. Field 22 is the start in clock ticks since boot (proc(5)).
+  // Field 2 is the program's name in parentheses, which may contain spaces. The fields are therefore counted from the
+  // last ')', after which field 3 begins. Field 22 is the start time in clock ticks since boot (proc(5)).
   std::istringstream fields(stat.substr(stat.rfind(')') + 1));
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;

@@ -1,5 +1,5 @@
-// Gives the current time, and the time when this process began. Some figures count from the moment when the user
-// pressed Enter.
+// Gives the current time, and the time when this process began. With the start time, Lockstep can report durations that
+// begin when the user started the command.
 #pragma once
 
 namespace lockstep {
@@ -7,7 +7,7 @@ namespace lockstep {
 // Returns the time of CLOCK_BOOTTIME in seconds. All processes of a machine have the same clock.
 double SecondsSinceBoot();
 
-// Returns the Unix time in seconds. Between machines it is as accurate as their clocks are set.
+// Returns the Unix time in seconds. The times of two machines are comparable only as far as the machines' clocks agree.
 double UnixSeconds();
 
 // Returns the seconds for which the calling thread has run on a core.

@@ -8,7 +8,7 @@ namespace {
 TEST(Clock, TheProcessBeganBeforeNowAndAfterTheBoot) {
   const double start = ProcessStartSeconds();
   EXPECT_GT(start, 0);
-  // The start is rounded down to a tick of 10 ms, so it never lies ahead of the clock.
+  // The start time is rounded down to a tick of 10 ms, so it is never later than the current time.
   EXPECT_LE(start, SecondsSinceBoot());
   EXPECT_EQ(start, ProcessStartSeconds());
 }

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kAll = std::numeric_limits<double>::infinity();
 
-// "200000 100000" (microseconds of each period) or "max 100000".
+// Returns how many cores a cpu.max file of cgroup v2 allows. The file contains "QUOTA PERIOD" in microseconds, for
+// example "200000 100000", or "max 100000" if there is no limit.
 double QuotaOf(const std::string& path) {
   std::ifstream file(path);
   double quota = 0;
@@ -19,7 +20,7 @@ double QuotaOf(const std::string& path) {
   return file >> quota >> period && quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-// Returns the same from cgroup v1, which has it in two files; -1 is no limit.
+// Returns the same number for cgroup v1, which has the quota and the period in two files. A quota of -1 means no limit.
 double OldQuotaOf(const std::string& folder) {
   double quota = 0;
   double period = 0;
@@ -28,14 +29,14 @@ double OldQuotaOf(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-// A number of bytes, or "max".
+// Returns the number of bytes in the file, or infinity if the file contains "max" or cannot be read.
 double BytesIn(const std::string& path) {
   std::ifstream file(path);
   double bytes = 0;
   return file >> bytes ? bytes : kAll;
 }
 
-// The number behind `name` in a file of lines of two words; 0: there is none.
+// Returns the number after `name` in a file whose lines are "NAME NUMBER", or 0 if there is no such line.
 double FieldOf(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   double value = 0;
@@ -45,7 +46,8 @@ double FieldOf(const std::string& path, const std::string& name) {
   return 0;
 }
 
-// A number of bytes; 0: it is not known.
+// Returns how many bytes the group in `folder` uses, without its inactive page cache, or 0 if this is not known. `old`
+// means cgroup v1.
 double UsedOf(const std::string& folder, bool old) {
   const double all = BytesIn(folder + (old ? "/memory.usage_in_bytes" : "/memory.current"));
   const double files =
@@ -53,14 +55,15 @@ double UsedOf(const std::string& folder, bool old) {
   return all < kAll ? std::max(0.0, all - files) : 0;
 }
 
-// The least limit of a group that `controller` is for, and of all that it lies in. limit: of a folder, and
-// whether that is of version 1.
+// Returns the smallest limit of the groups to which `groups` (a /proc/PID/cgroup file) assigns the process for
+// `controller`, and of all groups above them. limit(folder, old) returns the limit of the group in `folder`; `old`
+// means cgroup v1.
 template <typename Limit>
 double LeastOf(std::istream& groups, const std::string& root, const std::string& controller,
                const Limit& limit) {
   double least = kAll;
   for (std::string line; std::getline(groups, line);) {
-    // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b"
+    // A line is "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b".
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -68,7 +71,8 @@ double LeastOf(std::istream& groups, const std::string& root, const std::string&
     const bool old = controllers != ",,";
     if (old && controllers.find("," + controller + ",") == std::string::npos) continue;
     const std::string base = old ? root + "/" + controller : root;
-    // In a container the path may be the host's: its own group is then the root.
+    // The loop ends with the root folder. In a container `path` may be valid only on the host, and the container's own
+    // group is then the root folder.
     for (std::string path = line.substr(second + 1);;
          path.resize(path.find('/') == std::string::npos ? 0 : path.rfind('/'))) {
       const std::string folder = base + (path == "/" ? "" : path);

@@ -9,25 +9,28 @@
 namespace lockstep {
 
 // Returns how many cores this process may use: the number of cores in its affinity mask, or the CPU time of its control
-// groups (rounded up) if that is less. At least 1.
+// groups (rounded up) if that is less. The result is at least 1.
 int UsableCores();
 
-// Returns how many cores' time the control groups of this process allow; infinity if there is no limit.
+// Returns how much CPU time the control groups of this process allow, in cores (2.5 means 2.5 s of CPU time per
+// second). Returns infinity if there is no limit.
 double CoresOfTime();
 
-// Returns how many cores' time a process gets whose /proc/PID/cgroup has the content `groups`; infinity if there is no
-// limit. `root` is the folder of the control groups (version 1 or 2). The smallest limit of a group and of all groups
-// above it counts.
+// Returns the same for a process whose /proc/PID/cgroup has the content `groups`. `root` is the folder of the control
+// groups (version 1 or 2). If the process's group and the groups above it have several limits, the smallest one
+// applies.
 double CgroupCores(std::istream& groups, const std::string& root);
 
-// Returns how many bytes of memory the control groups of this process allow; infinity if there is no limit.
+// BytesOfMemory() returns how many bytes of memory the control groups of this process allow, or infinity if there is no
+// limit. CgroupMemory() does so for a process whose /proc/PID/cgroup has the content `groups`.
 double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
 
-// The group that has that limit.
+// The memory limit and the memory use of a control group. TightestGroup() returns those of the group with the smallest
+// limit, among the process's group and all groups above it.
 struct MemoryOfGroup {
   double limit = std::numeric_limits<double>::infinity();  // bytes
-  double used = 0;  // bytes, without files' pages that it can give back
+  double used = 0;  // bytes, without inactive page cache, which the kernel can reclaim
 };
 MemoryOfGroup TightestGroup(std::istream& groups, const std::string& root);
 

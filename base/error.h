@@ -1,4 +1,4 @@
-// Error: what every part of Lockstep throws when a run cannot go on.
+// Error: the exception that every part of Lockstep throws when a run cannot go on.
 //
 // Promise: `what()` is one line that says what happened, where (file, line, field, rank, step) and what to do;
 // `status()` is the status with which the process must exit.
@@ -30,7 +30,7 @@ class Error : public std::runtime_error {
   Error(ExitStatus status, const std::string& message)
       : std::runtime_error(OnOneLine(message)), status_(status) {}
 
-  // The same error is thrown on every rank at the same point, so one rank's line is enough.
+  // Makes an error that is thrown on every rank at the same point, so that only one rank needs to print it.
   static Error OnEveryRank(ExitStatus status, const std::string& message) {
     Error error(status, message);
     error.on_every_rank_ = true;
@@ -41,7 +41,7 @@ class Error : public std::runtime_error {
   bool on_every_rank() const { return on_every_rank_; }
 
  private:
-  // A file's name may hold line breaks.
+  // Replaces line breaks by spaces. A message can contain line breaks because it may contain a file's name.
   static std::string OnOneLine(std::string text) {
     for (char& c : text) {
       if (c == '\n' || c == '\r') c = ' ';

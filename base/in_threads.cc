@@ -13,7 +13,7 @@ namespace lockstep {
 
 void InThreads(int threads, int64_t count, const std::function<void(int64_t)>& act) {
   std::atomic<int64_t> next{0};
-  std::mutex mutex;  // guards the two below
+  std::mutex mutex;  // guards `exception` and `failed`
   std::exception_ptr exception;
   int64_t failed = count;
   const auto work = [&] {
@@ -21,7 +21,7 @@ void InThreads(int threads, int64_t count, const std::function<void(int64_t)>& a
       try {
         act(i);
       } catch (...) {
-        next = count;  // those before it are all handed out
+        next = count;  // ends the loops of all threads; calls below i have already begun
         const std::lock_guard lock(mutex);
         if (i >= failed) continue;
         failed = i;
@@ -35,7 +35,7 @@ void InThreads(int threads, int64_t count, const std::function<void(int64_t)>& a
     others.reserve(std::max(threads, 1));
     for (int64_t i = 1; i < std::min<int64_t>(threads, count); ++i) others.emplace_back(work);
   } catch (const std::exception&) {
-    // There are no more threads to be had: those that there are do it.
+    // No more threads can be started. The threads that exist do the work.
   }
   work();
   for (std::thread& other : others) other.join();

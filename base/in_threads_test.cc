@@ -23,7 +23,7 @@ TEST(InThreads, DoesEachOnce) {
 
 TEST(InThreads, ThrowsWhatTheFirstOfThoseThatThrewDid) {
   for (int round = 0; round < 200; ++round) {
-    // The first one to fail waits for the second one's failure.
+    // act(2) fails only after act(3) has failed, but its exception must be the one that is thrown.
     std::atomic<bool> failed{false};
     try {
       InThreads(4, 100, [&](int64_t i) {

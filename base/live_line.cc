@@ -31,8 +31,9 @@ void LiveLine::Show(const std::string& line) {
     Say(line);
     return;
   }
-  // Carriage return, then the line without a line break at the terminal's edge (DECAWM), because the rest of a line that
-  // is broken would stay, then 'erase to the end of the line' (ECMA-48, EL).
+  // The text is a carriage return, the line, and 'erase to the end of the line' (ECMA-48, EL). Automatic wrapping at
+  // the terminal's edge (DECAWM) is off in the meantime, because the next redraw would not erase the wrapped rest of a
+  // line.
   DrawLine(fmt::format("\033[?7l\r{}\033[K\033[?7h", Printable(line)));
 }
 

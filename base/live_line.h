@@ -1,5 +1,5 @@
-// Lines that show progress: one line that is redrawn in place on a terminal, and plain lines elsewhere. Warnings and
-// errors (base/say.h) remove the line, so that they stand on lines of their own.
+// LiveLine: shows progress in one line that is redrawn in place on a terminal, or in plain lines elsewhere. Warnings
+// and errors (base/say.h) remove the live line before they are printed.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace lockstep {
 // Returns a duration as a text such as "1m05s" or "3h20m".
 std::string DurationText(double seconds);
 
-// Writes to standard output.
+// Shows progress on standard output.
 class LiveLine {
  public:
   // `live` says that standard output is a terminal on which one line may be redrawn.
@@ -26,7 +26,7 @@ class LiveLine {
   // Returns whether enough time has passed since Show(): a tenth of a second on a terminal, plain_period elsewhere.
   bool IsDue() const;
 
-  // Replaces the live line on a terminal. Elsewhere it prints the line like Say().
+  // Replaces the live line on a terminal. Elsewhere, prints the line as Say() does.
   void Show(const std::string& line);
 
   // Prints a line that stays, and removes the live line.

@@ -1,10 +1,11 @@
-// MemoryScope and ModuleScope: say, while they live, what the memory is for that this thread allocates.
+// MemoryScope and ModuleScope: while such an object exists, it states the purpose of the memory that its thread
+// allocates.
 //
 // Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. The measurement
 // (observe/memory_watch.h) asks Now() at each allocation.
 //
-// A model names its modules by ranges (base/tensor/range.h), which are ModuleScopes. Backward passes that compute a
-// module again (activation checkpointing) then name it on their own thread, too.
+// A model names its modules by ranges (base/tensor/range.h), which are ModuleScopes. If activation checkpointing
+// computes a module again in the backward pass, the backward pass's thread names the module, too.
 #pragma once
 
 #include <string>
@@ -14,16 +15,16 @@ namespace lockstep {
 
 // The purposes that memory is allocated for.
 enum class MemoryOwner {
-  kUnknown,     // no scope says it
-  kParameters,  // also buffers, and the weights' copies in 16 bits
+  kUnknown,     // no MemoryScope exists
+  kParameters,  // parameters, buffers, and the 16-bit copies of weights
   kGradients,   // the buckets of the gradients
   kMoments,     // the optimizer's moments, and the average of the weights
   kActivations,
-  kTemporaries,  // what the backward pass and the update compute with, such as the activations' gradients
-  kSamples,     // micro-batches on their way to the model
-  kWorkspaces,  // of cuBLAS, cuDNN and the search for their plans
-  kCheckpoint,  // the copies that a checkpoint is written from
-  kGraphs,      // what the CUDA graphs' pools hold besides these tensors
+  kTemporaries,  // intermediate results of backward and update, such as activations' gradients
+  kSamples,      // micro-batches on their way to the model
+  kWorkspaces,   // workspaces of cuBLAS and cuDNN, also of the search for their plans
+  kCheckpoint,   // the copies that a checkpoint is written from
+  kGraphs,       // memory in CUDA graphs' pools that none of the other owners uses
   kEvaluation,
   kOther,
 };
@@ -32,7 +33,7 @@ inline constexpr int kMemoryOwners = static_cast<int>(MemoryOwner::kOther) + 1;
 // Returns the owner's name in the log: "parameters", "gradients", ...
 std::string_view NameOf(MemoryOwner owner);
 
-// Says what this thread's memory is for. Scopes nest: the innermost counts.
+// States the purpose of the memory that this thread allocates. If scopes are nested, the innermost applies.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryOwner owner);
@@ -47,7 +48,7 @@ class MemoryScope {
   MemoryOwner before_;
 };
 
-// Names the module whose forward pass this thread makes. A scope within another one names a part of it.
+// Names the module whose forward pass this thread runs. A nested scope names a submodule of the outer scope's module.
 class ModuleScope {
  public:
   explicit ModuleScope(std::string_view name);

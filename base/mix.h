@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// The increment of SplitMix64's state: 2^64 divided by the golden ratio, odd.
+// The increment of SplitMix64's state: 2^64 divided by the golden ratio, rounded to an odd number.
 inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
 // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014), a bijection.

@@ -1,5 +1,5 @@
-// Moments: mean and standard deviation of numbers as they come (Welford 1962), without a sum of squares that would lose
-// digits.
+// Moments: computes the mean and the standard deviation of numbers that arrive one by one (Welford 1962). It does not
+// add up the squares of the numbers, because that would lose digits.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ class Moments {
 
   int64_t count() const { return count_; }
   double mean() const { return mean_; }
-  // The standard deviation of the population; 1 if all numbers are the same.
+  // Returns the standard deviation of the population, or 1 if all numbers are the same.
   double std() const {
     const double std = std::sqrt(squares_ / static_cast<double>(count_));
     return std > 0 ? std : 1;
@@ -27,7 +27,7 @@ class Moments {
  private:
   int64_t count_ = 0;
   double mean_ = 0;
-  double squares_ = 0;  // of the differences from the mean, summed
+  double squares_ = 0;  // the sum of the squared differences from the mean
 };
 
 }  // namespace lockstep

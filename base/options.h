@@ -25,14 +25,15 @@ class Options {
   // (kUsage) if the value is not an integer.
   int64_t Integer(const std::string& key, int64_t fallback) const;
 
-  // Throws Error (kUsage) if the config has an option that nobody asked for, because that is a mistake of the user. The
-  // error says that `who`, such as "model \"mine\"", has no option with that name.
+  // Throws Error (kUsage) if the config has an option for which Text() or Integer() was never called, because that is a
+  // mistake of the user. The error says that `who`, such as "model \"mine\"", has no option with that name.
   void RequireAllAsked(const std::string& who) const;
 
  private:
   std::string where_;
   Map values_;
-  // All copies share it, because the code that asks for options may have a copy.
+  // The options that were asked for. All copies of an Options share this list, because the code that asks may have a
+  // copy.
   std::shared_ptr<std::vector<std::string>> asked_ = std::make_shared<std::vector<std::string>>();
 };
 

@@ -22,7 +22,7 @@ void WriteOutput(std::string_view text) {
   if (error != 0 && error != EPIPE) output_error.compare_exchange_strong(none, error);
 }
 
-// Writes the message in one write, so that the lines of several processes do not mix.
+// Writes the message with one call of write(), so that the lines of several processes do not mix.
 void WriteMessage(std::string_view kind, const std::string& what) {
   RemoveLine();
   WriteAll(STDERR_FILENO, fmt::format("lockstep: {}: {}\n", kind, Printable(what)));
@@ -32,7 +32,7 @@ void WriteMessage(std::string_view kind, const std::string& what) {
 
 void SecureStandardStreams() {
   for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
-    // It gets the lowest number that is free, which is this one.
+    // open() returns the lowest free descriptor number, which is `file`, because all lower numbers are open.
     if (fcntl(file, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
   }
   signal(SIGPIPE, SIG_IGN);
@@ -78,7 +78,8 @@ std::string Printable(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    // U+0080 to U+009F in UTF-8: terminals take them for sequences, too.
+    // In UTF-8 these two bytes are a character from U+0080 to U+009F. Terminals treat such characters as control codes,
+    // too.
     const bool is_c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
     if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       printable += fmt::format("\\x{:02x}", c);

@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-// Call it first in main(). Opens those of standard input, output and error that are closed, so that no other file gets
-// their numbers and thereby the messages. Also lets writes that fail return an error instead of ending the process
-// (SIGPIPE, SIGXFSZ).
+// Call it first in main(). If standard input, output or error is closed, opens /dev/null in its place. Otherwise a file
+// that is opened later could get its descriptor number, and messages would be written into that file. Also lets writes
+// that fail return an error instead of ending the process (SIGPIPE, SIGXFSZ).
 void SecureStandardStreams();
 
 // Prints a warning: a problem that the user should know and that does not end the run.
@@ -28,7 +28,7 @@ void Warn(const std::string& what);
 class Repeats {
  public:
   // Counts `text`, and returns what to print after it: an empty text the first time, and " (4 times so far)" the 2nd,
-  // 4th, 8th ... time. Returns no value if the text must not be printed this time.
+  // 4th, 8th ... time. Returns no value if `text` must not be printed this time.
   std::optional<std::string> Count(const std::string& text);
 
  private:
@@ -49,18 +49,18 @@ void Print(fmt::format_string<Args...> format, Args&&... args) {
   PrintText(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Prints a sequence that controls the terminal, without changes.
+// Prints a terminal control sequence as it is, without replacing characters.
 void PrintControl(std::string_view sequence);
 
 // Prints `sequence`, which draws a line without a line end on the terminal of standard output. The next warning, error
-// or announcement removes the line, so that it does not stand behind it.
+// or announcement removes the line before it prints.
 void DrawLine(std::string_view sequence);
 
 // Removes the line that DrawLine() has drawn, if it is still there. Any thread may call it.
 void RemoveLine();
 
-// Returns the errno of the first time that standard output did not take the printed text; 0 if it took all text, or if
-// its reader closed it.
+// Returns the errno of the first write to standard output that failed. Returns 0 if none failed; a write that failed
+// because the reader had closed the pipe (EPIPE) does not count.
 int OutputError();
 
 // Returns `text` with each character that cannot be printed in a line as \xNN. Line ends and tabs stay.

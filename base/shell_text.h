@@ -1,4 +1,4 @@
-// ShellText(): a command as one would type it in a shell.
+// ShellText(): returns a command as a user would type it in a shell.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Words that a shell would change are in quotes.
+// Returns the words of `command` with spaces between them. Words that a shell would interpret are quoted.
 std::string ShellText(const std::vector<std::string>& command);
 
 }  // namespace lockstep

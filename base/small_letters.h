@@ -1,4 +1,4 @@
-// InSmallLetters(): a text with its ASCII letters in lower case.
+// InSmallLetters(): returns a text with its ASCII letters in lower case.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Writes all bytes to a descriptor, also if one call of write() accepts only a part of them: to a pipe, a terminal, or
-// a file while signals interrupt the call.
+// WriteAll(): writes all bytes to a file descriptor. One call of write() may accept only a part of them, for example if
+// the descriptor is a pipe or a terminal, or if a signal interrupts the call.
 #pragma once
 
 #include <string_view>

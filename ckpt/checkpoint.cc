@@ -41,7 +41,7 @@ std::string PathOf(const std::string& run_dir, int64_t step) {
   return fmt::format("{}/{}{:012}", FolderOf(run_dir), kPrefix, step);
 }
 
-// Returns the step in the name of a committed checkpoint; nothing: the name is none's.
+// Returns the step in the folder name of a committed checkpoint, or nothing if `name` is not such a name.
 std::optional<int64_t> StepIn(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
@@ -63,7 +63,7 @@ void Unlink(const std::string& path) {
   if (unlink(path.c_str()) != 0) Fail(path, "removed");
 }
 
-// Returns the names in the folder; none where there is no such folder.
+// Returns the names in the folder. If the folder does not exist, returns no names.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -97,8 +97,8 @@ void RemoveFolder(const std::string& path) {
   if (rmdir(path.c_str()) != 0) Fail(path, "removed");
 }
 
-// Calls `take` with the file's bytes, in pieces. Throws Error (kCheckpoint) where they are not `bytes`;
-// -1: as many as there are.
+// Calls `take` with the file's content, in pieces. Throws Error (kCheckpoint) if the file's size is not `bytes`, unless
+// `bytes` is -1.
 void ReadPieces(const std::string& path, int64_t bytes,
                 const std::function<void(std::span<const std::byte>)>& take) {
   constexpr size_t kPiece = size_t{1} << 20;
@@ -128,7 +128,8 @@ void VerifyFile(const std::string& path, const checkpoint::File& file) {
   }
 }
 
-// Calls act(path, file) for one part of `parts` of the files, for several at once.
+// Divides the manifest's files into `parts` parts, and calls act(path, file) for each file of part number `part`.
+// Several threads make these calls.
 template <typename Act>
 void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest, int part,
              int parts, const Act& act) {
@@ -139,8 +140,8 @@ void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
   });
 }
 
-// The value of a metric that a checkpoint's own state had, of which greater is better; nothing: it had none that is a
-// number.
+// Returns the value of the metric `name` if the checkpoint was evaluated at its own step and the value is not NaN.
+// Otherwise returns nothing. The sign is chosen so that a greater result is better.
 std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::string& name,
                               bool greater_is_better) {
   if (manifest.metric_step() != manifest.step()) return std::nullopt;
@@ -151,9 +152,9 @@ std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::s
   return std::nullopt;
 }
 
-// The ranking of some checkpoints, the newest first, by the value of a metric.
+// The result of RankingOf(), which compares checkpoints (passed with the newest first) by a metric.
 struct Ranking {
-  std::optional<Checkpoint> best;  // of equal ones the newest
+  std::optional<Checkpoint> best;  // the newest of those with equal values
   std::set<int64_t> unknown;       // steps whose manifests cannot be read
   std::optional<Error> first_error;
 };
@@ -176,13 +177,13 @@ Ranking RankingOf(const std::vector<Checkpoint>& checkpoints, const std::string&
   return ranking;
 }
 
-// Whether it is the name of a file in a folder, and of no other.
+// Returns whether `name` can only name a file directly in the checkpoint's folder, other than the manifest.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name != &kManifest[1] &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
-// Returns what in the manifest no program of ours would write, in words; empty: nothing.
+// Describes a part of the manifest that no version of Lockstep would write. Returns an empty text if there is none.
 std::string WhatMakesNoSense(const checkpoint::Manifest& manifest) {
   constexpr int kMostRanks = 1 << 20;
   if (manifest.format() < 1) return fmt::format("format {}", manifest.format());
@@ -355,7 +356,7 @@ void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& 
 }
 
 void ReadAhead(const Checkpoint& checkpoint, int part, int parts) {
-  // posix_fadvise() would have the system read the first megabyte only.
+  // The files are read, because posix_fadvise() would make the system read only the first megabyte.
   ForPart(checkpoint, ReadManifest(checkpoint), part, parts,
           [](const std::string& path, const checkpoint::File& file) {
             ReadPieces(path, file.bytes(), [](std::span<const std::byte>) {});
@@ -381,7 +382,7 @@ std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   for (const Checkpoint& checkpoint : checkpoints) {
     try {
-      // The newest says what the run keeps.
+      // The newest readable manifest names the metric by which the run keeps its best checkpoint.
       const checkpoint::Manifest newest = ReadManifest(checkpoint);
       if (newest.best_metric().empty()) return std::nullopt;
       return RankingOf(checkpoints, newest.best_metric(), newest.greater_is_better()).best;

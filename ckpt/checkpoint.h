@@ -18,11 +18,11 @@
 // mistakes the files that an earlier run left behind for its own files:
 //   1. mkdir RUN/checkpoints and the partial folder, unless another rank has already made them; rank 0 fsyncs RUN
 //   2. write this rank's files, and fsync each of them
-//   3. write part-RANK.pb with the names, sizes and checksums of these files, in the way of base/files/atomic_file.h.
+//   3. write part-RANK.pb with the names, sizes and checksums of these files, atomically (base/files/atomic_file.h).
 //      When part-RANK.pb has its name, the rank's part is done
-//   Rank 0 goes on when all parts are done:
+//   Rank 0 continues when all parts are done:
 //   4. read the part-RANK.pb of all ranks and unlink them
-//   5. write manifest.pb, which lists the files of all ranks, in the way of base/files/atomic_file.h. This fsyncs the
+//   5. write manifest.pb, which lists the files of all ranks, atomically (base/files/atomic_file.h). This fsyncs the
 //      folder, so all names in the folder are on the disk
 //   6. rename the folder to its final name: the checkpoint is committed
 //   7. fsync RUN/checkpoints: the checkpoint stays committed if the power fails
@@ -40,7 +40,7 @@
 //   a file missing, of another size, a bit flipped in any file or in the manifest, a manifest of a newer
 //     format -> Error (kCheckpoint) that names it -> Checkpoint.NamesAllDamage,
 //     .RefusesANewerFormatAndAnotherStep
-//   a manifest with a good checksum that says what makes no sense, as names that lead out of the folder
+//   a manifest that has a good checksum but makes no sense, for example file names that lead out of the folder
 //     -> likewise -> Checkpoint.RefusesWhatMakesNoSense
 //   a pipe, device or link in a file's place -> likewise, at once -> Checkpoint.RefusesWhatIsNoPlainFile
 #pragma once
@@ -62,7 +62,7 @@ class CheckpointWriter {
   struct Options {
     std::string run_dir;
     int64_t step = 0;     // optimizer steps done
-    std::string attempt;  // letters and digits
+    std::string attempt;  // the ATTEMPT above: letters and digits
     int rank = 0;
     int ranks = 1;
   };
@@ -77,8 +77,9 @@ class CheckpointWriter {
   // Call it when all of this rank's files are written.
   void FinishPart();
 
-  // Call it if this rank cannot write its part, or if nobody wants the checkpoint any more, but not after FinishPart().
-  // Removes this rank's files to free the disk, and tells rank 0. Both happen only if the disk allows them.
+  // Call it if this rank cannot write its part, or if the checkpoint is not wanted any more, but not after
+  // FinishPart(). Removes this rank's files to free the disk, and tells rank 0 by the file part-RANK.given_up. Errors
+  // of the file system are ignored.
   void GiveUp() noexcept;
 
   // Only rank 0 calls these three functions. AllPartsAreFinished() and AnyPartIsGivenUp() do not wait for the other
@@ -104,7 +105,7 @@ struct Checkpoint {
   int64_t step = 0;
 };
 
-// Returns the path that the checkpoint of `step` has, or would have.
+// Returns the Checkpoint of `step`, with the path that it has, or would have if it does not exist.
 Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 
 // Returns the path at which a user, or a command, makes an empty file to ask a running job for a checkpoint. The job
@@ -117,16 +118,16 @@ std::string StopPath(const std::string& run_dir);
 // Returns the committed checkpoints, the newest first. Throws Error (kCheckpoint) if the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
-// Returns the checkpoint, of those whose manifest is whole, that has the best value of the metric of which the run keeps
-// the best (Manifest.best_metric), and was evaluated at its own step; of equal ones the newest. Nothing if there is none.
-// Throws Error (kCheckpoint) if the folder cannot be read.
+// Returns the checkpoint with the best value of the run's best_metric (ckpt/manifest.proto), or nothing if there is
+// none. Only checkpoints with a readable manifest that were evaluated at their own step are compared. Among equal
+// values the newest checkpoint wins. Throws Error (kCheckpoint) if the folder cannot be read.
 std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir);
 
 // Reads the manifest of a checkpoint. Throws Error (kCheckpoint) if the manifest is missing, damaged, of a newer format
 // or of another step, or if its content makes no sense.
 checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
-// Returns the size of all files that the manifest names.
+// Returns the total size of the files that the manifest names.
 int64_t BytesOf(const checkpoint::Manifest& manifest);
 
 // Reads the files that the manifest names, several at once, and compares them with the manifest. With `parts` greater
@@ -149,15 +150,16 @@ void RemoveCheckpoint(const Checkpoint& checkpoint);
 // The choice of checkpoints that RemoveOthers() keeps.
 struct Retention {
   size_t newest = 1;
-  // Checkpoints of multiples of this step number are kept for good; 0: none.
+  // Checkpoints whose step is a multiple of this number are always kept; 0: this rule keeps none.
   int64_t every_steps = 0;
-  // The name of a metric: the checkpoint with its best value is kept, if it was evaluated at its own step; empty: none.
+  // The name of a metric. The checkpoint with its best value is kept, among those that were evaluated at their own
+  // step. Empty: this rule keeps none.
   std::string best;
   bool greater_is_better = true;  // whether a greater value of the metric `best` is better
 };
 
-// Removes the checkpoints that `retention` does not keep. If one cannot be removed, goes on with the others, and in the
-// end throws the first Error (kCheckpoint).
+// Removes the checkpoints that `retention` does not keep. If a checkpoint cannot be removed, continues with the others
+// and finally throws the first Error (kCheckpoint).
 void RemoveOthers(const std::string& run_dir, const Retention& retention);
 
 // Removes the partial folder of a checkpoint that was given up. No rank may be writing to it any more. Throws Error

@@ -1,6 +1,6 @@
-// For tests: checkpoint_cycle RUN_DIR RANKS FIRST LAST writes checkpoints of steps FIRST to LAST, as that
-// many ranks one after the other would, and keeps the newest two. A line on standard output for each one
-// that is committed.
+// For tests: checkpoint_cycle RUN_DIR RANKS FIRST LAST writes checkpoints of the steps FIRST to LAST, and keeps the
+// newest two. It writes the parts of RANKS ranks one after the other. For each committed checkpoint it prints a line on
+// standard output.
 
 #include <unistd.h>
 

@@ -53,14 +53,14 @@ std::string CheckpointErrorOf(const Act& act) {
   return MessageOf(ExitStatus::kCheckpoint, act);
 }
 
-// A checkpoint of so many ranks, each with one file.
+// Writes a checkpoint of `ranks` ranks, each of which has one file.
 Checkpoint Write(const std::string& run, int64_t step, int ranks = 1) {
   std::vector<CheckpointWriter> writers;
   for (int rank = 0; rank < ranks; ++rank) {
     writers.emplace_back(CheckpointWriter::Options{
         .run_dir = run, .step = step, .attempt = "a1", .rank = rank, .ranks = ranks});
   }
-  // The last rank first.
+  // The last rank writes first, because rank 0 commits when all parts are done.
   for (int rank = ranks - 1; rank >= 0; --rank) {
     writers[rank].WriteFile(fmt::format("state-{}.safetensors", rank),
                             [&](const AppendBytes& append) {
@@ -100,7 +100,7 @@ TEST(Checkpoint, TheNewestIsFirst) {
   EXPECT_THAT(StepsIn(run), ElementsAre(1'000'000'000'000, 100, 10, 9));
 }
 
-// Like Write(), with a metric of the last validation, after `metric_step` steps.
+// Writes a checkpoint of one rank whose manifest has an accuracy that was measured after `metric_step` steps.
 void WriteWithMetric(const std::string& run, int64_t step, int64_t metric_step, double accuracy) {
   CheckpointWriter writer({.run_dir = run, .step = step, .attempt = "a1"});
   writer.WriteFile("model", [](const AppendBytes&) {});
@@ -128,20 +128,20 @@ TEST(Checkpoint, TheBestIsKept) {
   const std::string run = NewFolder();
   WriteWithMetric(run, 1, 1, 0.5);
   WriteWithMetric(run, 2, 2, 0.7);
-  WriteWithMetric(run, 3, 2, 0.9);  // not of its own state
+  WriteWithMetric(run, 3, 2, 0.9);  // was evaluated at another step
   WriteWithMetric(run, 4, 4, std::numeric_limits<double>::quiet_NaN());
   WriteWithMetric(run, 5, 5, 0.6);
   Write(run, 6);
   RemoveOthers(run, {.newest = 2, .best = "accuracy"});
   EXPECT_THAT(StepsIn(run), ElementsAre(6, 5, 2));
-  // The newer of two that are alike is the best.
+  // If two checkpoints have the same value, the newer one is the best.
   WriteWithMetric(run, 7, 7, 0.7);
   RemoveOthers(run, {.newest = 1, .best = "accuracy"});
   EXPECT_THAT(StepsIn(run), ElementsAre(7));
   WriteWithMetric(run, 8, 8, 0.8);
   RemoveOthers(run, {.newest = 1, .best = "accuracy", .greater_is_better = false});
   EXPECT_THAT(StepsIn(run), ElementsAre(8, 7));
-  // One that cannot be read may be it.
+  // A checkpoint whose manifest cannot be read is kept, because it may be the best.
   WriteWithMetric(run, 9, 9, 0.9);
   fs::rename(run + "/checkpoints/step-000000000007/manifest.pb", run + "/manifest.pb");
   EXPECT_THAT(CheckpointErrorOf([&] { RemoveOthers(run, {.newest = 1, .best = "accuracy"}); }),
@@ -219,7 +219,7 @@ TEST(Checkpoint, RemovingOneLeavesTheOthers) {
   EXPECT_THAT(NamesIn(run + "/checkpoints"), ElementsAre("step-000000000002"));
 }
 
-// Every bit of every file, and every length.
+// Flips every bit of every file, and cuts every file to every shorter length.
 TEST(Checkpoint, NamesAllDamage) {
   const std::string run = NewFolder();
   const Checkpoint checkpoint = Write(run, 1, 2);
@@ -263,7 +263,7 @@ TEST(Checkpoint, RefusesANewerFormatAndAnotherStep) {
               EndsWith("format 2 of Lockstep 9.0; this is a program for 1: take a newer one"));
 }
 
-// Writes `manifest` with a good checksum in the place of the checkpoint's.
+// Replaces the checkpoint's manifest by `manifest`, with a correct checksum.
 void Seal(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
   checkpoint::SealedManifest sealed;
   sealed.set_manifest(manifest.SerializeAsString());
@@ -354,12 +354,12 @@ std::vector<int64_t> NumbersIn(const std::string& text) {
 }
 
 struct Outcome {
-  int status = 0;                  // as waitpid() has it
-  std::vector<int64_t> committed;  // as the process said
+  int status = 0;                  // the wait status from waitpid()
+  std::vector<int64_t> committed;  // the steps that the process printed
 };
 
-// checkpoint_cycle with `fault` at the `at`-th change of the file system. `log`: where its calls are
-// recorded; empty: nowhere.
+// Runs checkpoint_cycle, and injects `fault` at the `at`-th call that changes the file system. If `log` is not empty,
+// these calls are recorded in the file `log`.
 Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
                  const std::string& fault, int64_t at, const std::string& log = "") {
   std::array<int, 2> ends{};
@@ -390,15 +390,15 @@ Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
   return outcome;
 }
 
-// Whenever a process has ended, each listed checkpoint is whole, and each committed one is listed unless two
-// newer ones were kept instead.
+// Expects that each listed checkpoint is whole, and that each committed checkpoint is listed, unless two newer ones
+// were kept instead.
 void ExpectNothingLost(const std::string& run, const std::vector<int64_t>& committed) {
   const std::vector<Checkpoint> listed = ListCheckpoints(run);
   for (const Checkpoint& checkpoint : listed) {
     VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
   }
   const std::vector<int64_t> steps = StepsIn(run);
-  // It may have ended between the commit and saying so.
+  // The process may have ended after it committed a checkpoint and before it printed the step.
   if (!committed.empty()) {
     ASSERT_FALSE(steps.empty());
     EXPECT_GE(steps.front(), committed.back());
@@ -421,7 +421,7 @@ TEST(Checkpoint, SurvivesAKillAtEachCall) {
       }
       ASSERT_EQ(WTERMSIG(outcome.status), SIGKILL);
       ExpectNothingLost(run, outcome.committed);
-      // The next run goes on behind what it finds.
+      // The next run begins after the newest checkpoint that is left.
       const std::vector<int64_t> before = StepsIn(run);
       const int64_t next = before.empty() ? 1 : before.front() + 1;
       const Outcome again = RunCycle(run, ranks, next, 5, "kill", 1'000'000);

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Returns what the lock's holder wrote.
+// Returns the first line of the lock file, which the process that holds the lock has written.
 std::string HolderIn(int file) {
   std::array<char, 512> text{};
   const ssize_t got = pread(file, text.data(), text.size() - 1, 0);
@@ -49,7 +49,7 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
   }
   const std::string holder =
       fmt::format("process {} on {} {}\n", getpid(), HostName(), JobText(job));
-  // Other machines see it once it is written out.
+  // fsync() makes the text visible to other machines that share the file system.
   const int file = file_.get();
   if (ftruncate(file, 0) != 0 || pwrite(file, holder.data(), holder.size(), 0) < 0 ||
       fsync(file) != 0) {
@@ -71,7 +71,8 @@ bool RunLock::IsOfAnother(const std::string& run_dir, const std::string& job) {
   const FileDescriptor file = OpenLock(run_dir);
   if (file.get() < 0) return false;
   const std::string holder = HolderIn(file.get());
-  // It is empty for a moment while it is written.
+  // The lock file is empty for a moment while the holder's name is written into it. Only a text that ends with ')' is
+  // complete.
   return holder.ends_with(')') && !holder.ends_with(JobText(job));
 }
 

@@ -8,9 +8,9 @@
 // IsHeld() takes the lock for a moment. A job therefore tries for a second before it says that the lock is held.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
-//   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess
+//   another process holds the lock -> Error (kUsage) naming that process -> RunLock.IsHeldByOneProcess
 //   another process calls IsHeld() -> nothing, but a wait of milliseconds -> RunLock.IsTakenWhileOthersLook
-//   the holder was killed -> it is free -> RunLock.GoesWithItsProcess
+//   the holder was killed -> the lock is free -> RunLock.GoesWithItsProcess
 //   the file system has no locks -> why_not() says so, and nothing is locked -> (none)
 //   no permission, no folder -> Error (kUsage) -> RunLock.NamesWhatIsMissing
 #pragma once
@@ -29,11 +29,10 @@ class RunLock {
   // Returns whether any process holds the lock.
   static bool IsHeld(const std::string& run_dir);
 
-  // Returns whether `job` was the last job that took the lock, as far as this machine sees.
+  // Returns whether `job` was the last job that took the lock, according to the lock file as this machine sees it.
   static bool IsOf(const std::string& run_dir, const std::string& job);
 
-  // Returns whether another job than `job` has taken the lock since; false if the lock file does not say which job has
-  // it.
+  // Returns whether the last job that took the lock is not `job`. Returns false if the lock file does not name a job.
   static bool IsOfAnother(const std::string& run_dir, const std::string& job);
 
   // The reason why two jobs could train in the folder at the same time; empty if they cannot.

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A process that holds the lock until it is killed.
+// A child process that holds the lock until it is killed.
 class Holder {
  public:
   explicit Holder(const std::string& run) {
@@ -96,7 +96,7 @@ TEST(RunLock, TellsWhetherItIsHeldAndByWhom) {
   const RunLock lock(run, "b2");
   EXPECT_TRUE(RunLock::IsOf(run, "b2"));
   EXPECT_TRUE(RunLock::IsOfAnother(run, "a1"));
-  ASSERT_EQ(truncate((run + "/lock").c_str(), 0), 0);  // as for a moment while it is written
+  ASSERT_EQ(truncate((run + "/lock").c_str(), 0), 0);  // as it is while a holder writes
   EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));
   ASSERT_EQ(unlink((run + "/lock").c_str()), 0);
   EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));

@@ -21,11 +21,11 @@ constexpr char kStatePrefix[] = "state-";
 
 std::string StateName(int rank) { return fmt::format("{}{}.safetensors", kStatePrefix, rank); }
 
-// Rank 0 looks that often whether the other ranks' parts are there, which may lie on another machine's
-// side of the file system.
+// The interval at which rank 0 checks whether the other ranks' parts are done. Ranks on other machines write their
+// parts through a shared file system, so rank 0 has to poll.
 constexpr std::chrono::milliseconds kPartsInterval{5};
 
-// There is no more use in going on, for another rank's sake.
+// Thrown if this rank stops writing a checkpoint because another rank could not write its part.
 class GivenUp : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -139,7 +139,7 @@ void Saver::Run(const std::stop_token& stop) {
   }
 }
 
-// Calls `act`, which the checkpoint does not depend on.
+// Calls `act`, and turns an exception into a warning. The checkpoint does not depend on `act`.
 template <typename Act>
 void Saver::OrWarn(Outcome& outcome, const Act& act) {
   try {
@@ -152,7 +152,7 @@ void Saver::OrWarn(Outcome& outcome, const Act& act) {
 Saver::Outcome Saver::Write() {
   const c10::DeviceGuard guard(device_);
   Outcome outcome;
-  // Where a disk is full, that is the room for this one.
+  // If the disk is full, removing these files makes room for this checkpoint.
   OrWarn(outcome, [&] { RemoveRemains(); });
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,
@@ -166,7 +166,7 @@ Saver::Outcome Saver::Write() {
     writer.GiveUp();
     throw;
   }
-  // From here on rank 0 may commit it.
+  // After FinishPart(), rank 0 may commit the checkpoint.
   writer.FinishPart();
   outcome.snapshot_s = snapshot_.seconds();
   if (options_.rank != 0) return outcome;
@@ -210,7 +210,7 @@ void Saver::RemoveRemains() {
   RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
 }
 
-// Waits until what was written may have been.
+// Waits until as much time has passed as writing `written_` bytes takes at options_.bytes_per_s.
 void Saver::Pace() {
   const std::chrono::duration<double> least(static_cast<double>(written_) / options_.bytes_per_s);
   const auto until =
@@ -218,7 +218,7 @@ void Saver::Pace() {
   if (!Pause(until)) throw GivenUp("it was given up");
 }
 
-// False: there is nothing more to wait for.
+// Waits until the time `until`. Returns false as soon as the checkpoint is abandoned.
 bool Saver::Pause(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
   return !changed_.wait_until(lock, until, [&] { return abandoned_; });

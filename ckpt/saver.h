@@ -1,16 +1,16 @@
 // Saver: writes checkpoints while training goes on.
 //
 // Promise: Save() takes a snapshot and returns. A separate thread writes the snapshot to the disk. On rank 0 the thread
-// commits the checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound.
-// The thread then removes old checkpoints that are not to be kept. A checkpoint that fails does not harm earlier
-// checkpoints. Each rank removes its part of a failed checkpoint at once, and the other remains before it writes the
-// next checkpoint.
+// commits the checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() has been called for the
+// checkpoint's step. The thread then removes old checkpoints that are not to be kept. A checkpoint that fails does not
+// harm earlier checkpoints. Each rank removes its files of a failed checkpoint at once. Rank 0 removes what is left of
+// it before it writes the next checkpoint.
 //
 // Each rank has one Saver. All ranks must call Save() for the same steps, and only when no rank's Saver is busy.
 //
 // A checkpoint holds:
 //   model.safetensors           the model's parameters and buffers; rank 0 writes them
-//   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); each rank writes about as much
+//   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); all ranks write about the same number of bytes
 //   manifest.pb                 everything else (ckpt/manifest.proto), and the checksums of these files
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
@@ -43,24 +43,24 @@ class Saver {
  public:
   struct Options {
     std::string run_dir;
-    // Letters and digits; all ranks have the same text, and no other run has it.
+    // The ATTEMPT of ckpt/checkpoint.h: letters and digits. It is the same on all ranks and different in every run.
     std::string attempt;
     int rank = 0;
     int ranks = 1;
     Retention retention;            // which checkpoints of this run and of earlier runs are kept
     double bytes_per_s = 0;         // how fast this rank may write; 0: no limit
-    checkpoint::Manifest manifest;  // the values that are the same in all checkpoints
+    checkpoint::Manifest manifest;  // the fields that are the same in all checkpoints
   };
 
-  // The result of a checkpoint, for this rank.
+  // The result of writing a checkpoint, on this rank.
   struct Outcome {
     int64_t step = 0;
     double snapshot_s = 0;  // for how long training stood still
     double seconds = 0;     // on rank 0: the time from the snapshot to the commit
     int64_t bytes = 0;      // on rank 0: the size of all ranks' files
-    // Empty: this rank's part is written; on rank 0 the checkpoint is committed, too.
+    // The error message. Empty if this rank's part was written and, on rank 0, the checkpoint was committed.
     std::string error;
-    bool given_up = false;  // whether the error was another rank's
+    bool given_up = false;  // whether another rank caused the error
     std::string warning;    // the checkpoint is committed, but an old one could not be removed
   };
 
@@ -81,16 +81,18 @@ class Saver {
   // Returns whether the last checkpoint failed and TakeOutcome() has not returned its outcome yet.
   bool failed() const;
 
-  // Says that all states up to the one after `step` steps are sound, because the host has seen the figures of these
-  // steps. Rank 0 commits no checkpoint before that. Other ranks may call it, too.
+  // Allows rank 0 to commit checkpoints of up to `step` steps. Call it when the host has checked the results of these
+  // steps. Rank 0 does not commit a checkpoint before Release() was called for its step or a later step. Other ranks
+  // may call it, too.
   void Release(int64_t step);
 
-  // holds_device_memory() returns whether the snapshot lies in the device's memory. LeaveDeviceMemory() makes sure that
-  // from now on it does not. The Saver must not be busy.
+  // holds_device_memory() returns whether the snapshot lies in the device's memory. LeaveDeviceMemory() frees that
+  // memory; later snapshots lie in the host's memory. The Saver must not be busy.
   bool holds_device_memory() const { return snapshot_.holds_device_memory(); }
   void LeaveDeviceMemory() { snapshot_.LeaveDeviceMemory(); }
 
-  // The memory of the snapshot. Its values may be those of a snapshot that is being written.
+  // The tensors of the snapshot, for measuring their memory. Their values must not be changed, because a thread may be
+  // writing them to the disk.
   const std::vector<NamedTensor>& memories() const { return snapshot_.tensors(); }
 
   // Waits until the Saver is not busy. On rank 0 the step must have been released.
@@ -103,7 +105,7 @@ class Saver {
   // (kCheckpoint).
   void RemoveRemains();
 
-  // Returns the outcome of the last checkpoint when it is known. Each outcome is returned only once.
+  // Returns the outcome of the last checkpoint, or nothing if it is not known yet. Each outcome is returned only once.
   std::optional<Outcome> TakeOutcome();
 
  private:
@@ -119,7 +121,7 @@ class Saver {
   Options options_;
   at::Device device_;
   StateSnapshot snapshot_;
-  // The number of the snapshot's first tensors that belong to the model, on rank 0.
+  // On rank 0: the first `model_tensors_` tensors of the snapshot belong to the model.
   size_t model_tensors_ = 0;
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;

@@ -52,7 +52,7 @@ class SaverTest : public testing::Test {
     return steps;
   }
 
-  // Counts the checkpoints, and whatever else lies beside them.
+  // Counts all names in the checkpoints folder: the checkpoints and any other files or folders.
   int64_t NamesInFolder() const {
     const fs::directory_iterator names(run_ + "/checkpoints");
     return std::distance(fs::begin(names), fs::end(names));
@@ -172,7 +172,7 @@ TEST_F(SaverTest, SaysThatMemoryWasLacking) {
 
 TEST_F(SaverTest, RankZeroGivesUpWithoutAnothersPart) {
   const auto first = Make(0, 2), second = Make(1, 2);
-  // Where its file would be.
+  // Makes a folder with the name of rank 1's file, so that rank 1 cannot write the file.
   fs::create_directories(run_ + "/checkpoints/step-000000000005.a1.partial/state-1.safetensors");
   Save(*second, 5);
   Save(*first, 5);

@@ -17,13 +17,13 @@
 namespace lockstep {
 namespace {
 
-// Whether copies of `bytes` leave enough for what a step or an evaluation may want later.
+// Returns whether the device still has enough free memory for later steps and evaluations after copies of `bytes`.
 bool HasRoomFor(int64_t bytes, at::Device device) {
   constexpr double kLeftFree = 0.1;
   const c10::cuda::CUDAGuard guard(device);
   size_t free = 0, total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  // The memory that LibTorch's allocator keeps does not count: most of it belongs to graphs alone.
+  // The memory in the cache of LibTorch's allocator does not count as free, because CUDA graphs reserve most of it.
   return static_cast<double>(free) - static_cast<double>(bytes) >
          kLeftFree * static_cast<double>(total);
 }
@@ -41,7 +41,7 @@ struct StateSnapshot::Gpu {
   }
 
   c10::cuda::CUDAStream stream;
-  // The beginning and the end of the copies, on the stream that trains.
+  // Recorded before and after the copies, on the stream on which training runs.
   at::cuda::CUDAEvent begun{cudaEventDefault};
   at::cuda::CUDAEvent taken{cudaEventDefault};
   bool on_device = true;
@@ -62,7 +62,8 @@ at::Tensor StateSnapshot::MemoryLike(const at::Tensor& tensor) {
     try {
       return at::empty(tensor.sizes(), options.device(tensor.device()));
     } catch (const c10::OutOfMemoryError&) {
-      // All or nothing: what is missing on the device may be what a step needs next.
+      // If one copy does not fit on the device, all copies go to the host, because the next step may need the device's
+      // memory.
       gpu_->on_device = false;
       for (NamedTensor& copy : copies_) {
         if (copy.tensor.is_cuda()) copy.tensor = MemoryLike(copy.tensor);
@@ -93,7 +94,7 @@ void StateSnapshot::Take(const std::vector<NamedTensor>& tensors) {
     }
   }
   if (gpu_) gpu_->begun.record(c10::cuda::getCurrentCUDAStream(device_.index()));
-  // Contiguous tensors are copied by a few kernels.
+  // Contiguous tensors on the device are copied together, by a few kernels.
   std::vector<at::Tensor> targets, sources;
   for (size_t i = 0; i < tensors.size(); ++i) {
     copies_[i].name = tensors[i].name;

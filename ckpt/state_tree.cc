@@ -29,7 +29,7 @@ struct Range {
   int64_t end = 0;
 };
 
-// Takes a piece's range off its name; nothing: it is none.
+// If `name` is the name of a piece, removes the range at its end and returns the range. Otherwise returns nothing.
 std::optional<Range> TakeRange(std::string& name) {
   const size_t open = name.rfind('[');
   if (open == std::string::npos || !name.ends_with(']')) return std::nullopt;
@@ -71,7 +71,7 @@ StateEntry EntryOf(const std::string& name, const at::Tensor& tensor) {
               }};
 }
 
-// The tensors of several files, by name. Read from any threads.
+// The tensors of several files, by name. Any thread may read them.
 class SavedTensors {
  public:
   explicit SavedTensors(const std::vector<std::string>& paths) {
@@ -100,7 +100,7 @@ class SavedTensors {
     return found->second->Read(name);
   }
 
-  // Throws Error (kCheckpoint) also if the tensor has not the dtype and shape of `like`.
+  // Throws Error (kCheckpoint) also if the tensor's dtype or shape differs from that of `like`.
   at::Tensor Read(const std::string& name, const at::Tensor& like) {
     const at::Tensor tensor = Read(name);
     RequireLike(tensor, like, name);
@@ -109,7 +109,7 @@ class SavedTensors {
 
   bool Has(const std::string& name) const { return whole_.contains(name); }
 
-  // Fills `whole`, a tensor on the CPU, from what there is of it.
+  // Fills `whole`, a tensor on the CPU, from the saved pieces, or from the whole tensor if it was saved whole.
   at::Tensor ReadInto(const at::Tensor& whole, const std::string& name) {
     const auto pieces = pieces_.find(name);
     if (pieces == pieces_.end()) return whole.copy_(Read(name, whole));
@@ -131,7 +131,7 @@ class SavedTensors {
     return whole;
   }
 
-  // Throws Error (kCheckpoint) where nobody has read a name that is not some rank's own.
+  // Throws Error (kCheckpoint) if a shared tensor or a piece has not been read.
   void RequireAllUsed() const {
     const auto require = [&](const std::string& name) {
       if (used_.contains(name) || name.find(kOwnMark) != std::string::npos) return;
@@ -294,7 +294,7 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
         find(entry, [&saved, &entry, like] {
           if (saved.Has(entry.name)) return saved.Read(entry.name, like);
           if (entry.if_missing) return at::Tensor();
-          // The run that saved it had pieces of it.
+          // The run that saved this tensor had divided it into pieces.
           return saved.ReadInto(at::empty_strided(like.sizes(), like.strides(), like.scalar_type()),
                                 entry.name);
         });

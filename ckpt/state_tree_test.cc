@@ -13,8 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// The state of one rank: two shared tensors, a number, its own random numbers, a piece of a whole of [5, 2] that
-// lies in memory column by column.
+// The state of one rank: two shared tensors, two shared numbers, a tensor of its own, and a piece of a tensor of shape
+// [5, 2] in column-major order.
 struct Rank {
   at::Tensor a = at::zeros({3});
   at::Tensor b = at::zeros({2, 2}, at::kLong);
@@ -43,7 +43,7 @@ struct Rank {
 
 class StateTreeTest : public testing::Test {
  protected:
-  // Ranks with elements `cuts[i]` to `cuts[i + 1]` of the whole write their files.
+  // Writes the files of cuts.size() - 1 ranks. Rank i has the elements cuts[i] to cuts[i + 1] - 1 of the whole tensor.
   void Save(const std::vector<int64_t>& cuts) {
     const auto ranks = static_cast<int>(cuts.size()) - 1;
     files_.clear();
@@ -74,7 +74,7 @@ class StateTreeTest : public testing::Test {
             {.rank = number, .as_many_ranks = as_many_ranks, .sharded = true});
   }
 
-  // The error of restoring `rank`, whose count stays what it is.
+  // Returns the error message of restoring into `rank`, and checks that `count` was not changed.
   std::string ErrorOf(Rank rank) const {
     rank.count = -1;
     const std::string message =
@@ -124,7 +124,8 @@ TEST_F(StateTreeTest, CutsPiecesAnew) {
   }
 }
 
-// A tensor of [5, 2] whose elements lie row by row here and column by column there.
+// Restores the pieces of a column-major [5, 2] tensor into a whole tensor, saves that tensor whole (row-major in the
+// file), and restores a column-major piece from it.
 TEST_F(StateTreeTest, PutsPiecesTogetherAndTakesWholesApart) {
   Save({0, 3, 10});
   const at::Tensor whole = at::zeros({5, 2}).as_strided({5, 2}, {1, 5});
@@ -186,7 +187,7 @@ TEST_F(StateTreeTest, NamesWhatDoesNotFit) {
   files_.pop_back();
   EXPECT_THAT(ErrorOf(At(0, 3)), HasSubstr("is not"));
 
-  // One that the program does not know, and one that the files do not.
+  // The files have a name that the tree does not have, and later the tree has a name that the files do not have.
   files_ = {folder_ + "/one"};
   versions_ = {{"numbers", 2}};
   StateTree tree;

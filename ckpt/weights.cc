@@ -17,16 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The weights' names in a checkpoint's state begin with it.
+// The prefix of the averaged weights' names in a checkpoint's state.
 constexpr std::string_view kAverage = "optimizer.average.";
 
-// `average` as a model saves `weight`: without rows that fill up its matrices.
+// Cuts `average` to the shape of `weight`. During training, matrices may have additional rows as padding, which a model
+// does not save.
 at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
   for (int64_t i = 0; i < weight.dim(); ++i) average = average.narrow(i, 0, weight.size(i));
   return average.contiguous();
 }
 
-// `is_best`: the checkpoint was taken because it is the run's best.
+// Reads the weights of a checkpoint. `is_best` says that the checkpoint was selected because it is the run's best.
 Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
   RequireFiles(checkpoint, manifest);
@@ -51,7 +52,8 @@ Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   return weights;
 }
 
-// Says whether a checkpoint is later than the run's final weights: then the run goes on.
+// Returns whether a checkpoint is of a later step than the run's final weights. This is so if the run was continued
+// after its end.
 bool HasLaterCheckpoint(const std::string& run_dir) {
   const SafetensorsFile weights(RunWeightsPath(run_dir), kInRunFolder);
   const auto step = weights.metadata().find(kStepOfWeights);

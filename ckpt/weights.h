@@ -2,12 +2,13 @@
 //
 // A user names weights in one of these ways:
 //   RUN@STEP    the weights of one checkpoint
-//   RUN@best    those of the best checkpoint (BestCheckpoint())
+//   RUN@best    the weights of the best checkpoint (BestCheckpoint())
 //   RUN@last    a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
 //               weights of that checkpoint
 //   RUN         RUN@best if the run keeps its best checkpoint (checkpoint.keep_best) and has one, otherwise RUN@last
 //   FILE        a safetensors file
-// If a run keeps averages of its weights (optimizer.ema_decay), all of a run's names mean the averaged weights.
+// If a run keeps averages of its weights (optimizer.ema_decay), all names that begin with RUN mean the averaged
+// weights.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/weights_test.cc)
 //   RUN@best of a run that has no best checkpoint -> Error (kCheckpoint) -> Weights.AreTheBest
@@ -29,42 +30,43 @@
 
 namespace lockstep {
 
-// The run and its checkpoint that RUN, RUN@STEP, RUN@best or RUN@last names.
+// The run and the checkpoint that a text such as RUN, RUN@STEP, RUN@best or RUN@last names.
 struct RunPoint {
   enum class Which { kUsual, kStep, kBest, kLast };
 
   std::string run_dir;
   Which which = Which::kUsual;
-  int64_t step = 0;  // of kStep
+  int64_t step = 0;  // the STEP of RUN@STEP; used only with kStep
 };
 RunPoint ParseRunPoint(const std::string& text);
 
-// Returns the checkpoint that `point` names; for RUN and RUN@last this is the newest. Throws Error (kCheckpoint) if there
-// is none.
+// Returns the checkpoint that `point` names. For RUN and RUN@last this is the newest one. Throws Error (kCheckpoint) if
+// there is none.
 Checkpoint FindCheckpoint(const std::string& point);
 
 // Returns the path of a run's final weights.
 std::string RunWeightsPath(const std::string& run_dir);
 
-// The key, in the metadata of that file, of the number of optimizer steps done.
+// The key under which the metadata of the final weights' file holds the number of optimizer steps done.
 inline constexpr char kStepOfWeights[] = "step";
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
 // Weights on the CPU. ReadWeights() throws Error (kCheckpoint).
 struct Weights {
-  // The path, and whether they are the best.
+  // Returns the path, and if these are the best weights, the text ", the best METRIC" after it.
   std::string Name() const;
 
-  std::string path;  // the file or checkpoint from which they were read
-  // The metric of which they are the best, where RUN or RUN@best named them so; otherwise empty.
+  std::string path;  // the file or checkpoint from which the weights were read
+  // The metric by which the weights are the run's best, if RUN or RUN@best selected them for that reason. Otherwise
+  // empty.
   std::string best_metric;
   TensorsByName tensors;
 };
 Weights ReadWeights(const std::string& source);
 
-// Returns the mean of each floating-point tensor, in its dtype, and of other tensors the last one. Throws Error
-// (kCheckpoint).
+// Returns the mean of each floating-point tensor over all `weights`, in the tensor's dtype. Tensors of other dtypes are
+// taken from the last element of `weights`. Throws Error (kCheckpoint).
 TensorsByName MeanOf(const std::vector<Weights>& weights);
 
 }  // namespace lockstep

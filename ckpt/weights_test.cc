@@ -24,7 +24,8 @@ std::string ErrorOfReading(const std::string& source) {
   return MessageOf(ExitStatus::kCheckpoint, [&] { ReadWeights(source); });
 }
 
-// A checkpoint whose weight "w" is [2, 2] of `value`, and in training one row larger.
+// Writes a checkpoint whose weight "w" has the shape [2, 2] and is filled with `value`. During training it has one row
+// more.
 void Save(const std::string& run, int64_t step, float value, bool averages = false,
           bool in_pieces = false, const checkpoint::Manifest& facts = {}) {
   Saver saver(at::kCPU, {.run_dir = run, .attempt = "a", .retention = {.newest = 9}});
@@ -59,14 +60,14 @@ TEST(Weights, AreTheFinalOnesOrTheNewest) {
   EXPECT_EQ(ValueOf(RunWeightsPath(run)), 7);
   EXPECT_EQ(ValueOf(run + "@6"), 0.6F);
   EXPECT_EQ(ReadWeights(run + "@6").path, FindCheckpoint(run).path);
-  // A run that goes on from its end.
+  // A run that is continued after its end.
   WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "6"}});
   EXPECT_EQ(ValueOf(run), 7);
   Save(run, 7, 0.75);
   EXPECT_EQ(ValueOf(run), 0.75);
 }
 
-// Returns the facts of a run that keeps its best value of `metric`.
+// Returns manifest fields of a run that keeps the checkpoint with the best value of `metric`.
 checkpoint::Manifest Evaluated(int64_t step, const std::string& metric, double value) {
   checkpoint::Manifest facts;
   facts.set_best_metric(metric);
@@ -88,8 +89,8 @@ TEST(Weights, AreTheBest) {
     };
     save(5, 0.8, 5);
     save(6, 0.9, 6);
-    save(7, 0.9, 7);   // as good, and newer
-    save(8, 0.95, 7);  // it was not evaluated at its step
+    save(7, 0.9, 7);   // the same score, but newer
+    save(8, 0.95, 7);  // was not evaluated at its own step
     save(9, NAN, 9);
     WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "9"}});
     EXPECT_EQ(BestCheckpoint(run)->step, 7);
@@ -100,7 +101,7 @@ TEST(Weights, AreTheBest) {
     EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
     EXPECT_EQ(FindCheckpoint(run).step, 9);
     EXPECT_EQ(FindCheckpoint(run + "@best").step, 7);
-    // Only checkpoints that are whole count.
+    // A checkpoint whose manifest is damaged cannot be the best.
     std::ofstream(CheckpointOf(run, 7).path + "/manifest.pb") << "x";
     EXPECT_EQ(BestCheckpoint(run)->step, 6);
   }

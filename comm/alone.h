@@ -1,4 +1,4 @@
-// The communicator for a process that is the only rank. Every collective returns its input.
+// The communicator for a process that is the only rank. The result of every collective is its input.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Rank `rank` gives whole numbers, whose sum over up to 80 ranks is exact in every dtype.
+// Returns the input of rank `rank`: whole numbers that are so small that their sum over up to 80 ranks is exact in
+// every dtype.
 at::Tensor Pattern(int64_t elements, int64_t rank, const at::TensorOptions& options) {
   return (at::arange(elements, options.dtype(at::kLong)) % 3 + rank % 2).to(options);
 }
@@ -30,7 +31,7 @@ class Operation {
         whole_(communicator.Allocate(elements, bench.dtype)),
         part_(whole_.narrow(0, communicator.rank() * share(), share())) {}
 
-  // Gives the buffers their first values.
+  // Fills the buffers with the input of the collective.
   void Fill() {
     if (op_ == Op::kAllGather) {
       whole_.zero_();
@@ -51,7 +52,7 @@ class Operation {
     }
   }
 
-  // Elements that are not what one Run() makes of Fill()'s.
+  // Returns how many elements of the result are wrong after Fill() and one Run().
   int64_t CountWrong() const {
     const int64_t ranks = communicator_.world_size();
     const auto sum_of = [&](int64_t count) {
@@ -89,7 +90,7 @@ class Operation {
   at::Tensor part_;
 };
 
-// Microseconds of each of `count` calls.
+// Returns the time of each of `count` calls, in microseconds.
 template <typename Call>
 std::vector<double> TimesOnHost(int count, Communicator& communicator, const Call& call) {
   const Label label = communicator.MakeLabel("benchmark");
@@ -135,7 +136,7 @@ CollectiveTiming Time(const CollectiveBench& bench, int64_t bytes, Communicator&
   const int64_t elements = CeilDivide(bytes, unit) * ranks;
   Operation operation(bench, elements, communicator, device);
 
-  // Zeros stay zeros however often they are added up.
+  // The buffers hold zeros until Fill(), so repeated sums cannot overflow.
   for (int i = 0; i < bench.warmup; ++i) operation.Run();
   const auto run = [&] { operation.Run(); };
   std::vector<double> times = device.is_cuda() ? TimesOnDevice(bench.iterations, run)

@@ -19,14 +19,14 @@ namespace lockstep {
 
 struct CollectiveTiming {
   int64_t bytes = 0;
-  double time_us = 0;  // the median; measured on the GPU if there is one
+  double time_us = 0;  // the median; on a GPU measured with CUDA events
   double algbw_gbs = 0;
   double busbw_gbs = 0;
   int64_t wrong = 0;  // how many elements of this rank's result are wrong
 };
 
 struct CollectiveBench {
-  Op op = Op::kAllReduce;  // or kReduceScatter or kAllGather
+  Op op = Op::kAllReduce;  // kAllReduce, kReduceScatter or kAllGather
   at::ScalarType dtype = at::kFloat;
   int warmup = 5;
   int iterations = 30;

@@ -22,7 +22,7 @@
 //     -> comm/communicator_test.cc, AnMpiErrorComesOutOfWait
 //   NCCL reports an asynchronous error -> Error (kPeer) from Poll(), on the watchdog's thread
 //     -> (no way to cause one on a healthy machine)
-//   a rank died, stopped, or makes another call -> the watchdog ends the run (comm/watch/watchdog.h)
+//   a rank died, stopped, or makes a different call -> the watchdog ends the run (comm/watch/watchdog.h)
 //     -> tests/fault_test.py
 #pragma once
 
@@ -79,8 +79,8 @@ class Communicator {
   // Returns when every rank has called it and all earlier operations are done.
   virtual void Barrier(Label label) = 0;
 
-  // Returns zeros in the memory with which operations are fastest. The communicator must outlive this memory. Every
-  // rank must call it. If there is only one rank, the memory is ordinary memory.
+  // Returns a tensor of zeros, in the kind of memory with which operations are fastest. The communicator must outlive
+  // this memory. Every rank must call it. If there is only one rank, this is ordinary memory.
   virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
 
   // Calls `launch`, which enqueues a CUDA graph on the current stream, and records the whole graph in the flight record
@@ -92,8 +92,8 @@ class Communicator {
   // operation makes the device wait instead, and that does not count here.
   virtual double waited_s() const { return 0; }
 
-  // Marks the operations that are done in the flight record, and throws Error (kPeer) if the communicator has failed.
-  // The watchdog calls it, from any thread. It never waits.
+  // Marks in the flight record which operations are done. Throws Error (kPeer) if the communicator has failed. The
+  // watchdog calls it, from any thread. It never waits.
   virtual void Poll() {}
 };
 

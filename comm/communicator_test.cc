@@ -1,5 +1,5 @@
-// Every collective, on CPU tensors through MPI and, where each rank has a GPU, on GPU tensors
-// through NCCL. Runs on any number of ranks.
+// Tests every collective on CPU tensors through MPI and, if each rank has a GPU, on GPU tensors through NCCL. The test
+// runs on any number of ranks.
 
 #include "comm/communicator.h"
 
@@ -47,7 +47,7 @@ TEST_P(CommunicatorTest, AllReduceGivesEveryRankTheSameBits) {
 
 TEST_P(CommunicatorTest, BroadcastTakesTheRootsValues) {
   for (int root = 0; root < ranks(); ++root) {
-    // Dtypes that no sum is known for are copied all the same.
+    // A broadcast also copies dtypes that cannot be summed, such as bool.
     for (const at::ScalarType dtype : {at::kFloat, at::kLong, at::kBool, at::kBFloat16}) {
       const at::Tensor tensor = at::full({1001}, rank() == root ? 1 : 0, options(dtype));
       communicator().Broadcast(tensor, root, {}).Wait();
@@ -109,7 +109,8 @@ TEST_P(CommunicatorTest, InPlacePartsOfTheWhole) {
   }
 }
 
-// Sharded training gives the bits of training that is not (comm/reduce/reducer.h) because of this.
+// Because of this property, sharded training gives the same bits as training that is not sharded
+// (comm/reduce/reducer.h).
 TEST_P(CommunicatorTest, ReduceScatterGivesTheBitsOfAllReduce) {
   if (GetParam() == Channel::kNccl) GTEST_SKIP() << "NCCL promises no such thing";
   for (const int64_t size : {7, 1000, 500'009}) {
@@ -151,7 +152,7 @@ TEST_P(CommunicatorTest, EveryOperationIsInTheFlightRecord) {
   for (const FlightRecord& record : records) EXPECT_GE(record.done_ns, record.enqueued_ns);
 }
 
-// A message that is longer than its receiver expects.
+// Rank 1 broadcasts a message that is longer than rank 0 expects.
 TEST(MpiCommunicator, AnMpiErrorComesOutOfWait) {
   if (World().world_size() != 2) GTEST_SKIP() << "two ranks show it";
   const at::Tensor tensor = at::zeros({World().rank() == 0 ? 10 : 1000});

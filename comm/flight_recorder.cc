@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kMagic[16] = "lockstep flight";
 constexpr uint32_t kVersion = 1;
-constexpr uint64_t kRecords = 4096;  // of each channel
+constexpr uint64_t kRecords = 4096;  // the number of slots of each channel
 constexpr uint32_t kLabels = 1024;
 constexpr size_t kLabelBytes = 160;
 
@@ -33,15 +33,15 @@ int64_t UnixNanoseconds() {
       .count();
 }
 
-// FNV-1a.
+// Returns the FNV-1a hash of `text`.
 uint64_t HashOf(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// A record's place. Atomics, because the watchdog reads while the trainer writes; each is written
-// and read with relaxed order, and published by Ring::enqueued.
+// The memory of one record. The members are atomic, because the watchdog reads them while the trainer writes. They are
+// written and read with relaxed memory order; the release store to Ring::enqueued publishes them.
 struct Slot {
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> chain;
@@ -85,7 +85,7 @@ std::string_view NameOf(Op op) {
 
 std::string_view NameOf(Channel channel) { return channel == Channel::kMpi ? "MPI" : "NCCL"; }
 
-// The layout of the mapped memory. Only the same program reads a file of it back.
+// The layout of the mapped memory, and of the file. Only programs with the same layout (kVersion) can read the file.
 struct FlightRecorder::Memory {
   char magic[sizeof(kMagic)];
   uint32_t version;
@@ -142,7 +142,7 @@ FlightRecorder::FlightRecorder() {
   memory_ = new (memory) Memory{};
   std::memcpy(memory_->magic, kMagic, sizeof(kMagic));
   memory_->version = kVersion;
-  memory_->labels = 2;  // 0: none given; 1: no room for more
+  memory_->labels = 2;  // label 0 means no label; label 1 is shared if there is no room
   std::strcpy(memory_->label[1], "other");
   memory_->label_hash[1] = HashOf("other");
 }
@@ -158,18 +158,19 @@ void FlightRecorder::MoveTo(const std::string& path) {
   const auto fail = [&] {
     throw CheckpointError("{}: the flight record cannot be made: {}", path, std::strerror(errno));
   };
-  // One of a run before, where this machine shares no disk with rank 0's, which makes the folder anew.
+  // Rank 0 empties the folder for each run. If this machine has another disk than rank 0's machine, the file of an
+  // earlier run may still exist.
   unlink(path.c_str());
   std::string why;
   const FileDescriptor file = OpenPlainFile(path, kInFlightFolder, O_CREAT | O_EXCL | O_RDWR, why);
   if (file.get() < 0) throw CheckpointError("{}: the flight record cannot be made: {}", path, why);
-  // Every byte is written, so that a full disk is an error here and not a SIGBUS later.
+  // Every byte of the file is written, so that a full disk leads to an error here and not to a SIGBUS later.
   const std::string_view bytes(reinterpret_cast<const char*>(memory_), sizeof(Memory));
   if (const int error = WriteAll(file.get(), bytes); error != 0) {
     errno = error;
     fail();
   }
-  // The file takes the place of the memory that it is a copy of.
+  // The mapped file, which is a copy of the memory, replaces the memory at the same address.
   const bool mapped = mmap(memory_, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                            file.get(), 0) != MAP_FAILED;
   if (!mapped) fail();
@@ -226,7 +227,7 @@ void FlightRecorder::SetVerdict(std::string_view verdict) {
 ChannelState FlightRecorder::State(Channel channel) const {
   const Ring& ring = memory_->of(channel);
   ChannelState state;
-  // The order matters: done must never be more than enqueued.
+  // `done` is read before `enqueued`, so that it is never greater than `enqueued`.
   state.done = ring.done.load(std::memory_order_acquire);
   state.enqueued = ring.enqueued.load(std::memory_order_acquire);
   state.mark = state.enqueued / kMarkEvery * kMarkEvery;

@@ -52,7 +52,7 @@ struct FlightRecord {
   std::string label;
   int64_t step = 0;         // 0: before the first step
   int64_t enqueued_ns = 0;  // Unix time
-  // The Unix time when the recorder learned that it was done (NCCL: by a poll); 0: not done.
+  // The Unix time when the recorder learned that the collective was done (with NCCL: by a poll); 0: not done.
   int64_t done_ns = 0;
   uint64_t chain = 0;
 };
@@ -75,9 +75,9 @@ struct Flight {
 
 // How many collectives a channel has enqueued and finished.
 struct ChannelState {
-  uint64_t enqueued = 0;  // collectives
-  uint64_t done = 0;      // of them
-  // The newest collective whose number is a multiple of kMarkEvery; mark_chain is its chain.
+  uint64_t enqueued = 0;  // how many collectives were enqueued
+  uint64_t done = 0;      // how many of these are done
+  // The number of the newest collective whose number is a multiple of kMarkEvery, or 0. mark_chain is its chain.
   uint64_t mark = 0;
   uint64_t mark_chain = 0;
 };
@@ -93,7 +93,8 @@ class FlightRecorder {
 
   void SetRank(int rank, int world_size);
 
-  // From now on keeps the record in the file `path`. No collective may be running. Throws Error (kCheckpoint).
+  // Moves the record from anonymous memory into the file `path`. No collective may be running. Throws Error
+  // (kCheckpoint).
   void MoveTo(const std::string& path);
 
   // Makes a label from a text. A text of more than 159 bytes is cut. There is room for 1,023 different texts; all later

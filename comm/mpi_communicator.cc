@@ -30,8 +30,8 @@ void Check(int status, const char* call) {
   throw PeerError("{} failed: {}", call, text);
 }
 
-// How MPI sums a dtype. MPI has no types of 16 bits; those travel as integers under an operation of
-// our own.
+// The MPI type and operation that sum a dtype. MPI has no 16-bit floating-point types. They are sent as integers, and a
+// user-defined operation sums them.
 struct Sum {
   MPI_Datatype type;
   MPI_Op op;
@@ -44,7 +44,7 @@ void Add(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) to[i] = static_cast<float>(to[i]) + static_cast<float>(from[i]);
 }
 
-// Called on MPI's thread.
+// Returns the operation that sums `Number`. It must be called on the thread that calls MPI.
 template <typename Number>
 MPI_Op AddingOp() {
   static const MPI_Op op = [] {
@@ -89,8 +89,8 @@ void CheckSummable(const at::Tensor& tensor) {
   }
 }
 
-// Pieces of this size stay in a core's cache on the way through shared memory, and MPI's scratch
-// memory for them is not given back to the kernel after each call.
+// The size of the pieces in which long tensors are summed. A piece of this size stays in a core's cache while it is
+// passed through shared memory, and MPI does not return its scratch memory to the kernel after each call.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 // Calls send(first element, count) for each piece of the `count` elements.
@@ -102,9 +102,9 @@ void InPieces(int64_t count, int64_t element_bytes, const Send& send) {
   }
 }
 
-// Returns when every rank has come here. MPI keeps a core busy wherever it waits; a rank that waits long sleeps here
-// first, so that others have its core, and what MPI then waits for is there at once. Costs two microseconds between two
-// ranks of one machine.
+// Returns when every rank has called it. MPI's operations busy-wait and thereby occupy a core. A rank that comes early
+// therefore waits in this function, where it sleeps if the wait is long, so that other processes can use the core. The
+// MPI operation that follows hardly has to wait. The call takes two microseconds between two ranks of one machine.
 void MeetOthers() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kAlone{100};
@@ -122,7 +122,7 @@ void MeetOthers() {
     if (waited < kAwake) {
       sched_yield();
     } else {
-      // A sixteenth of the wait at most.
+      // Sleeps for at most a sixteenth of the time waited so far.
       std::this_thread::sleep_for(std::min<Clock::duration>(waited / 16, kLongest));
     }
   }
@@ -195,7 +195,7 @@ Work MpiCommunicator::Broadcast(at::Tensor tensor, int root, Label label) {
   CheckSendable(tensor, at::kCPU);
   const size_t bytes = tensor.nbytes();
   return Enqueue(Op::kBroadcast, bytes, label, [tensor = std::move(tensor), root] {
-    // The bytes are copied as they are, so any dtype will do.
+    // The bytes are copied as they are, so tensors of any dtype can be broadcast.
     InPieces(static_cast<int64_t>(tensor.nbytes()), 1, [&](int64_t first, int count) {
       Check(MPI_Bcast(BytesOf(tensor) + first, count, MPI_BYTE, root, MPI_COMM_WORLD), "MPI_Bcast");
     });
@@ -243,7 +243,7 @@ Work MpiCommunicator::ReduceScatterSum(at::Tensor output, at::Tensor input, Labe
 }
 
 void MpiCommunicator::Barrier(Label label) {
-  // The ranks meet before every operation, and a barrier is nothing but that.
+  // Enqueue() calls MeetOthers() before every operation, so a barrier is an empty operation.
   Enqueue(Op::kBarrier, 0, label, [] {}).Wait();
 }
 
@@ -266,14 +266,14 @@ Work MpiCommunicator::Enqueue(Op op, size_t bytes, Label label, std::function<vo
 
 Work MpiCommunicator::OnThread(std::function<void()> act) {
   using Clock = std::chrono::steady_clock;
-  // Only the thread that trains calls this function and waits.
+  // The load and the store of waited_s_ need not be one atomic operation, because only the training thread calls this.
   const auto count_since = [this](Clock::time_point begin) {
     const std::chrono::duration<double> seconds = Clock::now() - begin;
     waited_s_.store(waited_s_ + seconds.count(), std::memory_order_relaxed);
   };
   const auto begin = Clock::now();
   std::packaged_task<void()> task(std::move(act));
-  // A shared_ptr because std::function wants to be copied, which a future cannot.
+  // The future is in a shared_ptr, because a std::function must be copyable and a future is not.
   auto done = std::make_shared<std::future<void>>(task.get_future());
   {
     const std::lock_guard lock(mutex_);

@@ -8,8 +8,8 @@
 //      the process.
 //   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize. MPI therefore needs no more than
 //      MPI_THREAD_FUNNELED, and an operation overlaps with the caller's computation.
-//   3. Finalize() is called only on success. A rank that fails ends without calling it, and mpirun then ends the other
-//      ranks. MPI_Finalize would wait for them for ever.
+//   3. Finalize() is called only on success. A rank that fails must not call it, because MPI_Finalize could wait for
+//      the other ranks for ever. The rank ends without it, and mpirun then ends the other ranks.
 //   4. Long tensors are summed in pieces that fit in the cache. Between ranks of one machine this is three to seven
 //      times as fast as one call of MPI, which allocates new scratch memory each time
 //      (tests/bench/allreduce_against_torch.py).
@@ -55,7 +55,7 @@ class MpiCommunicator : public Communicator {
   double waited_s() const override { return waited_s_; }
   at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override;
 
-  // MPI_Finalize: every rank must call it, after its last operation.
+  // Calls MPI_Finalize. Every rank must call it after its last operation.
   void Finalize();
 
  private:

@@ -48,7 +48,7 @@ ncclDataType_t TypeOf(const at::Tensor& tensor) {
   }
 }
 
-// LibTorch brings its own NCCL; the process must not hold a second one of another version.
+// Checks that the NCCL library that is loaded has the version that Lockstep and LibTorch were built for.
 void CheckVersion() {
   int loaded = 0;
   Check(ncclGetVersion(&loaded), "ncclGetVersion");
@@ -57,7 +57,7 @@ void CheckVersion() {
                    loaded, NCCL_VERSION_CODE);
 }
 
-// Events that are used again. Outlives those who hold one.
+// A pool of reusable CUDA events. Each event holds a reference to the pool, so the pool outlives all its events.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   using Event = std::shared_ptr<at::cuda::CUDAEvent>;
@@ -103,8 +103,8 @@ class NcclCommunicator : public Communicator {
     Check(ncclCommInitRank(&communicator_, world_size_, id, rank_), "ncclCommInitRank");
   }
 
-  // Without an error every rank comes here with nothing under way. With one, the process leaves
-  // without destructors.
+  // If the run had no error, no operation is running when the ranks destroy their communicators. If it had an error,
+  // the process ends without running destructors.
   ~NcclCommunicator() override { ncclCommDestroy(communicator_); }
 
   int rank() const override { return rank_; }
@@ -123,7 +123,7 @@ class NcclCommunicator : public Communicator {
 
   Work Broadcast(at::Tensor tensor, int root, Label label) override {
     CheckSendable(tensor, at::kCUDA);
-    // The bytes are copied as they are, so any dtype will do.
+    // The bytes are copied as they are, so tensors of any dtype can be broadcast.
     return Enqueue(Op::kBroadcast, label, {tensor}, [&](cudaStream_t stream) {
       Check(ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(),
                           ncclUint8, root, communicator_, stream),
@@ -169,7 +169,7 @@ class NcclCommunicator : public Communicator {
     Check(ncclCommWindowRegister(communicator_, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
     const auto free = [this, window](void* address) {
-      // Whoever lets go of it may have used it in work that still runs.
+      // Work that still runs on the device may use the memory, so it can be freed only after that work.
       cudaDeviceSynchronize();
       if (window != nullptr) ncclCommWindowDeregister(communicator_, window);
       ncclMemFree(address);
@@ -192,7 +192,7 @@ class NcclCommunicator : public Communicator {
     Check(status, "a NCCL collective");
     const std::lock_guard lock(mutex_);
     const c10::cuda::CUDAGuard guard(device_);
-    // The question must not end a capture that another thread is in.
+    // Without the relaxed mode, cudaEventQuery() would invalidate a CUDA graph capture of another thread.
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     while (!under_way_.empty() && under_way_.front().after->query()) ForgetOldest();
   }
@@ -224,7 +224,7 @@ class NcclCommunicator : public Communicator {
   }
 
   void Watch(UnderWay operation) {
-    // Where nobody polls (a test, a benchmark), what is long past must not pile up.
+    // If nobody calls Poll() (in a test or a benchmark), finished operations must not accumulate in under_way_.
     constexpr size_t kMany = 64;
     const std::lock_guard lock(mutex_);
     if (under_way_.size() >= kMany && under_way_.front().after->query()) ForgetOldest();
@@ -245,7 +245,7 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
 
   std::mutex mutex_;
-  std::deque<UnderWay> under_way_;  // in order
+  std::deque<UnderWay> under_way_;  // in the order of the calls
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 //   1. record an event on the caller's current stream; the communication stream waits for it
 //   2. enqueue the collective on the communication stream
 //   3. record a second event behind the collective; Wait() makes the stream that is then current wait for this event
-// The operation holds its tensors until Wait(), so no other work gets their memory before. The second event also tells
-// Poll() that the operation is done. Events are reused.
+// The operation keeps references to its tensors until Wait(), so that the allocator does not give their memory to other
+// work before. The second event also tells Poll() that the operation is done. Events are reused.
 //
 // Collectives that are captured into a graph are not in the flight record, because they do not run yet, and because a
 // capture may fail on one rank alone. Replay() records the replays.

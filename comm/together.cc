@@ -18,7 +18,8 @@
 namespace lockstep {
 namespace {
 
-// The report of one rank to the others: its exit status, 0 for no error, and its message, cut if need be.
+// The message that one rank sends to the others: its exit status (0 means no error) and its error message, which is cut
+// if it is too long.
 struct Report {
   int32_t status = 0;
   char message[2044] = {};
@@ -29,7 +30,7 @@ struct Report {
 bool IsOutOfMemory(const std::exception& exception) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr) return true;
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return true;
-  // The libraries below and LibTorch's allocator for the host say it only in the message.
+  // The CUDA libraries and LibTorch's CPU allocator report a lack of memory only in the exception's message.
   const std::string_view what = exception.what();
   for (const std::string_view text :
        {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "ALLOCATION_FAILED", "can't allocate memory",
@@ -49,7 +50,7 @@ Error ErrorOf(const std::exception& exception) {
   const std::string what = FirstLine(WhatOf(exception));
   if (IsOutOfMemory(exception)) return UsageError("out of memory: {}: {}", kLessMemory, what);
   if (const auto* error = dynamic_cast<const std::filesystem::filesystem_error*>(&exception)) {
-    // A path may be what is too long.
+    // The path is shortened, because it may be too long for an error message.
     constexpr size_t kMost = 400;
     std::string path = error->path1().string();
     if (path.size() > kMost) path.replace(kMost / 2, path.size() - kMost, "...");
@@ -119,7 +120,7 @@ std::vector<std::string> GatherTexts(const std::string& own, std::string_view wh
 
 void RequireSame(const std::vector<std::string>& lines, Communicator& host) {
   const Label label = host.MakeLabel("what the ranks are about to do");
-  // A length each: mostly the same, and then the hash decides.
+  // Each rank sends the length and the hash of its text. If all are equal, the texts need not be sent.
   const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
   const int64_t own[] = {static_cast<int64_t>(text.size()),
                          static_cast<int64_t>(std::hash<std::string>()(text))};

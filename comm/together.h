@@ -1,5 +1,5 @@
-// Functions that all ranks call together to agree on a value, on an error, or on whether they do the same. If such a
-// function fails, it fails on all ranks.
+// Functions that all ranks call together to agree on a value, on an error, or on whether they do the same work. If such
+// a function fails, it fails on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 void GatherBytes(const void* own, size_t size, void* all, std::string_view what,
                  Communicator& host);
 
-// Returns every rank's value, on every rank, in the order of the ranks. `what` describes it in the flight record. Every
-// rank must call it.
+// Returns every rank's value, on every rank, in the order of the ranks. `what` describes the value in the flight
+// record. Every rank must call it.
 template <typename Value>
 std::vector<Value> GatherValues(const Value& own, std::string_view what, Communicator& host) {
   static_assert(std::is_trivially_copyable_v<Value>);
@@ -40,8 +40,8 @@ std::vector<Value> GatherValues(const Value& own, std::string_view what, Communi
   return all;
 }
 
-// Returns every rank's text, on every rank, in the order of the ranks. `what` describes it in the flight record. Every
-// rank must call it.
+// Returns every rank's text, on every rank, in the order of the ranks. `what` describes the text in the flight record.
+// Every rank must call it.
 std::vector<std::string> GatherTexts(const std::string& own, std::string_view what,
                                      Communicator& host);
 
@@ -62,7 +62,7 @@ inline constexpr char kLessMemory[] =
 // Returns the message of an exception. LibTorch's messages end in a stack trace, which is left out.
 std::string WhatOf(const std::exception& exception);
 
-// Converts an exception to the Error, with one line and an exit status, that the user sees.
+// Converts an exception to an Error, which has a message of one line and an exit status.
 Error ErrorOf(const std::exception& exception);
 
 // Calls `act` on every rank. If `act` fails on any rank, for example because a file is missing on one machine, this

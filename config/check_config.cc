@@ -41,7 +41,7 @@ class Checker {
     CheckSchedule();
     CheckObserve();
     CheckProfile();
-    // The order of the buckets' and BatchNorm's collectives would differ between ranks.
+    // With both settings, the order of the collectives of gradient buckets and of BatchNorm would differ between ranks.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
     }
@@ -57,7 +57,7 @@ class Checker {
     if (!field.options().HasExtension(range)) return;
     const config::Range& bounds = field.options().GetExtension(range);
     for (const double value : NumbersOf(message, field)) {
-      // Written so that NaN fails.
+      // The comparisons are written so that NaN fails.
       if (bounds.has_min() && !(value >= bounds.min()))
         Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
       if (bounds.has_above() && !(value > bounds.above()))
@@ -121,7 +121,8 @@ class Checker {
                 sampling.by() == config::Sampling::WEIGHTED, "WEIGHTED");
   }
 
-  // The field `name` holds a column of a table if `kind`, which `wanted` says, needs one.
+  // Checks the field `name`, which holds a column of a table. If `wanted`, the config has chosen the option `kind`,
+  // which needs the column; otherwise the field must be empty.
   void CheckColumn(const std::string& name, const std::string& column, bool wanted,
                    const char* kind) const {
     if (!wanted) {
@@ -196,7 +197,7 @@ class Checker {
     format_.Check(check_);
   }
 
-  // Options of another model, or of another format, than the config's.
+  // Fails if the user has set options of another model or another format than the config's.
   void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
     if (!check_.IsSet(name)) return;
     if (const std::string why = WhyNoMeaning(config_, field); !why.empty()) Fail(name, why);
@@ -292,7 +293,7 @@ class Checker {
     }
   }
 
-  // Fails where `name` is not at its default although this kind of thing has no use for it.
+  // Fails if the field `name` is not at its default although it has no effect for things of this `kind`.
   template <typename Value>
   void RequireDefault(const std::string& name, const Value& value, const Value& by_default,
                       bool has_meaning, const std::string& kind) const {

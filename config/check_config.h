@@ -1,4 +1,4 @@
-// CheckConfig(): checks that a config's values are in range, that its files exist, and that its fields go together.
+// CheckConfig(): checks that a config's values are in range, that its files exist, and that its fields fit together.
 #pragma once
 
 #include "config/schema/field_check.h"
@@ -8,7 +8,7 @@ namespace lockstep {
 // Says whether the files that the config names must exist.
 enum class Files { kMustExist, kMayBeGone };
 
-// Returns whether the config names validation samples.
+// Returns whether the config sets aside samples for validation: validation files, a validation fraction, or folds.
 bool Validates(const config::Config& config);
 
 // Throws Error (kUsage) that points at the first field that is wrong.

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using google::protobuf::TextFormat;
 
-constexpr size_t kMostText = size_t{16} << 20;  // of a config
+constexpr size_t kMostText = size_t{16} << 20;  // bytes in a config file
 
 }  // namespace
 

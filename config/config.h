@@ -23,22 +23,22 @@ namespace lockstep {
 using config::Config;
 
 // Reads the config file `path` and then applies `assignments`, such as "optimizer.lr=0.01", in order. For a repeated
-// field the value is a list, "model.mlp.hidden=[256, 128]", or one value; both replace the values of the file. Throws
-// Error (kUsage).
+// field the assigned value is a list, such as "model.mlp.hidden=[256, 128]", or one value; it replaces the values in
+// the file. Throws Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
 
 // Returns the text of a config file. Throws Error (kUsage).
 std::string ReadConfigText(const std::string& path);
 
-// Does what LoadConfig() does, with the text of the file `path`.
+// Does the same as LoadConfig() for the config `text`, which was read from the file `path`.
 Config LoadConfigText(const std::string& path, const std::string& text,
                       const std::vector<std::string>& assignments);
 
-// Reads the config that a run left in its folder. The data files that it names need not exist any more. Throws Error
+// Reads the config that a run saved in its folder. The data files that it names may have been deleted. Throws Error
 // (kUsage).
 Config LoadRunConfig(const std::string& run_dir);
 
-// Returns the path of a run's complete config.
+// Returns the path of the complete config in a run's folder.
 std::string RunConfigPath(const std::string& run_dir);
 
 // Returns the config in protobuf's text format, which LoadConfig can read again.

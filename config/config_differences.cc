@@ -21,7 +21,7 @@ using google::protobuf::TextFormat;
 namespace {
 
 constexpr char kNotSet[] = "not set";
-constexpr size_t kLongestValue = 100;  // in a line of Differences()
+constexpr size_t kLongestValue = 100;  // characters of a value in a line of Differences()
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<std::string> FieldLines(Config config) {
           printer.PrintFieldValueToString(message, &field, field.is_repeated() ? i : -1,
                                           &values[i]);
         }
-        // A map's order is not defined.
+        // The entries of a map have no defined order.
         if (field.is_map()) std::sort(values.begin(), values.end());
         lines.push_back(fmt::format("{}: {}", name, fmt::join(values, ", ")));
       });

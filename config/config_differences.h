@@ -13,17 +13,18 @@ using config::Config;
 // Returns a line, such as "optimizer.lr: 0.01", for every field that is set.
 std::vector<std::string> FieldLines(Config config);
 
-// A field of which two or more configs have different values.
+// A field that has different values in two or more configs.
 struct FieldDifference {
   std::string field;                // for example "optimizer.lr"
   std::vector<std::string> values;  // the value in each config, or "not set"
 };
 
-// Returns the fields that are not the same in all configs, in the order of their names.
+// Returns the fields that are not the same in all configs, sorted by name.
 std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs);
 
-// Returns the differences between two configs that cannot belong to one run, for example "optimizer.lr: 0.1 where it
-// was 0.01". Long values, such as the columns of a table, are left out, and only the field is named.
+// Returns the differences that forbid `now` to continue a run that was started with `before`, for example
+// "optimizer.lr: 0.1 where it was 0.01". For long values, such as the columns of a table, only the field's name is
+// given.
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

@@ -26,10 +26,10 @@ using google::protobuf::TextFormat;
 
 using CommentLines = std::map<std::string, std::vector<std::string>>;
 
-// Adds the comments of one file of the schema.
+// Adds the comments in one file of the schema to `comments`.
 void Collect(const google::protobuf::FileDescriptorProto& file, CommentLines& comments) {
   for (const auto& location : file.source_code_info().location()) {
-    // [4, i] is message i, [4, i, 2, j] its field j (descriptor.proto, SourceCodeInfo).
+    // The path [4, i] is message i, and [4, i, 2, j] is its field j (descriptor.proto, SourceCodeInfo).
     const bool is_message = location.path_size() == 2 && location.path(0) == 4;
     const bool is_field =
         location.path_size() == 4 && location.path(0) == 4 && location.path(2) == 2;
@@ -42,7 +42,7 @@ void Collect(const google::protobuf::FileDescriptorProto& file, CommentLines& co
   }
 }
 
-// The comments of the schema: a field's or message's full name -> its comment's lines.
+// Returns the comments of the schema: the full name of a field or message -> the lines of its comment.
 CommentLines Comments() {
   google::protobuf::FileDescriptorSet files;
   files.ParseFromArray(kSchemaDescriptorSet, sizeof(kSchemaDescriptorSet));
@@ -71,8 +71,8 @@ std::string Prefixed(const std::string& prefix, const std::string& text) {
 
 std::string TemplateOf(const Message& message, const CommentLines& comments);
 
-// One field under its comment, at its value in `message`; a message that is not set is commented
-// out.
+// Returns the text of one field, with its comment above and its value in `message`. A message that is not set is
+// commented out.
 std::string TemplateOf(const Message& message, const FieldDescriptor& field,
                        const CommentLines& comments) {
   const Reflection& reflection = *message.GetReflection();

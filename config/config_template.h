@@ -1,4 +1,4 @@
-// Makes the text of a config to start from: every field has its default, and above it stands its comment from
+// ConfigTemplate(): returns a complete example config. Every field has its default value, below its comment from
 // config/schema/.
 #pragma once
 

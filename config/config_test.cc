@@ -31,7 +31,7 @@ class ConfigTest : public testing::Test {
     return LoadConfig(WriteTestFile("c.pbtxt", text), assignments);
   }
 
-  // The one line that loading ends with.
+  // Returns the error message of loading the config, which must be one line.
   static std::string ErrorOf(const std::string& text,
                              const std::vector<std::string>& assignments = {}) {
     try {
@@ -220,7 +220,7 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
     EXPECT_THAT(error_of("scaling: QUANTILE column { name: 'x' mean: 1 std: 2 " + rest + " }"),
                 lacks);
   }
-  // Without a header columns have no names.
+  // Columns have no names because the file has no header.
   EXPECT_THAT(error_of("scaling: STANDARD column { mean: 1 std: 2 } column { mean: 1 std: 0 }"),
               HasSubstr("data.csv.column: number 1 of them has not what"));
 }

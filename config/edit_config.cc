@@ -47,12 +47,12 @@ void InsertComment(std::string& text, size_t at, const std::string& why) {
   text.insert(line, fmt::format("{}# {}\n", IndentOf(text, line), why));
 }
 
-// The field of `type` that a name like "data.images.cache" begins with.
+// Returns the field of `type` with the first name in a dotted name such as "data.images.cache".
 const FieldDescriptor* FieldOf(const Descriptor& type, std::string_view name) {
   return type.FindFieldByName(std::string(name.substr(0, name.find('.'))));
 }
 
-// "images.cache" and "ENCODED": "images { cache: ENCODED }".
+// Returns "images { cache: ENCODED }" for the name "images.cache" and the value "ENCODED".
 std::string AssignmentText(std::string_view name, const std::string& value) {
   const size_t dot = name.find('.');
   if (dot == std::string_view::npos) return fmt::format("{}: {}", name, value);
@@ -70,11 +70,11 @@ void Edit(const std::string& path, std::string& text, const FieldEdit& edit) {
   if (!why_not.empty() || !parser.ParseFromString(text, &config)) {
     throw UsageError("{}: {}", path, why_not);
   }
-  // The innermost message of the field's name that the text has.
+  // Finds the innermost message on the way to the field that the text contains.
   std::string_view rest = edit.name;
   const Descriptor* type = config::Config::descriptor();
   const Tree* fields = &tree;
-  std::optional<size_t> begin;  // where it begins; nothing: it is the config itself
+  std::optional<size_t> begin;  // where that message begins; nothing: it is the config itself
   const FieldDescriptor* field = FieldOf(*type, rest);
   while (rest.find('.') != std::string_view::npos) {
     const Tree* nested = fields->GetTreeForNested(field, -1);
@@ -99,7 +99,8 @@ void Edit(const std::string& path, std::string& text, const FieldEdit& edit) {
     text += assignment + '\n';
     return;
   }
-  // Behind the brace of the message, on a line of its own if the brace ends its line.
+  // The field is inserted after the message's opening brace, on a line of its own if the brace is the last character of
+  // its line.
   const size_t inside = text.find_first_of("{<", *begin) + 1;
   if (text[inside] == '\n') {
     const std::string indent = IndentOf(text, LineBegin(text, *begin)) + "  ";

@@ -28,7 +28,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 
-// Every message type of the tree below `root`, `root` first.
+// Collects the message types in the tree below `root`, with `root` first.
 void CollectMessages(const Descriptor& root, std::vector<const Descriptor*>& messages) {
   messages.push_back(&root);
   for (const FieldDescriptor* field : FieldsOf(root)) {
@@ -36,7 +36,8 @@ void CollectMessages(const Descriptor& root, std::vector<const Descriptor*>& mes
   }
 }
 
-// Where a field of this name is below `message`, with dots, such as "optimizer.lr"; empty: nowhere.
+// Returns the dotted path of a field called `name` in `message` or the messages in it, such as "optimizer.lr"; empty:
+// none.
 std::string PlaceOf(const std::string& name, const Descriptor& message) {
   const std::vector<const FieldDescriptor*> fields = FieldsOf(message);
   for (const FieldDescriptor* field : fields) {
@@ -50,8 +51,8 @@ std::string PlaceOf(const std::string& name, const Descriptor& message) {
   return "";
 }
 
-// Returns the end of an error message, which names the field of `message` or of another one that the user most likely
-// meant.
+// Returns the end of an error message, which suggests the field that the user most likely meant: one of `message`, or
+// of another message; empty if there is no likely one.
 std::string MeantField(const std::string& name, const Descriptor& message) {
   std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
   if (!near.empty()) return near;
@@ -59,7 +60,7 @@ std::string MeantField(const std::string& name, const Descriptor& message) {
   return place.empty() ? "" : fmt::format("; did you mean \"{}\"?", place);
 }
 
-// Adds to a parser's message the field that it is about and the nearest name that would do.
+// Adds to a parser's error message the name of the field and the most similar valid name.
 std::string Explain(const std::string& message, const std::string& text_before) {
   std::vector<const Descriptor*> messages;
   CollectMessages(*Config::descriptor(), messages);
@@ -81,7 +82,7 @@ std::string Explain(const std::string& message, const std::string& text_before) 
     for (const Descriptor* type : messages) {
       const FieldDescriptor* field = type->FindFieldByName(match[2]);
       if (field == nullptr || field->enum_type() == nullptr) continue;
-      // Another message's field of that name.
+      // If the value is valid for this field, the error is about a field of the same name in another message.
       if (field->enum_type()->FindValueByName(match[1]) != nullptr) continue;
       for (const std::string& value : NamesOf(*field->enum_type())) values.push_back(value);
     }
@@ -96,7 +97,7 @@ std::string Explain(const std::string& message, const std::string& text_before) 
   return message;
 }
 
-// Keeps the first error; lines and columns of the parser count from 0.
+// Keeps the first error. The parser counts lines and columns from 0.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   explicit FirstError(const std::string& text) : text_(text) {}
@@ -117,7 +118,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   int line() const { return line_; }
   int column() const { return column_; }
   const std::string& explanation() const { return explanation_; }
-  // Why the field cannot have the value, in a text that names both.
+  // Returns the reason why the field cannot have the value, in a text that names both.
   std::string WhyNot(const std::string& field, const std::string& value) const {
     if (explanation_.starts_with("field \"")) return explanation_;
     const std::string tail = line_ == 0 ? "" : ": " + explanation_;
@@ -146,7 +147,7 @@ void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree,
   }
 }
 
-// Throws Error (kUsage) if a message of this type that was read has a field of earlier versions.
+// Throws Error (kUsage) if the config has a field of this message type that only earlier versions had.
 void RefuseFormer(const Descriptor& type, TextFormat::ParseInfoTree& tree, const std::string& path,
                   const std::string& prefix) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -163,7 +164,7 @@ void RefuseFormer(const Descriptor& type, TextFormat::ParseInfoTree& tree, const
   }
 }
 
-// Says as it is said today what fields of earlier versions say.
+// Translates fields that only earlier versions had to the current fields.
 void BringUpToDate(Config& config) {
   if (!config.data().csv().has_standardize()) return;
   config::Csv& csv = *config.mutable_data()->mutable_csv();
@@ -187,8 +188,8 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-// Returns what a config looks like, for a user who brings YAML or a table. Returns nothing where the first field was
-// read or only misspelt, unless the file's name says that it is something else.
+// Returns an example of a config, for a user whose file is YAML, a table or the like. Empty if the error is not at the
+// beginning of the file, or is only a misspelt field, unless the file's extension shows that it is something else.
 std::string LooksLike(const fs::path& path, const std::string& text, const FirstError& error) {
   static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
                                                            ".csv"};
@@ -265,7 +266,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
                      field->message_type()->field(0)->name());
   }
 
-  // Strings may come without quotes: a shell has eaten the user's.
+  // A string may come without quotes, because the shell has removed them.
   const bool quoted = value.starts_with('"') || value.starts_with('\'');
   if (field->type() == FieldDescriptor::TYPE_STRING && !quoted && !value.starts_with('[')) {
     std::string escaped;
@@ -276,12 +277,12 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     value = '"' + escaped + '"';
   }
   message->GetReflection()->ClearField(message, field);
-  // Numbers may come as a list without its brackets.
+  // A list of numbers may come without brackets.
   if (field->is_repeated() && field->type() != FieldDescriptor::TYPE_STRING &&
       value.find(',') != std::string::npos && !value.starts_with('[')) {
     value = '[' + value + ']';
   }
-  // One value, or a list up to its end: never a second field behind it.
+  // The text must be one value or one list up to its end, with no second field after it.
   const bool list =
       field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
   const std::string text = list ? field->name() + ": " + value : value;
@@ -294,7 +295,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     throw UsageError("{}: {}", origin, error.WhyNot(field->name(), value));
   }
   Anchor(*message, *field, fs::current_path());
-  // The messages that hold the field are given with it.
+  // The messages that contain the field count as given by the user, too.
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     origins.try_emplace(name.substr(0, dot), origin);
   }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Guess: what mpirun starts may use the machine's cores, as what any other launcher starts. With one rank mpirun adds
-# nothing but some environment variables.
-# Fact: Open MPI binds each rank to one core if there are one or two of them, and all its threads with it: OpenMP, the
-# data loader's, and each child process. -n 1 on a machine of 64 cores trains on one. --bind-to none leaves them all.
-# Seen with Open MPI 5.0.11 on two cores (one thread a core):
+# Guess: a program started by mpirun may use all cores of the machine, like one started by any other launcher. With one
+# rank, mpirun adds nothing but some environment variables.
+# Fact: if there are only one or two ranks, Open MPI binds each rank to one core, and with it all its threads (OpenMP's,
+# the data loader's) and child processes. mpirun -n 1 on a machine of 64 cores trains on one core. --bind-to none turns
+# the binding off.
+# Seen with Open MPI 5.0.11 on two cores (one hardware thread for each core):
 #   as found: a program has all CPUs by itself, those of one core as the one rank of mpirun, all with --bind-to none
 set -euo pipefail
 

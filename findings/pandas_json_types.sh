@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: JSON has types, unlike CSV, so pandas.read_json gives a string back as a string and a number as a number.
-# Fact: strings that all look like numbers become numbers, so ids lose their zeros ("007") and hashes such as "12e3"
-# their letters. Numbers in a column whose name ends in _time or _at, such as a log's step_time in ns, become dates
-# where they are more than a year's seconds, 31,536,000. dtype=False turns both off.
+# Fact: if all strings of a column look like numbers, they become numbers, so ids lose their leading zeros ("007") and
+# hashes such as "12e3" lose their letters. In a column whose name ends in _time or _at, such as a log's step_time in
+# ns, numbers above 31,536,000 (a year's seconds) become dates. dtype=False turns both conversions off.
 # Seen with pandas 3.1.1:
 #   as found: id "007" is 7, hash "12e3" is 12000.0, step_time 960000000 is 2000-06-03 02:40:00, 960000 is 960000
 set -euo pipefail

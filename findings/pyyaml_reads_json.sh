@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Guess: YAML contains JSON, so PyYAML reads what json.dumps has written.
-# Fact: PyYAML has YAML 1.1's numbers, in which an exponent needs a point before it and a sign. json.dumps writes 0.0001
-# as it is, but 0.00001 as 1e-05, which PyYAML reads as a string. So a config works until its learning rate is a tenth.
+# Guess: JSON is a subset of YAML, so PyYAML reads everything that json.dumps writes.
+# Fact: PyYAML reads numbers by YAML 1.1, in which a number with an exponent needs a decimal point before the exponent
+# and a sign in it. json.dumps writes 0.0001 as it is, but 0.00001 as 1e-05, which PyYAML reads as a string. So a config
+# with learning rate 0.0001 works, and fails once the rate is a tenth of it.
 # Seen with PyYAML 6.0.4:
 #   as found: {"a": 0.0001, "b": 1e-05, "c": 1.5e-05} is read as {'a': 0.0001, 'b': '1e-05', 'c': 1.5e-05}
 set -euo pipefail

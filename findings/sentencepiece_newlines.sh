@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Guess: what sentencepiece, whose README speaks of lossless tokenization, encodes is the text again once it is decoded.
-# Fact: it is lossless for the text that it has normalised. By default each run of spaces and newlines is one space, so
-# code loses its lines and its indentation, and a text its paragraphs.
+# Guess: sentencepiece promises lossless tokenization in its README, so decoding what it encoded gives the text back.
+# Fact: the tokenization is lossless only for the normalised text. By default, normalisation turns each run of spaces
+# and newlines into one space, so code loses its lines and its indentation, and a text loses its paragraphs.
 # Seen with sentencepiece 0.2.3:
 #   as found: 'def f(x):\n    return x\n' becomes 'def f(x): return x'
 set -euo pipefail

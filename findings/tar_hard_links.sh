@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Guess: a tar of a folder with three samples has three samples, however the files lie on the disk.
-# Fact: of files that are hard links of each other, as cp -al and tools against duplicates make them, tar stores the
-# bytes of the first one only, and the others as names. Python's tarfile does the same. WebDataset passes over what is
-# no regular file, so the samples are gone, without a word. tar --hard-dereference stores them all.
+# Guess: a tar archive of a folder with three samples contains three samples, however the files are stored on the disk.
+# Fact: of files that are hard links to the same data, as cp -al and deduplication tools make them, tar stores the bytes
+# of the first one only, and the other names as links. Python's tarfile does the same. WebDataset skips every member
+# that is not a regular file, so these samples are lost without a warning. tar --hard-dereference stores all of them as
+# files.
 # Seen with webdataset 1.0.2, GNU tar 1.34 and Python 3.11.7:
 #   as found: of 3 samples, one a hard link, are read: 2 by tar, 2 by tarfile, 3 by --hard-dereference
 set -euo pipefail

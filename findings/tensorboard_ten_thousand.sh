@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Guess: TensorBoard's page shows a sample of a long curve, but its EventAccumulator, from which scripts read runs, has
-# all of it.
-# Fact: it keeps 10,000 values of a scalar, drawn at random over the run, and the last one. Nothing says that there were
-# more. Sums, smoothing and the best step are then of half a run. size_guidance={"scalars": 0} keeps all.
+# Guess: TensorBoard's page shows a sample of a long curve, but its EventAccumulator, with which scripts read runs,
+# keeps all values.
+# Fact: EventAccumulator keeps 10,000 values of a scalar, drawn at random over the run, and the last one. Nothing tells
+# the script that there were more. Sums, smoothed curves and the best step are then computed from a part of the values.
+# size_guidance={"scalars": 0} keeps all.
 # Seen with tensorboard 2.21.0:
 #   as found: of 20000 values 10000 are read, the last one among them; with size_guidance 20000
 set -euo pipefail

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Guess: with one seed, the first numbers of a longer torch.randn are those of a shorter one, as they are of torch.rand.
-# Fact: on the CPU fewer than 16 numbers are drawn one after another, and from 16 on in blocks, from other numbers of
-# the generator. No number of randn(15) and randn(16) is the same. So a test that compares a small model's initial
-# weights with a part of a larger one's, or draws noise in other pieces, fails at some sizes and not at others.
+# Guess: with the same seed, a longer torch.randn begins with the numbers of a shorter one, as is the case for
+# torch.rand.
+# Fact: on the CPU, fewer than 16 numbers are drawn one after another; 16 numbers and more are drawn in blocks, from
+# other numbers of the generator. randn(15) and randn(16) have no number in common. So a test fails at some sizes and
+# not at others if it compares a small model's initial weights with a part of a larger model's, or draws noise in pieces
+# of another size.
 # Seen with torch 2.11.0:
 #   as found: of the first 15 numbers of 15 and of 16 rand has 15 the same, randn 0
 set -euo pipefail

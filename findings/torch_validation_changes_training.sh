@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: a pass over a validation DataLoader that neither shuffles nor has workers draws no random number.
-# Fact: each iter() of a DataLoader draws a base seed for workers from torch's own generator, even where there are none.
-# So how often a run validates changes its dropout and the order of its next epoch. A DataLoader with a generator of its
-# own leaves torch's alone.
+# Fact: each iter() of a DataLoader draws a base seed for its workers from torch's default generator, even if it has no
+# workers. So the frequency of validation changes a run's dropout and the order of its next epoch. A DataLoader that is
+# given a generator of its own does not use the default one.
 # Seen with torch 2.11.0:
 #   as found: the next torch.rand is another one after a validation, the same one with a generator of its own
 set -euo pipefail

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Guess: the functions of one zstandard library decompress the same bytes alike, and data behind the end is an error.
-# Fact: a .zst file may be several frames in a row: cat makes one, pzstd does, and whoever appends to a log. zstd -d and
-# zstandard.open() read them all. zstandard.decompress() and read_to_iter() end behind the first, and say nothing.
+# Guess: all functions of one zstandard library decompress the same bytes to the same result, and raise an error if data
+# follows the end.
+# Fact: a .zst file may consist of several frames in a row: cat of two files, pzstd, and appending to a log produce such
+# files. zstd -d and zstandard.open() read all frames. zstandard.decompress() and read_to_iter() stop after the first
+# frame, without a warning.
 # Seen with zstandard 0.25.0:
 #   as found: of 2 lines in 2 frames open() reads 2, decompress() 1, read_to_iter() 1
 set -euo pipefail

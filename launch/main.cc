@@ -37,7 +37,8 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
       .Within(0, 1'000'000);
 }
 
-// The path that the user gave, which reads better than where Bazel's links lead.
+// Returns the path with which the user started the program. /proc/self/exe is used only if the path has no slash,
+// because it resolves symbolic links, such as Bazel's, and is then harder to read.
 std::string ProgramPath(const char* name) {
   if (std::string_view(name).find('/') == std::string_view::npos) {
     return std::filesystem::read_symlink("/proc/self/exe");
@@ -45,7 +46,7 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
-// Returns what to say of the first word of a command line that its command does not know.
+// Returns the error message for the first word of the command line that its command does not know.
 std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
   std::vector<std::string> options;
@@ -73,7 +74,7 @@ std::string NotExpected(const CLI::App& app, const std::vector<std::string>& wor
                      command.get_name(), word, cure, command.get_name());
 }
 
-// Returns the exit status. `prints_result`: whether what it prints is its result, or tells of one that lies elsewhere.
+// Runs the command line and returns the exit status. Sets `prints_result` to Command::prints_result() of the command.
 int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& prints_result) {
   Invocation invocation{.words{argv + 1, argv + argc}, .extensions = extensions};
   CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.",

@@ -10,8 +10,10 @@
 //
 // what can fail -> what the user sees -> the test that shows it
 //   a wrong command line -> one line and status 2 -> tests/cli_test.py
-//   a tool that writes its results at the end -> it does, where it is preloaded -> tests/checkpoint_fault_test.py
-//   any Error -> one line with its status; on the terminal once, however many ranks have it
+//   a preloaded profiler writes its results when the process exits -> the process exits in the usual way, so that the
+//     profiler can write
+//     -> tests/checkpoint_fault_test.py
+//   any Error -> one line and the error's exit status; if several ranks have the same error, the line is printed once
 //     -> tests/bad_input_test.py
 #pragma once
 
@@ -24,9 +26,9 @@ namespace lockstep {
 // Runs the command line and returns the exit status (docs/design.md, 'Starting and stopping').
 int Main(int argc, char** argv, Models models, Datasets datasets = {});
 
-// Ends the process with the status that Main has returned, without the destructors of static objects: LibTorch's take
-// 0.1 s of a core, and give back what the kernel takes anyway. A profiler that was preloaded or injected writes its
-// results at the end, so beside one the process ends as others do.
+// Ends the process with `status`, which Main() has returned, without the destructors of static objects. LibTorch's
+// destructors take 0.1 s of a core, and only free memory that the kernel frees anyway. If a profiler was preloaded or
+// injected, this function calls std::exit() instead, because the profiler writes its results at exit.
 [[noreturn]] void End(int status);
 
 }  // namespace lockstep

@@ -23,14 +23,15 @@ using torch::autograd::variable_list;
 
 thread_local bool recomputing = false;
 
-// Where a device's random numbers stand; Replace() lets them begin there again until the guard ends.
+// The state of a device's random number generator. A Guard makes the generator start again from this state during its
+// lifetime.
 class RandomState {
  public:
   explicit RandomState(at::Device device) : device_(device) {
     if (device.is_cuda()) {
       at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
       const std::scoped_lock lock(generator.mutex());
-      // While a graph is captured this is the one way to read the state; it moves nothing.
+      // While a graph is captured, only this call can read the state. An increment of 0 does not advance the generator.
       cuda_ = at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(0);
     } else {
       cpu_ = at::detail::getDefaultCPUGenerator().get_state();
@@ -73,8 +74,8 @@ class RandomState {
   };
 
  private:
-  // A generator that goes on from here. In a graph seed and offset are read from where its replay
-  // puts them.
+  // Returns a generator that starts at the saved state. In a captured graph, seed and offset are read from the device
+  // memory to which each replay writes them.
   c10::intrusive_ptr<at::CUDAGeneratorImpl> CudaGeneratorThere() const {
     auto state = c10::make_intrusive<at::CUDAGeneratorState>();
     if (cuda_.captured_) {
@@ -97,8 +98,8 @@ class RandomState {
   at::PhiloxCudaState cuda_;
 };
 
-// How autocast rounds here, without its cache: a weight that was rounded without history would get
-// no gradient where it is used again.
+// The current autocast state with its cache of rounded weights turned off. The first computation runs without autograd;
+// a weight that it rounded and cached would have no history, and so would get no gradient in a later use.
 AutocastState WithoutCache(at::DeviceType device) {
   AutocastState state = AutocastState::Now(device);
   state.caches = false;
@@ -116,7 +117,7 @@ class RecomputingGuard {
   bool before_;
 };
 
-// All that the second computation needs besides the input.
+// The state that the second computation needs besides the block's inputs.
 struct Recipe : torch::CustomClassHolder {
   Recipe(ActivationBlock block, at::Device device)
       : block(std::move(block)),
@@ -127,7 +128,7 @@ struct Recipe : torch::CustomClassHolder {
   ActivationBlock block;
   RandomState random;
   AutocastState rounding;
-  ops::WeightCopies* copies;  // on a GPU backward has a thread of its own
+  ops::WeightCopies* copies;  // kept here because on a GPU backward runs in a thread of its own
 };
 
 class Checkpoint : public torch::autograd::Function<Checkpoint> {
@@ -139,8 +140,9 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     context->set_materialize_grads(false);
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
     variable_list outputs = recipe->block(inputs.vec());
-    // An output that needs a gradient here existed before, such as a bias that is left to be added later. It must not
-    // become an output of this node itself: backward would come to this node again within it.
+    // Autograd is off here, so an output that needs a gradient is a tensor that existed before, such as a bias that a
+    // later operation adds. It is detached: if the tensor itself became an output of this node, the backward of the
+    // second computation would reach this node again.
     for (Variable& output : outputs) {
       if (output.defined() && output.requires_grad()) output = output.detach();
     }
@@ -177,7 +179,7 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     if (!used.empty()) torch::autograd::backward(used, used_gradients);
     variable_list input_gradients;
     for (const Variable& input : inputs) input_gradients.push_back(input.grad());
-    input_gradients.emplace_back();  // the recipe's
+    input_gradients.emplace_back();  // no gradient for `recipe`
     return input_gradients;
   }
 };

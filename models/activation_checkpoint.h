@@ -6,14 +6,14 @@
 //      torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the block.
 //   2. State that a forward must change only once, such as running statistics, is changed only by the first
 //      computation. In the second computation IsRecomputing() is true.
-//   3. Activation checkpointing also works while a CUDA graph is captured (tests/memory_test.py).
+//   3. A step that uses activation checkpointing can be captured in a CUDA graph (tests/memory_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   the block gives other tensors the second time -> c10::Error from backward; of the same shapes: wrong
-//     gradients -> ActivationCheckpoint.RefusesABlockThatChanges
-//   the block gives a parameter or an input as it is -> nothing: its gradient comes as if it had been called
-//     -> ActivationCheckpoint.MayReturnAParameterAndAnInput
-//   a parameter of the block is used elsewhere, too -> see comm/reduce/reducer.h
+//   the second call of the block returns another number of tensors, or tensors of other sizes -> c10::Error from
+//     backward; tensors with other values: wrong gradients -> ActivationCheckpoint.RefusesABlockThatChanges
+//   the block returns a parameter or one of its inputs unchanged -> no error: the gradients are the same as without
+//     checkpointing -> ActivationCheckpoint.MayReturnAParameterAndAnInput
+//   a parameter of the block is also used outside the block -> see comm/reduce/reducer.h
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,8 +25,9 @@ namespace lockstep {
 
 using ActivationBlock = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-// Returns block(inputs). The inputs are floating-point tensors on one device. The inputs are kept, and backward
-// computes the block again. If no input needs a gradient, or grad mode is off, it only calls the block.
+// Returns block(inputs). The inputs are floating-point tensors on one device. The function keeps the inputs, and the
+// backward pass calls the block again. If no input needs a gradient, or grad mode is off, the function only calls the
+// block.
 std::vector<at::Tensor> CheckpointActivations(const std::vector<at::Tensor>& inputs,
                                               ActivationBlock block);
 

@@ -28,7 +28,7 @@ class ActivationCheckpoint : public testing::TestWithParam<at::DeviceType> {
   }
   at::TensorOptions options() const { return at::TensorOptions(GetParam()); }
 
-  // Two tensors with dropout and a parameter; the second is not always used.
+  // A block with dropout and a parameter that returns two tensors. Some tests do not use the second one.
   ActivationBlock Block() {
     return [this](const Tensors& in) {
       ++calls_;
@@ -38,11 +38,11 @@ class ActivationCheckpoint : public testing::TestWithParam<at::DeviceType> {
     };
   }
 
-  // Gradients of x, y and the weight.
+  // Returns random numbers that were drawn after forward and after backward, and the gradients of x, y and the weight.
   Tensors Gradients(const std::function<Tensors()>& outputs, bool use_second) {
     at::manual_seed(2);
     const Tensors out = outputs();
-    const at::Tensor after = at::rand({3}, options());  // where the random numbers stand
+    const at::Tensor after = at::rand({3}, options());  // shows the state of the generator
     at::Tensor loss = out[0].to(at::kFloat).square().sum();
     if (use_second) loss = loss + out[1].to(at::kFloat).sum();
     loss.backward();
@@ -122,7 +122,7 @@ TEST_P(ActivationCheckpoint, MayReturnAParameterAndAnInput) {
 }
 
 TEST_P(ActivationCheckpoint, KeepsNothingButTheInputs) {
-  // Whatever else the block makes is gone once it has returned.
+  // All other tensors that the block makes are released once it has returned.
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made;
   const Tensors out = CheckpointActivations({x_}, [&](const Tensors& in) {
     const at::Tensor hidden = at::matmul(in[0], weight_).exp();

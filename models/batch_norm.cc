@@ -79,8 +79,8 @@ ops::ChannelNorm BatchNorm::NormOf(const at::Tensor& input) {
                         .momentum = momentum_};
   if (IsRecomputing()) return norm;
   norm.num_batches_tracked = num_batches_tracked_;
-  // One value has no variance for the running statistics to follow. How many all ranks have, they learn
-  // when they meet.
+  // The running variance cannot be updated from one value for each channel. With `ranks_`, the operation learns the
+  // number of values of all ranks from its collectives, and decides this itself.
   if (ranks_ != nullptr || input.numel() > input.size(1)) {
     norm.running_mean = running_mean_;
     norm.running_var = running_var_;

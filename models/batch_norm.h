@@ -1,8 +1,9 @@
-// BatchNorm: normalises over the samples of one rank, or of all ranks. This one module replaces torch.nn.BatchNorm1d to
-// BatchNorm3d and SyncBatchNorm, and has the same names of parameters and buffers.
+// BatchNorm: batch normalisation with the statistics of one rank's samples, or of the samples of all ranks. This one
+// module replaces torch.nn.BatchNorm1d to BatchNorm3d and SyncBatchNorm, and its parameters and buffers have the same
+// names.
 //
-// If the ranks share statistics, every rank must run the module in every step, because the module contains collectives.
-// If a rank has no samples, its input is empty, [0, ...]. The collectives are part of forward and backward.
+// If the ranks share statistics, forward and backward contain collectives, so every rank must run the module in every
+// step. A rank without samples passes an empty input, [0, ...].
 #pragma once
 
 #include <torch/nn/module.h>
@@ -14,12 +15,12 @@
 
 namespace lockstep {
 
-// Returns the ranks of a communicator as norms use them; null for null.
+// Wraps `sync` in the interface that the norm operations take. Returns null if `sync` is null.
 std::unique_ptr<ops::NormRanks> NormRanksOf(Communicator* sync);
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // `sync` is ModelSpec::sync_batch_norm.
+  // `sync` is ModelSpec::sync_batch_norm: null if each rank uses its own statistics.
   BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
 
   // Normalises `input`, [count, channels, ...] in any float type, adds `residual`, and applies `activation`, which is
@@ -30,25 +31,25 @@ class BatchNorm : public torch::nn::Module {
                      const at::Tensor& residual = {});
 
   // Returns the max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1. `input` is [count,
-  // channels, height, width]. In training this is one operation.
+  // channels, height, width]. In training this is one fused operation.
   at::Tensor Pool(const at::Tensor& input);
 
   // Returns relu(forward(input) + other.forward(other_input)). Both inputs have the same shape and type. In training
-  // with the statistics of this rank alone this is one operation.
+  // this is one fused operation.
   at::Tensor Join(const at::Tensor& input, BatchNorm& other, const at::Tensor& other_input);
 
  private:
-  // Returns the argument of the operations in training.
+  // Returns the `norm` argument of ops::BatchNorm() and its variants, which run in training.
   ops::ChannelNorm NormOf(const at::Tensor& input);
 
-  // The ranks that share statistics; null: each rank has its own.
+  // The ranks that share statistics; null: each rank has its own statistics.
   std::unique_ptr<ops::NormRanks> ranks_;
   double epsilon_;
   double momentum_;
   at::Tensor weight_, bias_;               // [channels]
   at::Tensor running_mean_, running_var_;  // [channels]
   at::Tensor num_batches_tracked_;         // int64, 0-dimensional
-  at::Tensor counters_;  // the counters of the operations, on the device of their last input
+  at::Tensor counters_;                    // work space of the kernels (ops::ChannelNorm::counters)
 };
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-// The sum over rows of the cross-entropy of logits [rows, classes] and `target` of integers, one for each row.
+// Returns the sum of the cross-entropy losses of logits [rows, classes], with one integer target for each row.
 at::Tensor CrossEntropyOf(const at::Tensor& logits, const at::Tensor& target, int64_t ignored,
                           double label_smoothing) {
   at::Tensor labels = target.flatten().to(at::kLong);
@@ -32,7 +32,7 @@ at::Tensor CrossEntropyOf(const at::Tensor& logits, const at::Tensor& target, in
   if (ignored != ops::kIgnoredTarget) {
     labels = labels.masked_fill(labels == ignored, ops::kIgnoredTarget);
   }
-  // The gradient is written over the logits, which the model may have kept.
+  // CrossEntropySum() writes the gradient over the logits. The model may need them elsewhere, so they are copied.
   const bool trains = at::GradMode::is_enabled() && logits.requires_grad();
   return ops::CrossEntropySum(trains ? logits.clone(at::MemoryFormat::Contiguous) : logits, labels,
                               logits.size(1), label_smoothing);

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 AllocatorHistory::AllocatorHistory() {
-  // The other way starts a process, addr2line, while the GPU and MPI are in use.
+  // In its default mode LibTorch starts a child process, addr2line, while the GPU and MPI are in use.
   setenv("TORCH_SYMBOLIZE_MODE", "dladdr", /*overwrite=*/0);
   const std::optional<std::string> all("all");
   torch::cuda::_record_memory_history(all, all, /*stacks=*/"all", kMostEntries);

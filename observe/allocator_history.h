@@ -1,15 +1,16 @@
-// AllocatorHistory: what LibTorch's allocator did on this process's GPUs, in the file format of PyTorch's memory viewer
-// (https://pytorch.org/memory_viz, and python -m torch.cuda._memory_viz). It needs a GPU and TellsBlocks()
-// (observe/device_memory.h).
+// AllocatorHistory: records what LibTorch's CUDA allocator does on this process's GPUs, and writes the record in the
+// file format of PyTorch's memory viewer (https://pytorch.org/memory_viz, and python -m torch.cuda._memory_viz). It
+// needs a GPU, and TellsBlocks() (observe/device_memory.h) must return true.
 //
-// Promise: the file is LibTorch's own (torch/csrc/cuda/memory_snapshot.h, exported by libtorch_cuda.so). A thread
-// writes it.
+// Promise: LibTorch itself makes the content of the file (torch/csrc/cuda/memory_snapshot.h, exported by
+// libtorch_cuda.so). A background thread writes the file.
 //
-// While it exists, each allocation and free is recorded with the C++ functions that called it, which takes some
-// microseconds of the host each. Replayed CUDA graphs allocate nothing. The newest kMostEntries are kept.
+// While an AllocatorHistory exists, each allocation and each free is recorded with its C++ call stack, which costs some
+// microseconds of host time. Replayed CUDA graphs allocate nothing, so they add no records. The newest kMostEntries
+// records are kept.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   the snapshot cannot be taken, or the file not be written -> TakeErrors() says why -> see
+//   the snapshot cannot be taken, or the file cannot be written -> TakeErrors() says why -> see
 //     observe/memory/background_files.h
 #pragma once
 
@@ -23,25 +24,25 @@ namespace lockstep {
 
 class AllocatorHistory {
  public:
-  // More of them take seconds to be put into a snapshot.
+  // The number of records that are kept. With more records, a snapshot would take seconds.
   static constexpr size_t kMostEntries = 50000;
 
-  // Sets TORCH_SYMBOLIZE_MODE, if it is not set, so that LibTorch names functions without a program beside it. Throws
-  // c10::Error without a GPU.
+  // Sets the environment variable TORCH_SYMBOLIZE_MODE to "dladdr" if it is not set, so that LibTorch does not start
+  // addr2line to look up function names. Throws c10::Error without a GPU.
   AllocatorHistory();
-  // Waits for files that are being written.
+  // Waits until all files are written.
   ~AllocatorHistory();
   AllocatorHistory(const AllocatorHistory&) = delete;
   AllocatorHistory& operator=(const AllocatorHistory&) = delete;
 
-  // Takes a snapshot of the memory as it is now, with the history, and begins to write it to `path`, whose folder is
-  // made if only it is missing. Any thread may call it. Does not throw.
+  // Takes a snapshot of the present memory and of the history, and begins to write it to `path`. Creates the folder of
+  // `path` if it is missing, but not the folders above it. Any thread may call it. Does not throw.
   void Write(const std::string& path) noexcept;
 
-  // Returns when all files so far are written.
+  // Waits until all files that Write() has begun are written.
   void Wait() { files_.Wait(); }
 
-  // Returns what went wrong so far, each once.
+  // Returns the errors of Write() since the last call.
   std::vector<std::string> TakeErrors() { return files_.TakeErrors(); }
 
  private:

@@ -28,11 +28,11 @@ bool IsOfPool(const Segment& segment) {
   return segment.owner_private_pool_id != c10::MempoolId_t{0, 0};
 }
 
-// Describes the memory when this thread's request for `requested` bytes failed. The allocator has rounded them up to
-// the size of a segment. It may use `total` bytes, which may be a part of the GPU's memory, and nobody holds `free`
-// bytes of the GPU.
+// Describes the memory at the moment when this thread's request for `requested` bytes failed. `requested` is already
+// rounded up to the size of a segment. `total` is how many bytes the allocator may use, which can be less than the
+// GPU's memory. `free` is how many bytes of the GPU no process has reserved.
 AllocationFailure FailureOf(at::Device device, int64_t requested, int64_t total, int64_t free) {
-  constexpr int64_t kSmallSegment_bytes = 2 << 20;  // in which small tensors lie, and no others
+  constexpr int64_t kSmallSegment_bytes = 2 << 20;  // the size of all segments of small tensors
   const bool is_large = requested > kSmallSegment_bytes;
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream(device.index());
   const auto stats = allocator::getDeviceStats(device.index());
@@ -84,7 +84,7 @@ int64_t FreeDeviceBytes(at::Device device) {
   const auto stats = allocator::getDeviceStats(device.index());
   const auto [free, total] = allocator::get()->getMemoryInfo(device.index());
   const int64_t reserved = stats.reserved_bytes[kAll].current;
-  // PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:... allows it less.
+  // PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:... can limit this process to a part of the memory.
   const double share = allocator::getMemoryFraction(device.index());
   const int64_t allowed = static_cast<int64_t>(share * static_cast<double>(total)) - reserved;
   return std::min(static_cast<int64_t>(free), allowed) + reserved -
@@ -92,10 +92,10 @@ int64_t FreeDeviceBytes(at::Device device) {
 }
 
 struct AllocationFailures::Shared {
-  std::mutex mutex;  // of `failure`
+  std::mutex mutex;  // protects `failure`
   std::optional<AllocationFailure> failure;
   std::mutex calls;                  // held while on_failure runs
-  std::function<void()> on_failure;  // empty: nobody listens any more
+  std::function<void()> on_failure;  // empty once AllocationFailures is destroyed
 };
 
 AllocationFailures::AllocationFailures(at::Device device, std::function<void()> on_failure)

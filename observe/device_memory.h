@@ -1,7 +1,7 @@
-// Reads what LibTorch's allocator knows of a GPU's memory, and of an allocation that failed.
+// Reads from LibTorch's CUDA allocator how a GPU's memory is used, and why an allocation failed.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   an allocation -> AllocationFailures::Take() tells of it -> tests/gpu/gpu_memory_test.py,
+//   an allocation fails -> AllocationFailures::Take() returns the failure -> tests/gpu/gpu_memory_test.py,
 //     test_fragmentation_is_named
 #pragma once
 
@@ -17,46 +17,47 @@
 namespace lockstep {
 
 struct DeviceMemory {
-  int64_t reserved_bytes = 0;  // what the allocator holds of the GPU's memory
-  int64_t pool_bytes = 0;      // what CUDA graphs' pools hold of reserved_bytes
+  int64_t reserved_bytes = 0;  // the GPU memory that the allocator has reserved
+  int64_t pool_bytes = 0;      // the part of reserved_bytes in memory pools of CUDA graphs
 };
 
-// Whether LibTorch's allocator for GPUs is its own, which tells of its blocks, and not CUDA's
-// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. The functions and classes below need the
-// former.
+// Returns whether LibTorch uses its native CUDA caching allocator, which lists its blocks. CUDA's allocator
+// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) cannot list its blocks. The functions and classes below need the
+// native allocator.
 bool TellsBlocks();
 
-// The most memory that tensors took on a GPU at a time, and what tensors could have had besides, of its memory.
+// The peak of the memory that tensors took on a GPU (peak_bytes), how much more they could have taken (left_bytes), and
+// the size of the GPU's memory (device_bytes).
 struct DevicePeak {
   int64_t peak_bytes = 0;
   int64_t left_bytes = 0;
   int64_t device_bytes = 0;
 };
 
-// Returns the state of the memory of a GPU. It takes the allocator's lock and walks through its blocks, which takes
+// Returns the state of a GPU's memory. The call locks the allocator and walks through its blocks, which takes
 // milliseconds at most.
 DeviceMemory ReadDeviceMemory(at::Device device);
 
-// Returns the bytes that the allocator has given on a GPU. It takes microseconds.
+// Returns the bytes of a GPU that are allocated to tensors. The call takes microseconds.
 int64_t AllocatedBytes(at::Device device);
 
-// Returns the memory of a GPU, and what tensors can still get of it: what nobody holds, and what the allocator holds
-// and has not given.
+// Return the size of a GPU's memory, and how much of it tensors can still get: the memory that no process has reserved,
+// and the memory that the allocator has reserved but not allocated.
 int64_t TotalDeviceBytes(at::Device device);
 int64_t FreeDeviceBytes(at::Device device);
 
-// Remembers the last allocation that failed on a GPU, on any thread. LibTorch has no way to leave an observer, so an
-// observer stays until the process ends, but it does nothing without this object.
+// Remembers the last allocation that failed on a GPU, on any thread. LibTorch cannot remove an out-of-memory observer,
+// so the observer stays until the process ends, but it does nothing after this object is destroyed.
 class AllocationFailures {
  public:
-  // `on_failure` is called on the thread whose allocation failed, before the allocation throws, by one thread at a
-  // time. Exceptions from it are swallowed.
+  // `on_failure` is called on the thread whose allocation failed, before the allocation throws. Only one thread calls
+  // it at a time. Exceptions that it throws are ignored.
   AllocationFailures(at::Device device, std::function<void()> on_failure);
   ~AllocationFailures();
   AllocationFailures(const AllocationFailures&) = delete;
   AllocationFailures& operator=(const AllocationFailures&) = delete;
 
-  // Returns the last failure since the last call; nothing if there was none.
+  // Returns the newest failure since the last call of Take(), or nothing if there was none.
   std::optional<AllocationFailure> Take();
 
  private:

@@ -13,10 +13,10 @@ namespace lockstep {
 namespace {
 
 thread_local int64_t counted = 0;
-thread_local int inside_attention = 0;  // whose own products are counted with it
+thread_local int inside_attention = 0;  // attention calls that are running; > 0: counts nothing
 
-// Which input says whether an operation, if it is attention, is causal; 0: it is none. Query and key come
-// first, [batch, heads, tokens, width].
+// Returns the index of the input that says whether an attention operation is causal; 0 if the operation is not
+// attention. The first two inputs of attention are query and key, [batch, heads, tokens, width].
 size_t CausalInputOf(std::string_view name) {
   if (name == "aten::scaled_dot_product_attention") return 5;
   if (name == "aten::_scaled_dot_product_flash_attention") return 4;
@@ -29,7 +29,7 @@ int64_t AttentionFlops(const at::RecordFunction& call, size_t causal_input) {
   const at::Tensor& query = inputs[0].toTensor();
   const at::Tensor& key = inputs[1].toTensor();
   const bool causal = inputs[causal_input].isBool() && inputs[causal_input].toBool();
-  // Two products: with the keys, with the values.
+  // Attention makes two products, one with the keys and one with the values, of 2 FLOPs per multiply-add.
   return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
 }
 
@@ -39,7 +39,7 @@ int64_t PackedAttentionFlops(const at::RecordFunction& call) {
   return 4 * qkv.numel() / 3 * qkv.size(1) / (inputs[2].toBool() ? 2 : 1);
 }
 
-// FLOPs of aten::_cudnn_rnn(input, weights, ...), which uses each weight matrix at each time step.
+// Returns the FLOPs of aten::_cudnn_rnn(input, weights, ...), which uses each weight matrix at each time step.
 int64_t RnnFlops(const at::RecordFunction& call) {
   const at::Tensor& input = call.inputs()[0].toTensor();
   int64_t weights = 0;
@@ -49,13 +49,13 @@ int64_t RnnFlops(const at::RecordFunction& call) {
   return 2 * weights * (input.numel() / input.size(-1));
 }
 
-// FLOPs of aten::convolution(input, weight, bias, stride, padding, dilation, ...), which is not transposed, or of a
-// planned convolution.
+// Returns the FLOPs of aten::convolution(input, weight, bias, stride, padding, dilation, ...), which must not be
+// transposed, or of a planned convolution.
 int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const at::Tensor& input = inputs[0].toTensor();
   const at::Tensor& weight = inputs[1].toTensor();
-  // One number stands for all dimensions.
+  // A list with only one number gives the value for all dimensions.
   const auto of = [&](size_t list, int64_t dimension) {
     const std::vector<int64_t> numbers = inputs[list].toIntVector();
     return numbers[numbers.size() == 1 ? 0 : dimension];
@@ -75,7 +75,7 @@ int64_t FlopsOf(const at::RecordFunction& call) {
   if (const size_t causal_input = CausalInputOf(name); causal_input > 0) {
     return AttentionFlops(call, causal_input);
   }
-  // Only what has been asked for; some calls come without inputs.
+  // Reads an input only when an operation below needs it, because some other operations have no inputs.
   const auto tensor = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
   if (name == ops::kPackedAttentionEvent) return PackedAttentionFlops(call);
   if (name == "aten::mm" || name == "aten::bmm" || name == ops::kMatrixProductEvent) {

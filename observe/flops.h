@@ -1,4 +1,4 @@
-// Counts the floating-point operations that a model computes while it runs.
+// Counts the floating-point operations (FLOPs) that a model executes.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// Calls `act`, and returns how many floating-point operations the matrix products, convolutions and attentions of this
-// thread make in it. A multiplication with its addition counts as two operations. For causal attention half of the
-// operations are counted.
+// Calls `act`, and returns the number of floating-point operations of the matrix products, convolutions and attentions
+// that `act` runs on this thread. A multiply-add counts as two operations. Causal attention counts as half of full
+// attention.
 int64_t CountFlops(const std::function<void()>& act);
 
-// Returns the operations of one call, without those of the calls within it; 0 if they are not known. `call` must have
-// its inputs.
+// Returns the number of floating-point operations of one call, without those of calls nested in it; 0 if it is not
+// known. `call` must have its inputs (RecordFunctionCallback::needsInputs(true)).
 int64_t FlopsOf(const at::RecordFunction& call);
 
 }  // namespace lockstep

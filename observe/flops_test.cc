@@ -1,4 +1,4 @@
-// Operations that are counted, of products and convolutions whoever computes them.
+// Checks CountFlops() on matrix products and convolutions, both ATen's and Lockstep's own.
 
 #include "observe/flops.h"
 
@@ -36,7 +36,7 @@ TEST(CountFlops, OfPlannedOperations) {
   const at::Tensor b = at::ones({8, 24}, options);
   const at::Tensor x = at::ones({2, 8, 9, 8}, options).contiguous(kLast);
   const at::Tensor weight = at::ones({16, 8, 3, 3}, options).contiguous(kLast);
-  // Once while a plan may be searched for, once by the plan.
+  // The first call may search for a plan, and the second one uses it. Both must count the same.
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(CountFlops([&] { ops::MatrixProduct(to, a, b); }), 2 * 16 * 8 * 24);
     EXPECT_EQ(CountFlops([&] { ops::PlannedConvolution(x, weight, {.stride = 2, .padding = 1}); }),

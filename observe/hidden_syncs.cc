@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The operations in which this thread is. The outermost is the one that a model calls.
+// The operations that this thread is running, the outermost first. The model calls the outermost one.
 thread_local std::vector<std::string> operations;
 thread_local bool in_forward_pass = false;
 

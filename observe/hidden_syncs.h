@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// A forward pass of the model on this thread lasts as long as this object.
+// Marks a forward pass of the model on this thread: the pass begins with the constructor and ends with the destructor.
 class ForwardPass {
  public:
   ForwardPass();
@@ -16,9 +16,10 @@ class ForwardPass {
   ForwardPass& operator=(const ForwardPass&) = delete;
 };
 
-// Calls `act`, and returns the names of the operations of this thread's forward passes in which the host waited for the
-// GPU, each once and in the order in which they came, for example "aten::item". Other waits are not the model's.
-// PyTorch shows the same with torch.cuda.set_sync_debug_mode("warn").
+// Calls `act`, and returns the names of the operations in which the host waited for the GPU during this thread's
+// forward passes, for example "aten::item". Each name comes once, in the order of its first wait. Waits outside of a
+// forward pass do not count, because the model does not cause them. PyTorch warns of the same operations after
+// torch.cuda.set_sync_debug_mode("warn").
 std::vector<std::string> HiddenSyncs(const std::function<void()>& act);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Histogram: says how the values of one tensor are distributed, in the ranges of TensorBoard's histograms.
+// Histogram: holds how the values of one tensor are distributed over the ranges of TensorBoard's histograms.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@ namespace lockstep {
 
 struct Histogram {
   std::string tag;  // parameters/NAME or gradients/NAME, as Weights & Biases names them
-  // These describe the finite values. Values that are not finite are not counted.
+  // All fields below describe only the finite values.
   double min = 0;
   double max = 0;
   double num = 0;
   double sum = 0;
   double sum_squares = 0;
-  // counts[i] is the number of values from limits[i - 1] up to, but without, limits[i]. The first count is 0, because
-  // its range has no lower limit.
+  // counts[i] is the number of values in [limits[i - 1], limits[i]). The first count is 0, because its range has no
+  // lower limit.
   std::vector<double> limits{};
   std::vector<double> counts{};
 };
@@ -25,8 +25,9 @@ struct Histogram {
 // are the bounds of torch.utils.tensorboard's SummaryWriter.add_histogram(bins="tensorflow").
 const std::vector<double>& HistogramBounds();
 
-// Sets the limits and the counts from the counts of all ranges of HistogramBounds(). Ranges before the first value and
-// after the last one are left out, as SummaryWriter.add_histogram does. At least one count must not be 0.
+// Sets histogram.limits and histogram.counts. `counts` has the number of values in each range of HistogramBounds().
+// Ranges before the first value and after the last one are left out, as SummaryWriter.add_histogram does. At least one
+// count must not be 0.
 void SetCounts(std::span<const double> counts, Histogram& histogram);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 namespace profiler = torch::profiler::impl;
 
-// Calls `act` with the address and the bytes of cuBLAS's workspaces, which ATen keeps for each stream.
+// Calls `act` with the address and the size in bytes of each cuBLAS workspace. ATen keeps workspaces for each stream.
 void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
     const std::shared_lock lock(workspaces.mutex);
@@ -35,8 +35,8 @@ void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   for_all(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
 }
 
-// LibTorch's CPU allocator logs each block that was allocated before the watch began. Warnings that this thread gives
-// meanwhile are printed all the same.
+// LibTorch's CPU allocator logs a warning when a block is freed that was allocated before the watch began. This class
+// suppresses that log, but still prints the warnings that this thread raises.
 class QuietAllocator final : public c10::WarningHandler {
  public:
   QuietAllocator() { FLAGS_caffe2_log_level = std::max<int>(level_, c10::GLOG_ERROR); }
@@ -58,7 +58,8 @@ class QuietAllocator final : public c10::WarningHandler {
 
 }  // namespace
 
-// It is what LibTorch takes for a profiler that is off, because other code expects a profiler's object there.
+// The class derives from LibTorch's profiler state, because other LibTorch code casts the object in this place to that
+// type. It presents itself as a profiler that is off.
 class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
  public:
   explicit Reporter(at::Device device)
@@ -71,7 +72,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     return profiler::ActiveProfilerType::NONE;
   }
 
-  // The CPU's allocator reports only if it is asked to; the CUDA allocator always does.
+  // The CPU allocator reports allocations only if this returns true; the CUDA allocator always reports them.
   bool memoryProfilingEnabled() const override { return device_.is_cpu(); }
 
   void reportMemoryUsage(void* address, int64_t bytes, size_t total_allocated,
@@ -80,7 +81,8 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     if (device.is_cuda() && device.index() != device_.index()) return;
     const std::scoped_lock lock(mutex_);
     if (!watches_) return;
-    // A CPU's sum begins with the program, and leaves out what was allocated while nobody watched.
+    // The CPU allocator's total leaves out what was allocated while nothing watched, so only the CUDA allocator's total
+    // is used.
     const auto correct = [&](int64_t before) {
       if (!device.is_cuda()) return;
       tally_.Correct(static_cast<int64_t>(total_allocated) - before + elsewhere_);
@@ -99,7 +101,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     if (watches_) tally_.Enter(static_cast<size_t>(phase));
   }
 
-  // `elsewhere`: the bytes that are held but not the allocator's.
+  // `elsewhere`: the bytes of held tensors that LibTorch's allocator did not allocate.
   void Begin(int64_t elsewhere) {
     const std::scoped_lock lock(mutex_);
     elsewhere_ = elsewhere;
@@ -111,12 +113,12 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     watches_ = false;
   }
 
-  // May be called only while it does not watch.
+  // May be called only outside of Begin() and End().
   MemoryTally& tally() { return tally_; }
 
  private:
   at::Device device_;
-  std::mutex mutex_;  // backward passes have threads of their own
+  std::mutex mutex_;  // backward passes report from threads of their own
   bool watches_ = false;
   int64_t elsewhere_ = 0;
   MemoryTally tally_{kPhases.size()};
@@ -142,7 +144,7 @@ bool MemoryWatch::During(const Held& held, const std::function<void()>& act) {
         : reporter_(reporter), guard_(DebugInfoKind::PROFILER_STATE, reporter) {
       reporter_->Begin(elsewhere);
     }
-    // Objects that outlive the step may keep the reporter.
+    // The reporter stops here, because objects that outlive the step may keep a pointer to it.
     ~Watching() { reporter_->End(); }
     Watching(const Watching&) = delete;
     Watching& operator=(const Watching&) = delete;
@@ -194,7 +196,8 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
   begun_bytes_ = tally.now_bytes();
 }
 
-// Those that the step has allocated, in the scope of the module that needed them first.
+// Counts the workspaces that the step has allocated as kWorkspaces. Until then they count to the module that was
+// running when they were allocated.
 void MemoryWatch::OwnWorkspaces() {
   if (!device_.is_cuda()) return;
   ForWorkspaces([&](const void* address, int64_t /*bytes*/) {
@@ -218,7 +221,7 @@ DevicePeak MemoryWatch::PeakOfDevice() const {
   DevicePeak peak{.peak_bytes = Most(), .device_bytes = TotalDeviceBytes(device_)};
   const int64_t pools = TellsBlocks() ? ReadDeviceMemory(device_).pool_bytes : 0;
   const int64_t allocated = AllocatedBytes(device_);
-  // A graph's pool holds its memory all the time.
+  // A CUDA graph's pool keeps its memory even while no tensor uses it.
   peak.left_bytes =
       FreeDeviceBytes(device_) + allocated - std::max(peak.peak_bytes, allocated + pools);
   return peak;

@@ -1,23 +1,22 @@
-// MemoryWatch: watches the memory that a step takes on its device: in each phase, for each owner, for each module.
+// MemoryWatch: measures the memory that a training step takes on its device, by phase, by owner and by module.
 //
-// Promise: while nobody watches, an allocation costs nothing more than without this class. A watched step computes the
-// same.
+// Promise: outside of During() an allocation costs no more than without this class. A watched step computes the same
+// results as one that is not watched.
 //
-// How: LibTorch reports each allocation to an object that a thread has in its ThreadLocalDebugInfo, which is how
-// PyTorch's profiler measures memory. Backward passes have the object of the thread that called them. On a GPU the
-// sizes are those of the allocator's blocks, and each report has the allocator's sum, so what other threads allocate
-// counts, too, without their names. On a CPU the sizes are those of tensors. Memory that libraries allocate themselves
-// (NCCL, cuDNN, oneDNN, the driver) is not seen.
+// How: LibTorch reports each allocation to the object in the thread's ThreadLocalDebugInfo, which is how PyTorch's
+// profiler measures memory. The threads of a backward pass inherit the object of the thread that started the pass. On a
+// GPU the sizes are those of the allocator's blocks. Each report also has the allocator's total, so memory that other
+// threads allocate is counted, too, but without an owner or a module. On a CPU the sizes are those of tensors. Memory
+// that libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
-// Meanwhile no profiler can be enabled on this thread.
+// While During() runs, no profiler can be enabled on this thread.
 //
-// A replayed CUDA graph allocates nothing; the step in which it is captured does.
+// A step that replays a CUDA graph allocates nothing; the step that captures the graph allocates its memory.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory_watch_test.cc)
-//   a profiler is on, or the GPU's allocator tells nothing (TellsBlocks()) -> During() watches nothing and returns
-//     false
+//   a profiler is on, or TellsBlocks() is false for the GPU's allocator -> During() watches nothing and returns false
 //     -> MemoryWatch.LeavesAProfilerAlone
-//   the step throws -> the exception, and the watch has ended -> MemoryWatch.EndsWithAnException
+//   the step throws -> During() stops watching and passes the exception on -> MemoryWatch.EndsWithAnException
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +34,7 @@
 
 namespace lockstep {
 
-// A tensor and what it is for.
+// A tensor, and the owner to which its memory is counted.
 struct OwnedTensor {
   MemoryOwner owner = MemoryOwner::kUnknown;
   at::Tensor tensor;
@@ -48,36 +47,38 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // Returns the tensors that exist already.
+  // A function that returns the tensors that exist before the step.
   using Held = std::function<std::vector<OwnedTensor>()>;
 
-  // Calls `act` and watches what this thread allocates meanwhile. Keeps none of `held`. Returns whether it could watch;
-  // it calls `act` in any case.
+  // Calls `act` and watches what this thread allocates meanwhile. Does not keep the tensors that `held` returns alive.
+  // Returns whether it could watch; it calls `act` in any case.
   bool During(const Held& held, const std::function<void()>& act);
 
-  // Calls `act`. Returns the most bytes that the GPU's allocator has given at a time meanwhile; 0 on a CPU.
+  // Calls `act`. Returns the peak of the bytes that were allocated on the GPU meanwhile; 0 on a CPU.
   int64_t PeakDuring(const std::function<void()>& act);
 
   // Call it when the step enters `phase`.
   void Mark(Phase phase);
 
-  // The memory that the last During() has seen.
+  // Returns the memory that the last During() has seen.
   const MemoryTally& tally() const;
 
-  // By how many bytes memory has grown in the last During(). On a CPU nobody tells when memory is freed that was there
-  // before, so it counts as if it were still there.
+  // Returns by how many bytes memory has grown in the last During(). On a CPU LibTorch does not report the free of a
+  // block that was allocated before During(), so such a block counts as still allocated.
   int64_t Growth() const { return tally().now_bytes() - begun_bytes_; }
 
-  // On a GPU, the most bytes that the allocator has given at a time: in the last During(), and since ForgetMost() or
-  // the beginning. 0 on a CPU.
+  // Return the peak of the bytes that were allocated on the GPU: peak() in the last During(), and Most() since the last
+  // ForgetMost() or the construction. Both are 0 on a CPU.
   int64_t peak() const { return peak_; }
   int64_t Most() const;
   void ForgetMost();
 
-  // The peak since ForgetMost() or the beginning. Zeros on a CPU.
+  // Returns the device's memory figures at the peak since the last ForgetMost() or the construction. All are 0 on a
+  // CPU.
   DevicePeak PeakOfDevice() const;
 
-  // On a GPU, what of `held` the allocator has not given, such as memory that NCCL knows.
+  // On a GPU, the bytes of the tensors of `held` that LibTorch's allocator did not allocate, such as memory that is
+  // registered with NCCL.
   int64_t elsewhere() const { return elsewhere_; }
 
  private:

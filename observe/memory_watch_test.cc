@@ -30,7 +30,7 @@ std::vector<OwnedTensor> Nothing() { return {}; }
 
 size_t IndexOf(Phase phase) { return static_cast<size_t>(phase); }
 
-// A linear layer with a tanh behind it, and its loss.
+// A model of a linear layer and tanh, with a loss.
 struct Model {
   at::Tensor weight = at::ones({kOut, kWidth}).requires_grad_();
   at::Tensor input = at::ones({kRows, kWidth});
@@ -63,12 +63,12 @@ TEST(MemoryWatch, MeasuresPhasesOwnersAndModulesOfAStep) {
   ASSERT_TRUE(watched);
   const MemoryTally& tally = watch.tally();
   EXPECT_EQ(tally.held_bytes(), (kOut + kRows) * kWidth * kFloat);
-  // tanh's output is kept for backward, and linear's until tanh is computed.
+  // The output of tanh is kept for the backward pass, and the output of the linear layer until tanh is computed.
   const int64_t output = kRows * kOut * kFloat;
   const std::vector<int64_t>& phases = tally.phase_peaks();
   EXPECT_GE(phases[IndexOf(Phase::kForward)], tally.held_bytes() + 2 * output);
   EXPECT_LT(phases[IndexOf(Phase::kForward)], tally.held_bytes() + 2 * output + 1024);
-  // The gradient of the weight stays.
+  // The gradient of the weight is still allocated in the update.
   const int64_t gradient = kOut * kWidth * kFloat;
   EXPECT_GE(phases[IndexOf(Phase::kUpdate)], tally.held_bytes() + gradient);
   EXPECT_EQ(tally.peak_bytes(), *std::ranges::max_element(phases));
@@ -97,7 +97,7 @@ TEST(MemoryWatch, NamesTensorsThatAreKept) {
   EXPECT_EQ(watch.tally().Kept()[0].bytes, 1000 * kFloat);
 }
 
-// Phases, and what is no module within them, are ranges of a trace, too.
+// Ranges also mark phases and gradient buckets, which are not modules.
 TEST(MemoryWatch, NamesNoPhaseAsAModule) {
   std::vector<at::Tensor> kept;
   MemoryWatch watch{at::Device(at::kCPU)};
@@ -120,7 +120,8 @@ TEST(MemoryWatch, NamesNoPhaseAsAModule) {
   EXPECT_EQ(Of(watch.tally(), MemoryOwner::kTemporaries), 500 * kFloat);
 }
 
-// Otherwise memory that the step frees, such as the gradients' of the step before, would stay.
+// If During() kept the tensors, memory that the step frees, such as the previous step's gradients, would stay
+// allocated.
 TEST(MemoryWatch, KeepsNothingAlive) {
   MemoryWatch watch{at::Device(at::kCPU)};
   at::Tensor gradients = at::ones({1000});
@@ -180,7 +181,7 @@ TEST(MemoryWatch, LetsWarningsThrough) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("of the model"), std::string::npos);
 }
 
-// LibTorch warns once in 1000 times of memory that it did not see allocated.
+// LibTorch warns once in 1000 frees of memory whose allocation it did not see.
 TEST(MemoryWatch, LetsLibTorchPrintNothing) {
   MemoryWatch watch{at::Device(at::kCPU)};
   std::vector<at::Tensor> before;

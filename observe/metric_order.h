@@ -1,25 +1,26 @@
-// Says which of two values of a metric is the better one, and which metrics short lines tell.
+// Says which of two values of a metric is the better one, and which metrics are printed in short lines.
 //
-// observe/metrics.inc lists the metrics. A figure that log.jsonl calls "val_..." is the metric of that name, of the
-// validation samples.
+// observe/metrics.inc lists the metrics. In log.jsonl the field "val_NAME" is the metric NAME over the validation
+// samples.
 #pragma once
 
 #include <string_view>
 
 namespace lockstep {
 
-// Returns whether more is better of the metric `name`, such as "accuracy". It is false if there is no such metric.
+// Returns whether a greater value of the metric `name`, such as "accuracy", is better; false if there is no such
+// metric.
 bool GreaterIsBetter(std::string_view name);
 
-// Returns whether short lines, such as the terminal's of an epoch, tell the metric `name`.
+// Returns whether short lines, such as the terminal's line for an epoch, contain the metric `name`.
 bool IsBrief(std::string_view name);
 
-// Returns the same for the figure that log.jsonl calls `figure`. It is true for all figures that are no metrics of the
-// validation.
+// Returns whether short lines contain the log.jsonl field `figure`. It is true for every field that is not a validation
+// metric.
 bool IsBriefFigure(std::string_view figure);
 
-// Returns whether `value` is better than `than`, of the figure that log.jsonl calls `figure`. Less is better for every
-// figure that is no metric of the validation, such as "train_loss".
+// Returns whether `value` of the log.jsonl field `figure` is better than `than`. Less is better for every field that is
+// not a validation metric, such as "train_loss".
 bool IsBetter(std::string_view figure, double value, double than);
 
 }  // namespace lockstep

@@ -15,13 +15,13 @@ namespace lockstep {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kTop = 5;   // of top5
-constexpr int64_t kBest = 3;  // of map3
+constexpr int64_t kTop = 5;   // top5 looks at so many outputs
+constexpr int64_t kBest = 3;  // map3 looks at so many outputs
 
-// scikit-learn's log_loss takes no probability for less than this.
+// As in scikit-learn's log_loss, a probability that is less than this counts as this.
 constexpr double kLeastProbability = std::numeric_limits<double>::epsilon();
 
-// The places of the sums in sums_.
+// The indices of sums_.
 enum Sum {
   kLoss,
   kLossWeight,
@@ -45,12 +45,12 @@ bool HasNumbers(const SampleSpec& spec) { return spec.task == Task::kRegression;
 bool HasTokens(const SampleSpec& spec) { return spec.task == Task::kLanguage; }
 bool HasMasks(const SampleSpec& spec) { return spec.task == Task::kSegmentation; }
 
-// Whether samples have a class of at least `classes`.
+// Returns whether each sample has one class out of at least `classes` classes.
 bool HasRanks(const SampleSpec& spec, int64_t classes) {
   return HasClasses(spec) && spec.classes >= classes;
 }
 
-// The number of outputs of which there is an auc.
+// Returns the number of output columns for which an auc is computed.
 int64_t AucColumns(const SampleSpec& spec) {
   if (HasLabels(spec)) return spec.classes;
   return HasClasses(spec) && spec.classes == 2 ? 1 : 0;
@@ -66,7 +66,7 @@ struct Totals {
   double auc;
 
   double Of(Sum sum) const { return sums[sum].item<double>(); }
-  // The mean over all targets.
+  // Returns the mean over all targets.
   double Mean(Sum sum) const { return Of(sum) / static_cast<double>(samples * spec.targets()); }
   double Loss() const { return Of(kLoss) / Of(kLossWeight); }
 };
@@ -75,12 +75,13 @@ double Accuracy(const Totals& of) {
   return HasMasks(of.spec) ? of.Of(kRight) / of.Of(kPixels) : of.Mean(kRight);
 }
 
-// 2 tp / (predicted + actual), float64 [classes]; 0 where a class is neither.
+// Returns 2 tp / (predicted + actual) of each class, float64 [classes]; 0 for a class that is neither predicted nor a
+// label.
 at::Tensor F1OfEach(const at::Tensor& counts) {
   return 2 * counts[kTruePositives] / (counts[kPredicted] + counts[kActual]).clamp_min(1);
 }
 
-// The mean of `scores`, float64 [classes], over the classes that occur as a label or a prediction.
+// Returns the mean of `scores`, float64 [classes], over the classes that occur as a label or a prediction.
 double MeanOfOccurring(const at::Tensor& scores, const at::Tensor& counts) {
   const at::Tensor occurs = (counts[kPredicted] + counts[kActual]).gt(0).to(at::kDouble);
   return ((scores * occurs).sum() / occurs.sum()).item<double>();
@@ -92,25 +93,27 @@ double F1(const Totals& of) {
   return of.spec.classes == 2 ? f1[1].item<double>() : MeanOfOccurring(f1, of.counts);
 }
 
-// The mean of F1 over the samples, each with that of its class.
+// Returns the mean of the classes' F1, weighted by the number of labels of each class.
 double F1ByLabels(const at::Tensor& counts) {
   return ((F1OfEach(counts) * counts[kActual]).sum() / counts[kActual].sum()).item<double>();
 }
 
-// tp / (predicted + actual - tp), float64 [classes]; 0 where a class is neither.
+// Returns tp / (predicted + actual - tp) of each class, float64 [classes]; 0 for a class that is neither predicted nor
+// a label.
 at::Tensor IntersectionOverUnion(const at::Tensor& counts) {
   const at::Tensor united = counts[kPredicted] + counts[kActual] - counts[kTruePositives];
   return counts[kTruePositives] / united.clamp_min(1);
 }
 
-// The mean of tp / actual over the classes that occur as a label.
+// Returns the mean of tp / actual over the classes that occur as a label.
 double MeanRecall(const at::Tensor& counts) {
   const at::Tensor recall = counts[kTruePositives] / counts[kActual].clamp_min(1);
   return (recall.sum() / counts[kActual].gt(0).sum()).item<double>();
 }
 
-// (n tp - sum(p a)) / sqrt((n^2 - sum(p^2)) (n^2 - sum(a^2))) of all classes' predictions p and labels a (Gorodkin
-// 2004); 0 where all are of one class.
+// Returns (n tp - sum(p a)) / sqrt((n^2 - sum(p^2)) (n^2 - sum(a^2))), where n is the number of samples, and p and a
+// are the numbers of predictions and of labels of each class (Gorodkin 2004); 0 if all predictions or all labels are of
+// one class.
 double MatthewsCorrelation(const at::Tensor& counts) {
   const at::Tensor n = counts[kActual].sum();
   const at::Tensor both = counts[kPredicted].dot(counts[kActual]);
@@ -121,7 +124,8 @@ double MatthewsCorrelation(const at::Tensor& counts) {
   return of_both / std::sqrt(of_predicted * of_actual);
 }
 
-// 1 - sum((p - a)^2) / the same of pairs that are drawn apart, which is a matter of the counts alone.
+// Returns 1 - sum((p - a)^2) / E, where p is a sample's predicted class and a its label. E is the expected value of
+// this sum if p and a were independent, which follows from the counts alone.
 double QuadraticKappa(const Totals& of) {
   const at::Tensor number = at::arange(of.spec.classes, at::kDouble);
   const at::Tensor predicted = of.counts[kPredicted];
@@ -132,8 +136,8 @@ double QuadraticKappa(const Totals& of) {
   return 1 - of.Of(kClassSteps) / by_chance.item<double>();
 }
 
-// The mean over the columns of 1 - residual / spread. As r2_score has it, a column that never changes gives 1 or 0, and
-// of one sample there is none.
+// Returns the mean of 1 - residual / spread over the columns. As in scikit-learn's r2_score, a column whose targets are
+// all equal gives 1 if its outputs are right and otherwise 0, and r2 is undefined for a single sample.
 double R2(const Totals& of) {
   if (of.samples < 2) return kUndefined;
   const at::Tensor spread = of.columns[kSpread];
@@ -142,7 +146,7 @@ double R2(const Totals& of) {
   return at::where(spread.eq(0), of_constant, 1 - residual / spread).mean().item<double>();
 }
 
-// log(1 + x), float64; not a number for x of -1 and less.
+// Returns log(1 + x), float64; NaN where x <= -1.
 at::Tensor LogOf(const at::Tensor& numbers) {
   return numbers.masked_fill(numbers.le(-1), kUndefined).log1p();
 }
@@ -220,7 +224,7 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
   } else {
     sums_[kLossWeight].add_(static_cast<double>(target.size(0) * spec_.targets()));
   }
-  // A model may have more columns, to fill up its matrices.
+  // A model may have more output columns than classes, because it pads its matrices.
   const int64_t columns = HasMasks(spec_) ? 1 : -1;
   const at::Tensor outputs = output.narrow(columns, 0, spec_.classes);
   switch (spec_.task) {
@@ -254,7 +258,7 @@ void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {
   columns_[kMean].add_(apart * share);
 }
 
-// Merges all ranks' columns_ into those of all samples.
+// Merges the columns_ of all ranks, so that columns_ is of all samples.
 void Metrics::MergeColumns() {
   const auto sum = [&](const at::Tensor& part) {
     communicator_.AllReduceSum(part, communicator_.MakeLabel("evaluation")).Wait();
@@ -315,7 +319,7 @@ void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tenso
   counts_[kTruePositives].add_((predicted * actual).sum(0));
   counts_[kPredicted].add_(predicted.sum(0));
   counts_[kActual].add_(actual.sum(0));
-  // -log of the probability of what is true: of a label 1 / (1 + e^-output), otherwise 1 / (1 + e^output).
+  // -log of the probability of the truth: 1 / (1 + e^-output) for a label that applies, otherwise 1 / (1 + e^output).
   const at::Tensor logs = at::softplus(at::where(actual.gt(0), -1, 1) * output.to(at::kDouble));
   sums_[kLogLoss].add_(logs.clamp_max(-std::log(kLeastProbability)).sum());
   const int64_t count = output.size(0);
@@ -369,7 +373,7 @@ double AreaUnderCurve(const at::Tensor& scores, const at::Tensor& truths) {
   std::iota(order.begin(), order.end(), int64_t{0});
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return s[a] < s[b]; });
 
-  double negatives = 0;  // with a lower score
+  double negatives = 0;  // negative samples with a lower score
   double pairs_in_order = 0;
   double positives = 0;
   for (int64_t begin = 0; begin < count;) {

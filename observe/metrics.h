@@ -2,31 +2,30 @@
 //
 // Each metric is computed over all samples, so it does not depend on the number of ranks. The definitions are
 // scikit-learn's unless a line says otherwise. observe/metrics.inc is the list of the metrics; they are:
-//   all        loss: what training makes small, without label smoothing; with weights of classes it is their weighted
-//              mean
-//   classes    accuracy: share of samples whose greatest output is that of their class; top5 (only for more than five
-//              classes): share of samples whose class has one of the five greatest outputs; f1: with two classes that
-//              of class 1, otherwise macro_f1; auc (only for two classes); log_loss; balanced_accuracy; macro_f1 and
-//              weighted_f1; matthews (matthews_corrcoef); quadratic_kappa (cohen_kappa_score with quadratic weights
-//              and labels=range(classes), so a class that never occurs still counts as a step); map3 (for three and
-//              more classes; mean average precision at 3, as Kaggle defines it: 1, 1/2 or 1/3 if the class has the
-//              greatest, second or third output, otherwise 0)
+//   all        loss: the training loss without label smoothing; with class weights it is the weighted mean
+//   classes    accuracy: share of samples whose class has the greatest output; top5 (only for more than five classes):
+//              share of samples whose class has one of the five greatest outputs; f1: with two classes the F1 of class
+//              1, otherwise macro_f1; auc (only for two classes); log_loss; balanced_accuracy; macro_f1 and
+//              weighted_f1; matthews (matthews_corrcoef); quadratic_kappa (cohen_kappa_score with quadratic weights and
+//              labels=range(classes), so a class that never occurs still counts as a step); map3 (for three and more
+//              classes; mean average precision at 3, as Kaggle defines it: 1, 1/2 or 1/3 if the class has the greatest,
+//              second or third output, otherwise 0)
 //   labels     accuracy: share of labels that are right; f1, auc and log_loss: means over the labels (auc leaves out
 //              labels that apply to all samples or to none)
 //   numbers    rmse: root of the mean squared difference; mae: mean absolute difference; r2: the mean over the columns;
-//              rmsle: rmse of log(1 + x), not a number if an x is -1 or less. rmse, mae and rmsle are of all columns
-//              together.
-//   tokens     perplexity: e^loss; accuracy: share of positions at which the greatest output is the right token's. The
-//              metrics of classes are left out: they would count every token of a vocabulary.
-//   pixels     accuracy: share of the pixels that have a class whose greatest output is that of their class; iou
-//              (jaccard_score) and dice (f1_score): means over the classes that occur as a label or a prediction
+//              rmsle: rmse of log(1 + x), not a number if an x is -1 or less. rmse, mae and rmsle are computed over all
+//              columns together.
+//   tokens     perplexity: e^loss; accuracy: share of positions at which the right token has the greatest output. The
+//              metrics of classes are left out, because they would treat every token of the vocabulary as a class.
+//   pixels     accuracy: share of the labeled pixels whose class has the greatest output; iou (jaccard_score) and dice
+//              (f1_score): means over the classes that occur as a label or a prediction
 //
-// They come from sums over the samples, and from counts by class: the labels, the predictions, and those that are both.
-// No metric needs a confusion matrix, whatever the number of classes. r2 merges each column's mean and squared
-// distances from it (Chan, Golub and LeVeque 1979), so numbers that are far from 0 lose no digits. auc is computed over
-// all pairs of a positive and a negative sample. It is the share of pairs in which the positive sample has the greater
-// output; a pair with equal outputs counts as half (Mann-Whitney). auc is exact, because every rank gets the outputs of
-// all samples.
+// All metrics but auc are computed from sums over the samples and from three counts for each class: its labels, its
+// predictions, and its right predictions. No metric needs a confusion matrix, whatever the number of classes. r2 merges
+// each column's mean and its sum of squared deviations (Chan, Golub and LeVeque 1979), so numbers that are far from 0
+// lose no precision. auc is computed over all pairs of a positive and a negative sample. It is the share of pairs in
+// which the positive sample has the greater output; a pair with equal outputs counts as half (Mann-Whitney). auc is
+// exact, because every rank gets the outputs of all samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,18 +49,18 @@ struct Metric {
 // Returns the metrics in one line, such as "loss 0.0532  accuracy 0.9889".
 std::string MetricsText(const std::vector<Metric>& metrics);
 
-// Returns such a line of the metrics that short lines show (observe/metric_order.h).
+// Returns the same line with only the metrics for which IsBrief() is true (observe/metric_order.h).
 std::string BriefMetricsText(const std::vector<Metric>& metrics);
 
 class Metrics {
  public:
-  // Computes the metrics of `samples` samples of `spec` on `device`. Keeps references to `communicator`, which is for
-  // tensors of `device`, and to `host`, which is for CPU tensors.
+  // Computes the metrics of a data set of `samples` samples, which `spec` describes, on `device`. Keeps references to
+  // `communicator`, which is for tensors of `device`, and to `host`, which is for CPU tensors.
   Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicator& communicator,
           Communicator& host);
 
   // Adds this rank's samples `first`, `first` + 1, ..., with the model's output for them, their targets, the sum of
-  // their losses, and the sum of the targets' weights in it (undefined: each target weighs 1).
+  // their losses, and the sum of their targets' weights (undefined: each target weighs 1).
   void Add(int64_t first, const at::Tensor& output, const at::Tensor& target,
            const at::Tensor& loss_sum, const at::Tensor& loss_weight = {});
 
@@ -75,18 +74,19 @@ class Metrics {
   void AddNumbers(const at::Tensor& output, const at::Tensor& target);
   void AddPixels(const at::Tensor& output, const at::Tensor& target);
   void MergeColumns();
-  // Counts predictions and labels of classes, int64 [count] each.
+  // Adds predicted classes and labels, int64 [count] each, to counts_.
   void CountClasses(const at::Tensor& predicted, const at::Tensor& actual);
 
   SampleSpec spec_;
   int64_t samples_;
   Communicator& communicator_;
   Communicator& host_;
-  at::Tensor sums_;  // float64: the sum of the losses, and the other sums of the task
+  at::Tensor sums_;  // float64: the sum of the losses, and the sums that the task's metrics need
   // float64 [3, classes]: the numbers of true positives, of predictions and of labels.
   at::Tensor counts_;
-  // For r2: float64 [3, columns] of the targets, their mean, their squared distances from it, and the squared
-  // differences of the outputs from them; and the number of this rank's samples in it.
+  // For r2: float64 [3, columns], the mean of the targets, the sum of their squared deviations from the mean, and the
+  // sum of the squared differences between outputs and targets. added_ is the number of this rank's samples in
+  // columns_.
   at::Tensor columns_;
   int64_t added_ = 0;
   TargetUnit in_own_unit_;

@@ -24,10 +24,11 @@ MetricsRing::Event MetricsRing::NewEvent() {
 void MetricsRing::BeginStep(double delay_s) {
   if (!on_gpu_) return;
   is_delayed_ = delay_s > 0;
-  // A GPU's clock is about 2 GHz, or less.
+  // at::cuda::sleep() counts cycles of the GPU's clock, which is about 2 GHz or less.
   constexpr double kHertz = 2e9;
   if (is_delayed_) at::cuda::sleep(static_cast<int64_t>(kHertz * delay_s));
-  // An event holds the GPU up for 2 us, and a GPU that still works on the last step does not wait for this one.
+  // Recording an event delays the GPU by 2 us. A GPU that still works on the previous step is not idle before this one,
+  // so the event is not needed then.
   if (!is_delayed_ && !entries_.empty() && !entries_.back().end->query()) return;
   begin_ = NewEvent();
   begin_->record();

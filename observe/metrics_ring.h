@@ -4,7 +4,7 @@
 // Promise: Pop returns the figures that Push took, in the same order. On a GPU Push only enqueues a copy into pinned
 // memory. Pop returns a step's figures when kLag further steps have begun; the copy is done by then.
 //
-// Invariant: Pop's results depend on the step number alone, not on time, so all ranks see the same
+// Invariant: how many reports Pop has returned depends only on the step number, not on time, so all ranks see the same
 // figures at the same step.
 #pragma once
 
@@ -25,13 +25,14 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // Says that a step begins. Its Push() follows. If `delay_s` is positive, a GPU waits for so many seconds before it
-  // begins. The report then has no time.total. If the host has queued the whole step by then, time.unbroken says how
-  // long the GPU alone takes for it.
+  // Call it when a step begins, before the step's Push(). If `delay_s` is positive, a GPU waits for `delay_s` seconds
+  // before it begins the step, and the step's report has no time.total. If the host has queued the whole step before
+  // this wait ends, the report's time.unbroken is the time that the GPU alone takes for the step.
   void BeginStep(double delay_s = 0);
 
-  // Adds the report of a step, without its figures and, on a GPU, without time.total and time.idle. `figures` is
-  // float64 [ops::kStepFigures] on the device. It is read after the work that is enqueued on the current stream.
+  // Adds the report of a step. Pop() fills in the report's figures and, on a GPU, its time.total and time.idle.
+  // `figures` is float64 [ops::kStepFigures] on the device. It is read after the work that is already enqueued on the
+  // current stream.
   void Push(const StepReport& report, const at::Tensor& figures);
 
   // Returns the complete report of the oldest step that is at least kLag steps before `step`, if there is one.
@@ -48,13 +49,13 @@ class MetricsRing {
   struct Entry {
     StepReport report;
     at::Tensor figures;  // on the host
-    // On a GPU: the moments when the device came to the step, if it was done with the last one by then, and when it was
-    // done with the step.
+    // On a GPU: `begin` is when the device began the step, and `end` is when it finished it. `begin` is recorded only
+    // if the device had already finished the previous step, or if the step is delayed.
     Event begin;
     Event end;
     bool is_delayed =
         false;  // whether the device waited before the step, so that its time does not count
-    bool is_unbroken = false;  // whether the whole step was queued before the device came to it
+    bool is_unbroken = false;  // whether the whole step was queued before the device began it
   };
 
   Event NewEvent();
@@ -62,11 +63,11 @@ class MetricsRing {
 
   bool on_gpu_;
   std::deque<Entry> entries_;
-  std::vector<at::Tensor> free_;  // host tensors that can be used again
+  std::vector<at::Tensor> free_;  // host tensors that can be reused
   std::vector<Event> free_events_;
-  Event begin_;              // the begin of the step that is being queued
+  Event begin_;              // the begin event of the step that is being queued
   bool is_delayed_ = false;  // whether the device waits before that step
-  Event last_end_;           // the end of the last step that was popped
+  Event last_end_;           // the end event of the last step that was popped
 };
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The definition, pair by pair.
+// Computes the area by its definition, pair by pair.
 double AreaByPairs(const at::Tensor& scores, const at::Tensor& truths) {
   double in_order = 0;
   double pairs = 0;
@@ -35,7 +35,7 @@ double AreaByPairs(const at::Tensor& scores, const at::Tensor& truths) {
 TEST(AreaUnderCurve, IsTheShareOfPairsInOrder) {
   at::manual_seed(1);
   for (const int64_t samples : {2, 3, 17, 60}) {
-    for (const int64_t values : {2, 5, 1000}) {  // few: many are equal
+    for (const int64_t values : {2, 5, 1000}) {  // with few values, many scores are equal
       const at::Tensor scores = at::randint(values, {samples}).to(at::kFloat);
       at::Tensor truths = at::randint(2, {samples}).to(at::kFloat);
       truths[0] = 0;
@@ -54,7 +54,7 @@ TEST(AreaUnderCurve, IsNotANumberWithoutBothKindsOrWithABadScore) {
 
 class MetricsTest : public testing::Test {
  protected:
-  // The metrics of a data set that comes in batches of some samples.
+  // Returns the metrics of a data set that is added in batches of 7 samples.
   std::map<std::string, double> Of(const SampleSpec& spec, const at::Tensor& output,
                                    const at::Tensor& target, double loss) {
     const int64_t samples = target.size(0);
@@ -78,7 +78,8 @@ class MetricsTest : public testing::Test {
 };
 
 TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
-  // Columns beyond the 7 classes are padding, and the greatest; class 6 is neither there nor predicted.
+  // The columns beyond the 7 classes are padding, and have the greatest values. Class 6 is neither a label nor
+  // predicted.
   const at::Tensor predicted = at::tensor({0, 1, 2, 3, 4, 5, 0, 1, 2, 0});
   const at::Tensor target = at::tensor({0, 1, 2, 3, 4, 5, 1, 1, 0, 0});
   at::Tensor output = at::zeros({10, 9});
@@ -86,19 +87,20 @@ TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
   output.scatter_(1, predicted.unsqueeze(1), 5.0);
   output.narrow(1, 7, 2).fill_(100);
   output.select(1, 6).fill_(-1);
-  // Five others are greater than the class of sample 6.
+  // Five other outputs of sample 6 are greater than that of its class.
   output[6].narrow(0, 0, 7).copy_(at::tensor({5.F, -2.F, 1.F, 2.F, 3.F, 4.F, -1.F}));
   const auto values = Of({.shape = {3}, .classes = 7}, output, target, 0.25);
   EXPECT_DOUBLE_EQ(values.at("loss"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 0.8);
-  // Class 0: 2 tp of 3 predicted, 3 actual; 1: 2 of 2, 3; 2: 1 of 2, 1; 3, 4, 5 are perfect.
+  // Class 0 has 2 true positives, 3 predictions and 3 labels; class 1 has 2, 2 and 3; class 2 has 1, 2 and 1. Classes
+  // 3, 4 and 5 are all right.
   EXPECT_NEAR(values.at("f1"), (2.0 / 3 + 4.0 / 5 + 2.0 / 3 + 3) / 6, 1e-12);
   EXPECT_FALSE(values.contains("auc"));
-  // Sample 8's class is one of the five greatest: it is the second.
+  // The class of sample 8 has the second greatest output, so only sample 6 is not right in the top 5.
   EXPECT_DOUBLE_EQ(values.at("top5"), 0.9);
 }
 
-// 2 sin(3.7 i + 1.3 c + 0.9 i c) for sample i and class c, and the classes (i^2 + i / 3) % classes.
+// `output` is 2 sin(3.7 i + 1.3 c + 0.9 i c) for sample i and class c, and `target` is (i^2 + i / 3) % classes.
 struct Waves {
   explicit Waves(int64_t classes) {
     const at::Tensor i = at::arange(40).unsqueeze(1);
@@ -109,7 +111,7 @@ struct Waves {
   at::Tensor output, target;
 };
 
-// The numbers are scikit-learn 1.9.1's.
+// The expected values were computed with scikit-learn 1.9.1.
 TEST_F(MetricsTest, OfFourClassesAreScikitLearns) {
   const Waves waves(4);
   const auto values = Of({.shape = {3}, .classes = 4}, waves.output, waves.target, 0.5);
@@ -119,7 +121,8 @@ TEST_F(MetricsTest, OfFourClassesAreScikitLearns) {
   EXPECT_NEAR(values.at("weighted_f1"), 0.2770238095238095, 1e-12);
   EXPECT_NEAR(values.at("matthews"), 0.013758383209802194, 1e-12);
   EXPECT_NEAR(values.at("quadratic_kappa"), 0.03342366757000903, 1e-12);
-  EXPECT_NEAR(values.at("map3"), 0.4875, 1e-12);  // scikit-learn has none: by its definition
+  EXPECT_NEAR(values.at("map3"), 0.4875,
+              1e-12);  // by its definition
   EXPECT_EQ(values.at("f1"), values.at("macro_f1"));
 }
 
@@ -145,7 +148,7 @@ TEST_F(MetricsTest, OfOneClassAreDefinedAsScikitLearnDefinesThem) {
 }
 
 TEST_F(MetricsTest, OfASureMistakeTheLogLossIsFinite) {
-  // sklearn.metrics.log_loss([0], [[0, 1]], labels=[0, 1])
+  // The expected value is sklearn.metrics.log_loss([0], [[0, 1]], labels=[0, 1]).
   const at::Tensor output = at::tensor({-500.F, 500.F}).view({1, 2});
   const auto values = Of({.shape = {3}, .classes = 2}, output, at::zeros({1}, at::kLong), 1000);
   EXPECT_NEAR(values.at("log_loss"), 36.04365338911715, 1e-9);
@@ -172,14 +175,14 @@ TEST_F(MetricsTest, OfTwoClassesAreThoseOfClassOne) {
 TEST_F(MetricsTest, OfLabelsAreMeansOverThem) {
   const at::Tensor output =
       at::tensor({1.F, -1.F, 2.F, 3.F, -2.F, 1.F, -1.F, 4.F, 1.F}).view({3, 3});
-  // No sample has label 1, so that it has no auc and an f1 of 0.
+  // No sample has label 1, so label 1 has no auc, and its f1 is 0.
   const at::Tensor target = at::tensor({1.F, 0.F, 0.F, 1.F, 0.F, 1.F, 0.F, 0.F, 1.F}).view({3, 3});
   const auto values =
       Of({.shape = {3}, .classes = 3, .task = Task::kMultiLabel}, output, target, 0.1);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 7.0 / 9);
   EXPECT_NEAR(values.at("f1"), (1 + 0 + 0.8) / 3, 1e-12);
   EXPECT_NEAR(values.at("auc"), (1 + 0) / 2.0, 1e-12);
-  // The mean over the labels of sklearn.metrics.log_loss.
+  // The expected value is the mean of sklearn.metrics.log_loss over the labels.
   EXPECT_NEAR(values.at("log_loss"), 0.8763224154631789, 1e-6);
 }
 
@@ -193,7 +196,8 @@ TEST_F(MetricsTest, OfNumbers) {
   EXPECT_NEAR(values.at("mae"), (19 + 3) / 20.0, 1e-12);
 }
 
-// The numbers are scikit-learn 1.9.1's, of a column and of one that lies `apart` of it.
+// The expected values were computed with scikit-learn 1.9.1, for two columns whose means are about `apart` from each
+// other.
 TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   const auto values_of = [&](double apart) {
     const at::Tensor i = at::arange(40, at::kDouble).unsqueeze(1);
@@ -211,7 +215,8 @@ TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);  // the root of mean_squared_error
 }
 
-// As r2_score and root_mean_squared_log_error have them, which throws where there is no logarithm.
+// The expected values are those of r2_score and root_mean_squared_log_error. The latter throws an error where a
+// logarithm is undefined.
 TEST_F(MetricsTest, OfNumbersThatNeverChange) {
   const SampleSpec spec{.shape = {3}, .classes = 1, .task = Task::kRegression};
   const at::Tensor fives = at::full({9, 1}, 5.F);
@@ -222,18 +227,18 @@ TEST_F(MetricsTest, OfNumbersThatNeverChange) {
 }
 
 TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
-  // sklearn.metrics.jaccard_score([0, 0, 1, 1, 2], [0, 1, 1, 1, 1], average="macro")
+  // The expected iou is sklearn.metrics.jaccard_score([0, 0, 1, 1, 2], [0, 1, 1, 1, 1], average="macro").
   const at::Tensor target = at::tensor({0, 0, 255, 1, 1, 2}, at::kByte).view({1, 2, 3});
   const at::Tensor predicted = at::tensor({0, 1, 2, 1, 1, 1}, at::kLong).view({1, 2, 3});
   at::Tensor output =
-      at::zeros({1, 5, 2, 3});  // a column that is no class, and a class that never occurs
+      at::zeros({1, 5, 2, 3});  // with a padding column, and a class that never occurs
   output.scatter_(1, predicted.unsqueeze(1), 1.0);
   const auto values =
       Of({.shape = {1, 2, 3}, .classes = 4, .task = Task::kSegmentation}, output, target, 2);
   EXPECT_DOUBLE_EQ(values.at("loss"), 2);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 3.0 / 5);
   EXPECT_DOUBLE_EQ(values.at("iou"), (1.0 / 2 + 2.0 / 4 + 0) / 3);
-  // f1_score of the same
+  // The expected dice is sklearn.metrics.f1_score of the same arguments.
   EXPECT_NEAR(values.at("dice"), 0.4444444444444444, 1e-12);
 }
 

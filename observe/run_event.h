@@ -59,19 +59,18 @@ struct RunResumed {
 };
 
 struct StepReport {
-  // Whether the user is told about the step; otherwise only its figures are used.
+  // Whether the step is reported to the user in a StepDone; if not, only its figures are used.
   bool told = false;
   int64_t step = 0;   // the number of optimizer steps done
   int64_t epoch = 0;  // counted from 1
   double lr = 0;
   double samples_per_s = 0;
-  double seconds_left =
-      -1;                // until the run's end, with its evaluations; negative if it is not known
-  double data_wait = 0;  // the fraction of the time in which the device waited for samples
+  double seconds_left = -1;  // until the run's end, including its evaluations; negative: unknown
+  double data_wait = 0;      // the fraction of the time in which the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;
   StepSeconds time{};
-  int64_t batches_queued = 0;  // with this step's, as DeviceFeed counts them
+  int64_t batches_queued = 0;  // DeviceFeed::queued() when the step was queued
   std::array<double, ops::kStepFigures> figures{};
 
   double loss() const { return figures[ops::kLoss]; }
@@ -92,24 +91,25 @@ struct OutOfMemory {
   int64_t too_many = 0;
   int64_t micro_batch = 0;  // the size of the new micro-batches
   int64_t accumulation = 0;
-  std::optional<FailedAllocation> failed{};  // on a GPU
+  std::optional<FailedAllocation> failed{};  // known only on a GPU
 };
 
-// micro_batch: AUTO has chosen how a step is made.
+// The config says micro_batch: AUTO, and the run has chosen the size and number of a step's micro-batches.
 struct MicroBatchChosen {
-  int64_t step = 0;         // the first step that is made so, from 1
-  int64_t micro_batch = 0;  // samples of a rank's micro-batches
+  int64_t step = 0;         // the first step with this choice, from 1
+  int64_t micro_batch = 0;  // the samples in a rank's micro-batch
   int64_t accumulation = 0;
   std::string why;
 };
 
-// A step ran out of memory. The run continues with checkpoints that are copied to the host's memory.
+// A step ran out of GPU memory. The run continues, and copies the snapshots for its checkpoints to the host's memory
+// instead of the GPU's.
 struct CheckpointsLeftDevice {
   int64_t step = 0;
 };
 
-// A step ran out of memory beside what the graphs of other steps hold. It is made again without them, and those steps
-// are captured again.
+// A step ran out of memory while the CUDA graphs of other steps held memory. The step is made again after these graphs
+// are freed, and the graphs are captured again later.
 struct GraphsGaveWay {
   int64_t step = 0;
 };
@@ -119,7 +119,8 @@ struct BadSample {
   std::string reason;
 };
 
-// All steps of an epoch are done, or the rest of an epoch within which the run went on.
+// All steps of an epoch are done. If the run was resumed in the middle of the epoch, the figures are those of the steps
+// since then.
 struct EpochDone {
   int64_t step = 0;
   int64_t epoch = 0;   // from 1
@@ -137,13 +138,13 @@ struct Evaluated {
 // Histograms of the parameters and of their gradients (trainer/step/histograms.h), on rank 0. The event comes before
 // the step's StepDone.
 struct Histograms {
-  int64_t step = 0;  // from 1; the values are those before its update
+  int64_t step = 0;  // from 1; the values are those before the step's update
   std::vector<Histogram> histograms;
 };
 
 struct CheckpointSaved {
   int64_t step = 0;
-  double stall_s = 0;  // for how long training on rank 0 stood still for the snapshot
+  double stall_s = 0;  // for how long the snapshot stopped training on rank 0
   double seconds = 0;  // the time from the snapshot to the commit
   int64_t bytes = 0;   // the size of all ranks' files
 };
@@ -164,8 +165,8 @@ struct RunWarning {
 
 // Some steps were profiled (observe/profile/profile_files.h).
 struct Profiled {
-  int64_t step = 0;   // the first one
-  int64_t steps = 0;  // how many
+  int64_t step = 0;   // the first profiled step
+  int64_t steps = 0;  // the number of profiled steps
   std::string folder;
   std::vector<std::string>
       slower;  // sentences: what has become slower since the run's first profile
@@ -191,10 +192,10 @@ struct RunDone {
   std::string early;  // why the run ended before its last step (early_stopping); empty: it did not
 };
 
-// The run ends by an error.
+// The run ends because of an error.
 struct RunFailed {
   int64_t step = 0;  // the step that was being made, from 1
-  int status = 0;    // the status with which the process ends
+  int status = 0;    // the exit status of the process
   std::string reason;
 };
 
@@ -204,7 +205,7 @@ using RunEvent =
                  CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning, Profiled,
                  RunStopped, RunFailed, RunDone, MachineReading, SecondsReport, Histograms>;
 
-// An object that does something with the events of a run. It is called on the thread that trains.
+// Receives the events of a run, for example to write them to a log. On() is called on the training thread.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -221,8 +222,8 @@ class RunEvents {
 
   // Says that the run has made `steps` optimizer steps. Call it after every step, although not every step has an event.
   void SetSteps(int64_t steps) { steps_->store(steps, std::memory_order_relaxed); }
-  // Returns the last value of SetSteps(), which threads of sinks may read, also after this object is gone; 0 if there
-  // was no call yet.
+  // Returns a counter that holds the last value given to SetSteps(), or 0 before its first call. Any thread may read
+  // the counter, also after this object is destroyed.
   std::shared_ptr<const std::atomic<int64_t>> steps() const { return steps_; }
 
  private:

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-// Now, on the device's clock or the host's.
+// The moment of its construction, on the GPU's clock if there is a GPU, and on the host's clock.
 struct StepClock::Moment {
   explicit Moment(at::Device device) : on_host(std::chrono::steady_clock::now()) {
     if (!device.is_cuda()) return;
     C10_CUDA_CHECK(cudaEventCreate(&on_device));
-    // In a graph an event is a node of its own, set by every replay.
+    // During a capture the event becomes a node of the graph, and each replay records it again.
     C10_CUDA_CHECK(cudaEventRecordWithFlags(
         on_device, c10::cuda::getCurrentCUDAStream(device.index()).stream(),
         IsCapturing(device) ? cudaEventRecordExternal : cudaEventRecordDefault));
@@ -64,8 +64,8 @@ void StepClock::BeginStep() {
 
 void StepClock::Mark(Phase phase) {
   const bool capturing = IsCapturing(device_);
-  // Marks inside and outside of a capture do not mix. The kind changes when a graph is captured or its capture has
-  // failed.
+  // Marks inside and outside of a capture cannot be compared. The old marks are dropped when a capture begins, and when
+  // a step runs without a graph after its capture has failed.
   if (std::exchange(captured_, capturing) != capturing) marks_.clear();
   marks_.push_back({phase, std::make_unique<Moment>(device_)});
 }

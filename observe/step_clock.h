@@ -33,7 +33,7 @@ class StepClock {
   explicit StepClock(at::Device device);
   ~StepClock();
 
-  // Call it when a step begins. The step before it ends.
+  // Call it when a step begins. It ends the previous step.
   void BeginStep();
 
   // Call it when the current step enters `phase`.
@@ -59,8 +59,8 @@ class StepClock {
 
   at::Device device_;
   std::vector<std::unique_ptr<Moment>> steps_;
-  std::vector<Entry> marks_;  // the marks of the current step, or of the graph
-  bool captured_ = false;     // whether marks_ belong to the graph
+  std::vector<Entry> marks_;  // the marks of the current step, or of the captured graph
+  bool captured_ = false;     // whether marks_ belong to a captured graph
   std::array<double, kPhases.size()> phase_ms_{};
   int phase_steps_ = 0;
 };

@@ -32,7 +32,7 @@ ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
   if (stat(path.c_str(), &status) != 0)
     throw DataError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
-  // Another's folder may hold a link to anything, which would be packed and passed on.
+  // In a folder from another person, a link may point to any file, which would then be packed and passed on.
   if (fs::is_symlink(path) && !BeginsAsAnImage(path)) {
     throw DataError("{}: a link to a file that is not {}: remove it", path.string(), kImageFormats);
   }
@@ -45,7 +45,7 @@ std::vector<ImageFile> ListImages(const std::string& folder) {
   const fs::path root(folder);
   std::vector<ImageFile> files;
   LeftOut left_out;
-  // `is_class`: a folder there is one.
+  // `is_class` says that `entry` lies directly in `folder`, so a folder there is the folder of a class.
   const auto add = [&](const fs::directory_entry& entry, bool is_class) {
     const bool is_folder = entry.is_directory();
     if (!is_folder && IsImageName(entry.path().native())) {

@@ -3,7 +3,7 @@
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   there is no folder or no image in it, a folder cannot be listed, a file is not a plain file
 //     -> Error (kData) naming it -> Images.RefusesSources
-//   a file that is gone, or has changed since it was listed -> Error (kData)
+//   a file was removed or has changed since it was listed -> Error (kData)
 //     -> Shards.NoticesAChangedSource
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace lockstep {
 
 struct ImageFile {
-  std::string name;  // its path below the folder
+  std::string name;  // the file's path, relative to the folder
   Stamp stamp;
 };
 
@@ -26,7 +26,8 @@ struct ImageFile {
 // Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 
-// Returns a line for OutputFolder's job. The line is different if the files' names, sizes or times are different.
+// Returns a line for the job of an OutputFolder. The line changes if names, sizes or modification times of files
+// change.
 std::string SourceLine(const std::string& folder, const std::vector<ImageFile>& files);
 
 // Reads the file into `buffer` and returns its bytes. Throws Error (kData).

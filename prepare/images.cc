@@ -29,10 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr JpegKind kKind{.name = "4:2:0", .h_sampling = 2, .v_sampling = 2};
-constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // memory that a thread keeps for the next image
 constexpr char kSkippedName[] = "skipped.txt";
 
-// The name that an image has in the result.
+// Returns the name of the file that an image becomes.
 std::string TargetOf(const std::string& name) {
   fs::path path(name);
   const std::string extension = path.extension().string();
@@ -63,16 +63,16 @@ std::vector<std::string> TargetsOf(const std::vector<ImageFile>& files) {
   return targets;
 }
 
-// The memory and the tools that a thread keeps from one image to the next.
+// The buffers and decoders that a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
   std::vector<uint8_t> pixels;
-  std::vector<uint8_t> as_stored;  // of a picture that is turned
+  std::vector<uint8_t> as_stored;  // pixels of a picture before it is turned
 };
 
-// The JPEG file that `file` becomes; empty: itself.
+// Returns the JPEG file that `file` becomes; empty: `file` is copied as it is.
 std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions& options,
                     Workshop& workshop) {
   const ImageSize from = workshop.decoder.Open(file);
@@ -102,7 +102,7 @@ std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions&
   return EncodeJpeg(kKind, workshop.pixels.data(), turned.width, turned.height, options.quality);
 }
 
-// The work of one thread at a time, and the tools for it.
+// The state of one thread: its buffers and the counts of its work. A Pool lends it to one thread at a time.
 struct Part {
   explicit Part(const OutputFolder& output) : batch(output) {}
 
@@ -112,10 +112,11 @@ struct Part {
   int64_t written = 0;
   int64_t bytes_in = 0;
   int64_t bytes_out = 0;
-  std::set<std::string> skipped{};  // lines
+  std::set<std::string> skipped{};  // lines of skipped.txt
 };
 
-// Reads and converts one image, or says in part.skipped why it cannot.
+// Reads and converts one image. If the image cannot be decoded and options.skip_bad is set, adds the reason to
+// part.skipped.
 void PrepareImage(const PrepareImagesOptions& options, const ImageFile& image,
                   const std::string& target, Part& part) {
   if (!part.workshop) part.workshop = std::make_unique<Workshop>();
@@ -131,13 +132,13 @@ void PrepareImage(const PrepareImagesOptions& options, const ImageFile& image,
                   fmt::format("{}/{}: {}", options.source, image.name, error.what()));
     }
   } catch (const std::bad_alloc&) {
-    // The image may be a good one: it is not skipped.
+    // The image may be undamaged, so it is not skipped.
     throw UsageError("{}/{}: there is not enough memory to decode it: fewer --threads",
                      options.source, image.name);
   } catch (const Error& error) {
     if (!options.skip_bad || error.status() != ExitStatus::kData) throw;
     part.skipped.insert(fmt::format("{}\t{}\n", image.name, error.what()));
-    part.workshop.reset();  // as below: how much the decoder holds is not known here
+    part.workshop.reset();  // frees the memory that the decoder may hold
     return;
   }
   ++(converted.empty() ? part.copied : part.written);
@@ -146,7 +147,7 @@ void PrepareImage(const PrepareImagesOptions& options, const ImageFile& image,
   part.batch.Add(target, content);
   part.bytes_in += image.stamp.bytes;
   part.bytes_out += static_cast<int64_t>(content.size());
-  // One huge image must not cost every thread its memory for good.
+  // Frees the buffers after a huge image. Otherwise each thread would keep that much memory until the end.
   if (workshop.file.size() + workshop.pixels.size() + workshop.as_stored.size() > kKeptBytes)
     part.workshop.reset();
 }

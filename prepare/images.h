@@ -4,7 +4,7 @@
 // and .bmp become .jpg). If the shorter side of an image is longer than `size`, the image is reduced: its shorter side
 // becomes `size`, and its longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize
 // gives (with antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not
-// be turned is copied, byte for byte. Every image is decoded once, also if its file is copied. The same source and
+// be turned is copied, byte for byte. Every image is decoded once, even if its file is copied. The same source and
 // options give the same bytes. Neither the number of threads nor interruptions change the bytes
 // (prepare/output_folder.h).
 //
@@ -19,13 +19,13 @@
 // pictures stay as they are stored. A JPEG file that the command encodes anew does not have the tag.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
-//   two sources of one name (a.png, a.jpg) -> Error (kData) before anything is written
+//   two sources would become a file of the same name (a.png, a.jpg) -> Error (kData) before anything is written
 //     -> Images.RefusesNamesThatClash
-//   a source that would become a file where a folder is (a.png, a.jpg/b.jpg) -> the same
+//   a source would become a file with the name of a folder (a.png, a.jpg/b.jpg) -> Error (kData), likewise
 //     -> Images.RefusesFilesInThePlaceOfFolders
 //   an image that cannot be decoded -> Error (kData) with its path, or with skip_bad a line in
 //     DST/skipped.txt: name, tab, reason -> Images.StopsOrSkips
-//   not enough memory for the images that are in work -> Error (kUsage), also with skip_bad
+//   not enough memory for the images that the threads decode -> Error (kUsage), also with skip_bad
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kTemporary[] = ".tmp";
 
-// The status of the file itself, also of a link that leads nowhere.
+// Returns whether `path` exists, also if it is a dangling symbolic link.
 bool Exists(const std::string& path) {
   struct stat status {};
   return lstat(path.c_str(), &status) == 0;
@@ -41,7 +41,7 @@ std::vector<std::string> ReadLines(const std::string& path) {
   return lines;
 }
 
-// Names and options may hold line breaks: lines end with NUL.
+// Joins lines with a NUL after each, because names and options may hold line breaks.
 std::string LinesText(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text.append(line).push_back('\0');
@@ -57,7 +57,7 @@ void RemoveTemporaries(const std::string& folder) {
   }
 }
 
-// Makes the folder that `path` is to lie in. An error shows when `path` itself is made.
+// Makes the parent folder of `path`. Ignores errors, because making `path` itself will then fail, too.
 void MakeParent(const std::string& path) {
   std::error_code ignored;
   fs::create_directories(fs::path(path).parent_path(), ignored);
@@ -115,7 +115,7 @@ void OutputFolder::RequireNew(const std::vector<std::string>& results) const {
   if (Exists(commit_)) return;
   for (const std::string& result : results) {
     if (!Exists(result)) continue;
-    // Where the run that made the result has left an empty folder, or this one has made it too late.
+    // Removes DST.partial if it is empty: the run that made the result has left it, or this run has just made it.
     if (lock_.get() >= 0) rmdir(partial_.c_str());
     throw UsageError("{}: is there already: delete it or name another", result);
   }
@@ -124,7 +124,7 @@ void OutputFolder::RequireNew(const std::vector<std::string>& results) const {
 void OutputFolder::CheckJob(const std::vector<std::string>& job) {
   const std::string path = partial_ + "/job";
   if (!Exists(path)) {
-    // The run before was killed before it had begun, or as it was about to end.
+    // Without a job file, DST.partial is new, or a run was killed before it wrote the job or after it removed it.
     if (Exists(files_)) throw UsageError("{}: is no folder of this program's", partial_);
     WriteWhole(path, LinesText(job));
     return;

@@ -2,7 +2,7 @@
 // the disk, the result gets its name.
 //
 // Promise: if a run is killed at any instant, or the power fails, the same command continues where the run stopped.
-// Each file that was done is kept. A result does not have its name before all of it is on the disk. Two runs never
+// Each file that was finished is kept. A result gets its final name only when all of it is on the disk. Two runs never
 // work on one result.
 //
 // A job is the set of things on which the result depends (sources, options), one line for each.
@@ -14,16 +14,16 @@
 //      releases the lock when the process ends. A run may get the lock of a DST.partial that another run has just
 //      removed; it then begins again at step 1. A run that has the lock repeats the check of step 1, because another
 //      run may have made the result in the meantime.
-//   3. DST.partial/job holds the lines of the job. If this file is there and its lines differ from the run's, the run
+//   3. DST.partial/job holds the lines of the job. If this file exists and its lines differ from the run's job, the run
 //      ends with an error. DST.partial/position holds the text that the run saved with WritePosition.
 //   4. The run writes files below DST.partial/files:
 //        a. write NAME.tmp
 //        b. syncfs: the content is on the disk
 //        c. rename NAME.tmp to NAME: a file named NAME is done
-//      The run does a and c for each file, and b once for kFilesOfABatch files. On the two-core machine of the README,
-//      2,000 files of 30 KB took 0.5 ms each with an fsync for each file. With a syncfs for 64 files they took 0.18 ms
-//      each, and 0.08 ms of this is the writing. If the run is killed, at most the last 64 files of each thread are
-//      lost.
+//      The run does a and c for each file, and b once for each kFilesOfABatch (64) files. On the two-core machine of
+//      the README, 2,000 files of 30 KB took 0.5 ms each with an fsync for each file. With a syncfs for 64 files they
+//      took 0.18 ms each, of which 0.08 ms were for writing. If the run is killed, at most the last 64 files of each
+//      thread are lost.
 //   5. Commit() gets a list of moves. A move says which final name a file or folder gets:
 //        a. syncfs
 //        b. write the moves to DST.partial/commit, as in step 4. The file holds the final names without a folder,
@@ -39,10 +39,10 @@
 // ever replaced by a file with the same content.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/output_folder_test.cc)
-//   the result is there -> Error (kUsage) -> OutputFolder.RefusesToReplace
+//   the result exists already -> Error (kUsage) -> OutputFolder.RefusesToReplace
 //   another run has the lock -> Error (kUsage) -> OutputFolder.IsOneRuns
-//   the job differs -> Error (kUsage) with the line that does -> OutputFolder.RefusesAnotherJob
-//   killed in the middle -> goes on -> OutputFolder.GoesOn*, tests/prepare_test.py
+//   the job differs -> Error (kUsage) with the line that differs -> OutputFolder.RefusesAnotherJob
+//   a run is killed -> the next run continues -> OutputFolder.GoesOn*, tests/prepare_test.py
 //   no permission, disk full -> Error (kData), see base/files/output_file.h -> tests/prepare_test.py
 #pragma once
 
@@ -69,26 +69,27 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // Whether an earlier run was interrupted while it committed, and the constructor has finished that commit. Nothing is
-  // left to do then.
+  // Whether an earlier run was interrupted while it committed, and the constructor has finished that commit. If so, the
+  // caller has nothing left to do.
   bool is_committed() const { return is_committed_; }
 
-  // The folder below which the run makes its files.
+  // The folder in which the run makes its files.
   const std::string& files() const { return files_; }
 
-  // Whether the file `name` below files() is done. A folder with that name does not count.
+  // Whether the file `name` below files() is done. Returns false for a folder with that name.
   bool Has(const std::string& name) const;
 
   // Makes the folder `name` below files(), and the folders above it. Throws Error (kData).
   void MakeFolder(const std::string& name) const;
 
-  // A text that says how far the run has come, for runs whose file names do not say it. ReadPosition() returns the text
-  // that was written last, or "". Commit() removes the text. Throws Error (kData).
+  // WritePosition() saves a text that says how far the run has come. It is for runs whose progress cannot be seen from
+  // the names of their files. ReadPosition() returns the text that was written last, or "". Commit() removes the text.
+  // Throws Error (kData).
   void WritePosition(const std::string& text) const;
   std::string ReadPosition() const;
 
-  // Each pair says what is moved, and where: first a name below files(), or "" for that folder itself, and then a path
-  // in the folder of the destination.
+  // The moves of a commit. The first element of a pair is a name below files(), or "" for the folder files() itself.
+  // The second is its final path, which must lie in the destination's folder.
   using Moves = std::vector<std::pair<std::string, std::string>>;
   void Commit(const Moves& moves);
 
@@ -106,7 +107,7 @@ class OutputFolder {
   bool is_committed_ = false;
 };
 
-// A file that has another name until all of it is written (step 4 above).
+// A file that gets its final name only after all of it was written (step 4 above).
 class UnfinishedFile : public OutputFile {
  public:
   // `path` is the file's final name. Throws Error (kData), as the constructor of OutputFile does.

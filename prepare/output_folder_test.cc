@@ -48,7 +48,7 @@ TEST(OutputFolder, RefusesToReplace) {
   EXPECT_EQ(MessageOf(ExitStatus::kUsage, [&] { OutputFolder(path, {path}, kJob); }),
             path + ": is there already: delete it or name another");
   EXPECT_FALSE(Exists(path + ".partial"));
-  // A file that appears meanwhile is not replaced, either.
+  // A file that appears during the run is not replaced, either.
   const std::string late = NewPath();
   OutputFolder output(late, {late}, kJob);
   std::ofstream(late) << "mine";
@@ -134,7 +134,7 @@ TEST(OutputFolder, GoesOnFromAnotherWorkingDirectory) {
   {
     OutputFolder output("dst", {"dst"}, kJob);
     WriteOutput(output, "f", "content");
-    // Ends the commit before its first move.
+    // This file makes the commit fail at its first move.
     std::ofstream("dst") << "in the way";
     EXPECT_THAT(DataErrorOf([&] { output.Commit({{"", "dst"}}); }),
                 HasSubstr("dst: cannot be written: File exists"));
@@ -146,7 +146,7 @@ TEST(OutputFolder, GoesOnFromAnotherWorkingDirectory) {
 }
 
 TEST(OutputFolder, GoesOnWithItsCommit) {
-  // Two files, of which one was moved before the process was killed.
+  // Simulates a process that was killed after it had moved one of two files.
   const std::string path = NewPath();
   const std::string a = path + "_a", b = path + "_b";
   const std::string name = path.substr(path.rfind('/') + 1);

@@ -15,7 +15,7 @@ namespace {
 
 std::string NameOfShard(int64_t shard) { return fmt::format("shard-{:06}.tar", shard); }
 
-// The images of shard s are at the places [ends[s - 1], ends[s]) of the order.
+// Returns the ends of the shards: shard s holds the images at the places [ends[s - 1], ends[s]) of `order`.
 std::vector<int64_t> EndsOfShards(const std::vector<ImageFile>& files, const Permutation& order,
                                   int64_t shard_bytes) {
   std::vector<int64_t> ends;

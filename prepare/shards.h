@@ -1,5 +1,5 @@
-// `lockstep prepare shards`: packs the images of class folders into tar files (shards). To read one large file is
-// faster than to read many small files.
+// `lockstep prepare shards`: packs the images of class folders into tar files (shards). Reading one large file is
+// faster than reading many small files.
 //
 // Promise: DST/shard-000000.tar, ... hold each image of SRC's class folders once, byte for byte, as CLASS/NAME. The
 // images are in the pseudo-random order that data/dataset/permutation.h gives for the seed, so each shard is a random
@@ -8,7 +8,7 @@
 // (prepare/output_folder.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/shards_test.cc)
-//   an image beside the class folders -> Error (kData) -> Shards.RefusesImagesWithoutAClass
+//   an image lies beside the class folders, not in one -> Error (kData) -> Shards.RefusesImagesWithoutAClass
 //   a file that changes while it is packed -> Error (kData) -> Shards.NoticesAChangedSource
 #pragma once
 

@@ -18,7 +18,7 @@ namespace {
 
 using Contents = std::map<std::string, std::string>;
 
-// The members of an archive, and their names in order.
+// Returns the names of an archive's members in order, and adds the members' contents to `contents`.
 std::vector<std::string> ReadTar(const std::string& path, Contents& contents) {
   const std::string bytes = ReadFile(path);
   std::vector<std::string> names;
@@ -32,7 +32,8 @@ std::vector<std::string> ReadTar(const std::string& path, Contents& contents) {
 TEST(TarWriter, IsReadAsItWasWritten) {
   Contents written;
   std::string archive;
-  // At the borders of 100 bytes, of 155 + 1 + 100, and beyond; slashes in all places.
+  // The lengths lie around the limits of tar's name fields (100 bytes, and 155 + 1 + 100 with a prefix) and beyond. The
+  // slashes are at various places.
   for (const size_t length : {1, 99, 100, 101, 156, 200, 255, 256, 257, 300, 999, 1000, 2000}) {
     for (const size_t slash_every : {5, 60, 99, 120, 5000}) {
       std::string name;
@@ -55,7 +56,7 @@ TEST(TarWriter, IsReadAsItWasWritten) {
   EXPECT_TRUE(found == written);
 }
 
-// 40 files in two classes.
+// Writes 40 files in two class folders, and returns the path of their folder.
 std::string WriteSource(Contents& contents) {
   const std::string source = NewPath();
   for (int i = 0; i < 40; ++i) {
@@ -95,7 +96,7 @@ TEST(Shards, HoldEachImageOnceInTheSeedsOrder) {
     }
   }
   EXPECT_NE(orders[0], orders[1]);
-  // Classes are mixed: among the first ten there are both.
+  // Classes are mixed: the first ten images are of both classes.
   int dogs = 0;
   for (int i = 0; i < 10; ++i) dogs += orders[0][i].starts_with("dog/") ? 1 : 0;
   EXPECT_GT(dogs, 0);

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(TokenFileHeader));
 constexpr auto kTokenBytes = static_cast<int64_t>(sizeof(uint16_t));
 
-// A longer text without a place to cut takes too much memory.
+// Encoding a longer piece of text would take too much memory.
 constexpr int64_t kLongestPiece = int64_t{4} << 20;
 
 struct TextFile {
@@ -83,8 +83,8 @@ std::vector<std::string> JobOf(const PrepareTokensOptions& options,
 }
 
 struct Vocabulary {
-  std::string job;                                             // its name, and what it holds
-  std::function<std::unique_ptr<Tokenizer>()> make_tokenizer;  // of a thread
+  std::string job;                                             // the vocabulary's name and hash
+  std::function<std::unique_ptr<Tokenizer>()> make_tokenizer;  // called once for each thread
 };
 
 Vocabulary VocabularyOf(const std::string& vocabulary) {
@@ -101,7 +101,7 @@ Vocabulary VocabularyOf(const std::string& vocabulary) {
           [shared] { return std::make_unique<BytePairEncoder>(shared); }};
 }
 
-// A piece of a file, before it is known where the text may be cut.
+// A piece of a file in bytes [begin, end). PieceEncoder moves both ends to the next places where the text may be cut.
 struct Piece {
   size_t file;
   int64_t begin;
@@ -114,7 +114,7 @@ std::vector<Piece> PiecesOf(const std::vector<TextFile>& files,
   const auto training =
       static_cast<int64_t>((1 - options.validation_fraction) * static_cast<double>(BytesOf(files)));
   std::vector<Piece> pieces;
-  int64_t before = 0;  // bytes of the files before
+  int64_t before = 0;  // total bytes of the previous files
   for (size_t i = 0; i < files.size(); ++i) {
     const int64_t split = std::clamp(training - before, int64_t{0}, files[i].stamp.bytes);
     for (const bool validation : {false, true}) {
@@ -128,7 +128,7 @@ std::vector<Piece> PiecesOf(const std::vector<TextFile>& files,
   return pieces;
 }
 
-// The tools with which one thread turns pieces into tokens.
+// Turns pieces into tokens, for one thread at a time.
 class PieceEncoder {
  public:
   PieceEncoder(const std::vector<TextFile>& files, const std::string& separator,
@@ -164,7 +164,7 @@ class PieceEncoder {
   }
 
  private:
-  // The first place from `position` on where `text` may be cut.
+  // Returns the first place at or after `position` where `text` may be cut.
   int64_t CutFrom(std::string_view text, int64_t position) const {
     const auto size = static_cast<int64_t>(text.size());
     if (position == 0) return 0;
@@ -190,10 +190,10 @@ class PieceEncoder {
   std::vector<uint16_t> tokens_;
 };
 
-// Tokens in shards.
+// Writes a stream of tokens into shards.
 class TokenStream {
  public:
-  // Goes on behind the first `tokens`, which are there.
+  // Continues a stream of which the first `tokens` tokens were already written.
   TokenStream(const OutputFolder& output, std::string name, int64_t shard_tokens, int64_t tokens)
       : output_(output), name_(std::move(name)), shard_tokens_(shard_tokens), tokens_(tokens) {}
 
@@ -211,7 +211,8 @@ class TokenStream {
     }
   }
 
-  // Completes the shards and says how they are to be called: `stem`, number, `extension`.
+  // Writes the shards' headers and final lengths, and returns the moves that give them their names: `stem`, number,
+  // `extension`.
   OutputFolder::Moves Finish(const std::string& stem, const std::string& extension) {
     CloseShard();
     OutputFolder::Moves moves;
@@ -243,12 +244,12 @@ class TokenStream {
   std::string name_;
   int64_t shard_tokens_;
   int64_t tokens_;
-  std::unique_ptr<OutputFile> shard_;  // that the next token goes to
+  std::unique_ptr<OutputFile> shard_;  // the shard that is being written
 };
 
-// How far the streams are on the disk.
+// How much of the work is on the disk: the next piece, and the numbers of tokens in both streams.
 struct Position {
-  int64_t piece = 0;  // that comes next
+  int64_t piece = 0;  // the next piece
   int64_t training = 0;
   int64_t validation = 0;
 };
@@ -260,12 +261,12 @@ Position ReadPosition(const OutputFolder& output) {
   return position;
 }
 
-// Writes positions down, one after the other.
+// Saves positions in the output folder, one at a time.
 class Checkpoints {
  public:
   explicit Checkpoints(const OutputFolder& output) : output_(output) {}
 
-  // Does nothing while another thread does it.
+  // Does nothing if another thread is saving a position, or if a later position was saved.
   void Write(const Position& position) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || position.piece < last_) return;

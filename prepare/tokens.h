@@ -8,23 +8,25 @@
 //
 // How:
 //   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place after piece_bytes that lies
-//      outside a separator and at which, as the tokenizer says, the text may be cut and both parts encoded separately.
+//      outside a separator and at which the text may be cut, because the tokenizer encodes the two parts to the same
+//      tokens as the whole.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
-//      keeps one piece and its tokens in memory. Apart from this, only the pages of the files that the kernel keeps
-//      take memory.
+//      keeps one piece and its tokens in memory. The files are memory-mapped, so the rest of the text takes memory only
+//      in the page cache.
 //   3. Token t of a stream (training, validation) is number t % shard_tokens of its shard t / shard_tokens.
-//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread notes which piece comes next and how long the
-//      streams are. It syncs the file system and then saves these notes. A run that was interrupted goes on from the
-//      saved notes. Tokens that were written after them are written again, with the same content.
+//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread takes a position: the number of the next piece
+//      and the lengths of the streams. It syncs the file system and then saves the position. The next run after an
+//      interruption continues from the saved position. It writes the tokens after this position again, with the same
+//      content.
 //   5. At the end each shard gets its header, its final length, and its name (OutputFolder::Commit). A single training
 //      shard is named OUT.bin; several are named OUT_000000.bin, ... The validation shards are named
 //      OUT_validation.bin, ...
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/tokens_test.cc)
 //   a text that is not UTF-8 -> Error (kData) with file and byte -> Tokens.NamesBadUtf8
-//   no place to cut in kLongestPiece bytes -> Error (kData) -> Tokens.RefusesTextWithoutWhiteSpace
+//   the text has no place to cut it in kLongestPiece bytes -> Error (kData) -> Tokens.RefusesTextWithoutWhiteSpace
 //   an output that names no file -> Error (kUsage) before any work -> Tokens.RefusesOutputs
-//   no such file, an empty one, one that changes -> Error (kData) with its path -> Tokens.RefusesFiles
+//   a file is missing, is empty, or changes during the run -> Error (kData) with its path -> Tokens.RefusesFiles
 #pragma once
 
 #include <cstdint>
@@ -36,7 +38,7 @@ namespace lockstep {
 struct PrepareTokensOptions {
   std::vector<std::string> files;
   std::string output;
-  std::string vocabulary = "bytes";  // "bytes", or the folder that has GPT-2's two files
+  std::string vocabulary = "bytes";  // "bytes", or a folder with GPT-2's vocab.json and merges.txt
   // The text between two documents in a file; empty: each file is one document.
   std::string separator;
   // The fraction of the text, taken from its end, that is for validation.
@@ -44,7 +46,7 @@ struct PrepareTokensOptions {
   int64_t shard_tokens = 100'000'000;
   int threads = 1;
   bool live = false;                       // whether standard output is a terminal
-  int64_t piece_bytes = int64_t{1} << 20;  // how many bytes of text a thread takes at once
+  int64_t piece_bytes = int64_t{1} << 20;  // bytes of text in a piece
 };
 
 inline constexpr int64_t kPiecesOfACheckpoint = 16;

@@ -24,7 +24,7 @@ std::string WriteText(const std::string& text) {
   return path;
 }
 
-// The tokens of a file, whose header must be right.
+// Checks the header of a token file and returns its tokens.
 Tokens ReadTokens(const std::string& path) {
   const std::string bytes = ReadFile(path);
   int32_t header[256] = {};

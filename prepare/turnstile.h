@@ -1,4 +1,4 @@
-// Turnstile: makes threads that work on the items of one list hand in their results in the order of the list.
+// Turnstile: makes threads that process the items of a list deliver their results in the order of the list.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@ class Turnstile {
  public:
   explicit Turnstile(int64_t first) : next_(first) {}
 
-  // Waits until all items before `item` have passed, and then calls `act`. If one of them will never pass, returns
-  // without calling `act`. If `act` throws, throws the same exception, and no later item passes.
+  // Waits until all items before `item` have passed, and then calls `act`. If one of the items before will never pass,
+  // returns without calling `act`. If `act` throws, throws the same exception, and no later item passes.
   void Pass(int64_t item, const std::function<void()>& act);
 
   // Says that `item` will never pass, so no later item passes, either.

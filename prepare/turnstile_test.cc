@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-// Three threads take items in turn and pass them; `fails` never passes.
+// Three threads pass the items from `first` on through a Turnstile. Item `fails` never passes. Returns the items that
+// passed, in order.
 std::vector<int64_t> PassAll(int64_t first, int64_t count, int64_t fails, bool by_throwing) {
   Turnstile turnstile(first);
   std::atomic<int64_t> next = first;

@@ -1,5 +1,5 @@
-"""The random changes of training images, written a second time: what is drawn from the descriptions in data/feed/augment.h
-and sample_random.h, what is done with it by torchvision's functions."""
+"""The random augmentation of training images, implemented a second time for tests: the random numbers as
+data/feed/augment.h and sample_random.h describe them, and the changes of the images by torchvision's functions."""
 
 import math
 
@@ -28,7 +28,7 @@ class SampleRandom:
         return radius * math.cos(2 * math.pi * self.uniform())
 
     def log_gamma(self, shape):
-        """Marsaglia and Tsang's method."""
+        """Returns the logarithm of a gamma-distributed number, by Marsaglia and Tsang's method."""
         d = (shape + 1 if shape < 1 else shape) - 1 / 3
         while True:
             x = self.normal()
@@ -45,7 +45,8 @@ class SampleRandom:
 
 
 def draw(options, seed, epoch, index, height, width):
-    """(colours' order, their factors, the mixture's box, the own share in it, the own share in the loss)"""
+    """Returns what is drawn for one sample: the order of the colour changes, their factors, the box of the mixture, and
+    the sample's own share in the box's pixels and in the loss."""
     random = SampleRandom(_mix((seed + _SALT) & _MASK), epoch, index)
     order = [0, 1, 2, 3]
     for i in (3, 2, 1):
@@ -62,7 +63,7 @@ def draw(options, seed, epoch, index, height, width):
     own = random.beta(cutmix if cuts else mixup)
     if not cuts:
         return order, factors, (0, 0, width, height), own, own
-    # torchvision's CutMix.make_params
+    # As in torchvision's CutMix.make_params.
     x, y = int(random.uniform() * width), int(random.uniform() * height)
     half = 0.5 * math.sqrt(1 - own)
     half_width, half_height = int(half * width), int(half * height)
@@ -71,7 +72,8 @@ def draw(options, seed, epoch, index, height, width):
 
 
 def augmented(pixels, options, seed, epoch, indices):
-    """Returns the images of a micro-batch of bytes, in [0, 1], and the own share in the loss."""
+    """Returns the augmented images of a micro-batch of uint8 pixels, in [0, 1], and each sample's own share in the
+    loss."""
     height, width = pixels.shape[-2:]
     draws = [draw(options, seed, epoch, index, height, width) for index in indices]
     images = V.to_dtype(pixels, torch.float32, scale=True)
@@ -89,7 +91,7 @@ def augmented(pixels, options, seed, epoch, indices):
 
 
 def loss_sum(output, target, own, label_smoothing):
-    """Returns the loss with the targets that torchvision's MixUp and CutMix make."""
+    """Returns the sum of the losses for the mixed targets that torchvision's MixUp and CutMix make."""
     one_hot = F.one_hot(target, output.shape[1]).float()
     mixed = own * one_hot + (1 - own) * one_hot.roll(1, 0)
     return F.cross_entropy(output, mixed, reduction="sum", label_smoothing=label_smoothing)

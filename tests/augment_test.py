@@ -1,6 +1,6 @@
-"""Augmented training against the same in PyTorch, with torchvision's functions and draws that are written a second time
-(augment_reference.py): every step's loss within 1e-5 relative in fp32, whatever the ranks, the accumulation and the
-loader's threads. Evaluation sees the images as they are."""
+"""Compares training on augmented images with the same training in PyTorch, which uses torchvision's functions and a
+second implementation of the draws (augment_reference.py). Each step's loss must agree within 1e-5 relative in fp32, for
+several numbers of ranks, micro-batches and loader threads. Evaluation must use the images unchanged."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,12 @@ from harness import (
     write_config,
 )
 
-SAMPLES, BATCH, EPOCHS, SEED = 50, 16, 6, 3  # the last batch of an epoch is of two
+SAMPLES, BATCH, EPOCHS, SEED = 50, 16, 6, 3  # the last batch of an epoch has two samples
 SHAPE = (3, 12, 10)
 MEAN, STD = 0.4, 0.3
 
 JITTER = {"brightness": 0.4, "contrast": 0.5, "saturation": 0.6, "hue": 0.2}
-# name: (data.augment, label_smoothing)
+# name: (the config's data.augment, label_smoothing)
 CASES = {
     "brightness": ({"brightness": 1}, 0),
     "contrast": ({"contrast": 1}, 0),
@@ -58,7 +58,7 @@ def save_images(folder, channels=SHAPE[0]):
 
 
 def expected_losses(pixels, labels, options, label_smoothing, pieces):
-    """PyTorch's losses; each step is cut into so many micro-batches."""
+    """Returns PyTorch's losses; each step consists of `pieces` micro-batches."""
     model = make_model(pixels.shape[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
@@ -117,8 +117,8 @@ def test_losses_are_pytorchs(case, tmp_path):
     unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2),
 )
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
-    """Each micro-batch has its own mixture. If two samples are cut into four pieces, some are empty and some have one
-    sample."""
+    """Each micro-batch draws its own mixture. The last batch has two samples, so of four micro-batches some are empty
+    and some have one sample."""
     skip_without_gpus(ranks)
     expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
 
@@ -137,7 +137,7 @@ def test_the_number_of_threads_changes_nothing(tmp_path):
 
 
 def test_a_held_out_part_changes_no_draws(tmp_path):
-    """A sample's draws are those of its number in the files, wherever the split puts it."""
+    """A sample's draws depend on its number in the files, and not on its place in the training part."""
     save_images(tmp_path)
     config = config_of(tmp_path, {"brightness": 0.5})
     more = ["data.validation=[]", "data.validation_fraction=0.5", "data.shuffle=false", "global_batch=25", "epochs=1"]

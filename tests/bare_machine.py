@@ -1,6 +1,6 @@
-"""A machine with nothing but a Python and the torch wheel, for tests of what a bundle brings: a root folder of its own
-with glibc, libstdc++, /usr/bin/python3, a shell and little else, in a mount namespace. Neither this machine's Open MPI
-nor the build can be seen from there."""
+"""A simulated machine with nothing but Python and the torch wheel, for tests of the bundle: a new root folder in a
+mount namespace, with glibc, libstdc++, /usr/bin/python3, a shell and little else. The real machine's Open MPI and the
+build are not visible in it."""
 
 import os
 import pathlib
@@ -14,12 +14,12 @@ SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
 
 PYTHON = "/usr/bin/python3"
 
-# As root; else in a user namespace, where the system allows that.
+# The commands that make a mount namespace: without root this takes a user namespace, where the system allows it.
 NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 
 
 def why_there_is_none():
-    """Returns why this machine cannot make one; None: it can."""
+    """Returns the reason why this machine cannot make a BareMachine; None if it can."""
     done = subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
     if done.returncode:
         return "needs root, or user namespaces, to mount: " + done.stderr.strip()
@@ -27,7 +27,8 @@ def why_there_is_none():
 
 
 class BareMachine:
-    """`root`: a new folder, whose /work it shares. `torch`: whether its Python has the wheels."""
+    """`root` is a new folder; its /work is shared with the tests. `torch` says whether the machine's Python has the
+    wheels."""
 
     def __init__(self, root, torch=True):
         self.root = pathlib.Path(root)
@@ -42,7 +43,7 @@ class BareMachine:
             self.copy_libraries_of(program)
         self.copy(PYTHON)
         self.copy_libraries_of(PYTHON)
-        self.copy_libraries_of(SITE / "torch/lib/libc10.so")  # the compiler's
+        self.copy_libraries_of(SITE / "torch/lib/libc10.so")  # libc10.so brings the C++ compiler's libraries
         (libc,) = [path for path in self.root.rglob("libc.so.6")]
         for name in ("rt.so.1", "dl.so.2", "pthread.so.0", "util.so.1", "resolv.so.2", "nss_files.so.2"):
             path = f"/{libc.parent.relative_to(self.root)}/lib{name}"
@@ -69,7 +70,7 @@ class BareMachine:
                 self.copy(path)
 
     def copy_libraries_of_python(self):
-        """Copies the libraries of the standard library's modules in C, without which neither pip nor torch is
+        """Copies the libraries that the standard library's C modules need, without which neither pip nor torch can be
         imported."""
         self.copy_libraries_of(*pathlib.Path(self.standard_library, "lib-dynload").glob("*.so"))
 
@@ -86,7 +87,8 @@ class BareMachine:
             self.mounts.append(f"mount -o remount,bind,ro '{place}'")
 
     def launcher(self, environment=()):
-        """The words before a command that runs there, with these variables alone, in /work."""
+        """Returns the words to put before a command that shall run there, in /work, with only these environment
+        variables."""
         mounts = " && ".join(self.mounts)
         variables = [f"{name}={value}" for name, value in dict(environment).items()]
         inside = ["chroot", str(self.root), "/usr/bin/env", "-i", "--chdir=/work", *variables]

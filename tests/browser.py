@@ -1,7 +1,6 @@
-"""A headless Chromium, driven through the DevTools protocol on two pipes: what a page shows, asks for and complains of.
-
-Needs Debian's package chromium, or Google Chrome, and nothing else. (Ubuntu has Chromium as a snap alone, so that
-third_party/apt-packages-tests.txt cannot name it.)
+"""A headless Chromium, controlled through the DevTools protocol over two pipes: tests read what a page shows, which
+URLs it requests, and its errors. Needs Debian's package chromium or Google Chrome, and nothing else. (Ubuntu has
+Chromium only as a snap, so third_party/apt-packages-tests.txt cannot name it.)
 """
 
 import base64
@@ -16,23 +15,23 @@ import subprocess
 import tempfile
 import time
 
-LONG_S = 60  # for anything to happen that does
+LONG_S = 60  # time limit for anything that is expected to happen
 PHONE, DESK = (390, 844), (1440, 900)
 
 
 def program():
-    """The path of Chromium; None: there is none."""
+    """Returns the path of Chromium; None: there is none."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((path for path in map(shutil.which, names) if path), None)
 
 
 class Browser:
-    """A browser with one tab. Use it as a context."""
+    """A browser with one tab. It is a context manager."""
 
     def __init__(self):
         self._exit = contextlib.ExitStack()
         folder = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-browser-", ignore_cleanup_errors=True))
-        # Numbers that are not those which Chromium reads from and writes to.
+        # Chromium reads from descriptor 3 and writes to 4, so the pipes get numbers from 10 on.
         theirs_in, ours_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         ours_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         self._out, self._in = ours_out, ours_in
@@ -94,7 +93,7 @@ class Browser:
                 self._events.append((answer["method"], answer["params"]))
 
     def show(self, size=DESK, is_dark=False):
-        """Sets the size of the screen, and which colours its user prefers."""
+        """Sets the size of the screen, and whether the user prefers dark colours."""
         width, height = size
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=2 if size == PHONE else 1, mobile=size == PHONE)  # fmt: skip
@@ -102,8 +101,9 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])  # fmt: skip
 
     def open(self, url):
-        """Opens a page of Lockstep, and returns when it has drawn itself: the milliseconds since it was asked for."""
-        # The page before must ask for nothing more.
+        """Opens a page of Lockstep, and returns once the page has drawn itself: the milliseconds since it was
+        requested."""
+        # The page that was open before must request nothing more.
         self.call("Page.navigate", url="about:blank")
         self.evaluate("0")
         self._events.clear()
@@ -117,13 +117,13 @@ class Browser:
           })""")
 
     def evaluate(self, script):
-        """The value of a script, or of the promise that it gives."""
+        """Returns the value of a script, or of the promise that it returns."""
         deadline = time.monotonic() + LONG_S
         while True:
             try:
                 result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
                 break
-            except AssertionError as error:  # a page that is being left takes its promises with it
+            except AssertionError as error:  # leaving a page ends its pending promises with an error
                 if "navigat" not in str(error) and "context" not in str(error) or time.monotonic() > deadline:
                     raise
         assert "exceptionDetails" not in result, result["exceptionDetails"]
@@ -142,12 +142,12 @@ class Browser:
           }})"""), f"it did not come to be: {condition}"
 
     def text(self, selector):
-        """Returns the text of an element that a reader sees."""
+        """Returns the visible text of an element."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def requests(self):
-        """The URLs that the page has asked for since it was opened."""
-        self.evaluate("0")  # what was asked for before is told before the answer to this
+        """Returns the URLs that the page has requested since it was opened."""
+        self.evaluate("0")  # events of earlier requests arrive before the answer to this call
         return [p["request"]["url"] for name, p in self._events if name == "Network.requestWillBeSent"]
 
     def complaints(self):

@@ -1,4 +1,5 @@
-"""`lockstep bundle`: one archive that trains where there is nothing but a torch wheel, and one line where there is less."""
+"""Tests `lockstep bundle`: its archive trains on a machine with nothing but a torch wheel, and prints one error line if
+something is missing."""
 
 import csv
 import json
@@ -41,7 +42,7 @@ OWN_MODEL = path_of("OWN_MODEL")
 
 needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 
-# Libraries that every machine with glibc and a C++ compiler's libraries has.
+# Libraries that every machine has that has glibc and a C++ compiler's runtime.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|stdc\+\+|gcc_s))\.so\.\d+")
 
 TRAIN = f"""epochs: 60 optimizer {{ lr: 0.002 weight_decay: 0.01 }} schedule {{ type: COSINE }}
@@ -66,13 +67,13 @@ def unpack(archive, folder):
 
 @pytest.fixture
 def bundle(archive, tmp_path):
-    """Returns the bundle's folder."""
+    """Unpacks the archive, and returns the bundle's folder."""
     return unpack(archive, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def machine(archive, tmp_path_factory):
-    """A bare machine with the bundle in /work, and digits."""
+    """Returns a bare machine with the bundle and the digits in /work."""
     machine = BareMachine(tmp_path_factory.mktemp("machine") / "root")
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
@@ -99,7 +100,7 @@ def test_the_archive_is_small_and_plain(archive):
         members = file.getmembers()
     for member in members:
         assert member.name.split("/")[0] == "lockstep"
-        assert member.isdir() or member.isreg()  # notebooks' unpacking may know no links
+        assert member.isdir() or member.isreg()  # some notebooks' unpacking may not support links
         assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
     names = {m.name for m in members if m.isreg()}
     with tarfile.open(archive) as file:
@@ -116,7 +117,8 @@ def test_the_same_program_gives_the_same_bytes(archive, tmp_path):
 
 
 def test_every_library_is_in_it_or_elsewhere_once(bundle):
-    """Each library that a file of it needs is in it, the system's or a wheel's, and none is both here and there."""
+    """Each library that a file of the bundle needs is in the bundle, in the system or in a wheel, and none is in both
+    the bundle and a wheel."""
     manifest = json.loads((bundle / "manifest.json").read_text())
     here = {path.name for path in (bundle / "lib").iterdir() if path.is_file()}
     wheels = set(manifest["wheels"])
@@ -164,14 +166,15 @@ def test_its_own_example_trains(machine):
 
 @needs_mounts
 def test_the_script_finds_its_python(machine):
-    """As a program of its own: env finds python3 in PATH."""
+    """Started as an executable, the script's shebang finds python3 in PATH."""
     run = Run(["version"], program="/work/lockstep/lockstep", launcher=machine.launcher({"PATH": "/usr/bin"}))
     assert run.out == Run(["version"]).out
 
 
 @needs_mounts
 def test_no_library_is_loaded_twice(machine):
-    """Two ranks' libraries, while they train: each once. They have no HOME, and no name in /etc/passwd."""
+    """While two ranks train, each has loaded each library once. They have no HOME, and their user is not in
+    /etc/passwd."""
     skip_without_gpus(2)
     run_dir = machine.root / "work/endless"
     words = ["train", "/work/config.pbtxt"]
@@ -197,8 +200,8 @@ def test_no_library_is_loaded_twice(machine):
 
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
-    """Debian 12's libevent takes a function from glibc 2.36 that Open MPI does not need, and Ubuntu 22.04 has 2.35. The
-    tests on a bare machine train without that function."""
+    """Debian 12's libevent uses a function of glibc 2.36 that Open MPI does not need, and Ubuntu 22.04 has glibc 2.35.
+    The tests on a bare machine train without that function."""
 
     def versions(*paths):
         said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
@@ -221,20 +224,20 @@ def test_a_machine_without_torch(archive, tmp_path):
     unpack(archive, machine.root / "work")
     run = run_bare(machine, "version")
     expect_error(run, USAGE, f"no torch in {PYTHON}", "pip install torch==2.11.0", "LOCKSTEP_TORCH")
-    # Where it lies elsewhere.
+    # LOCKSTEP_TORCH names the place of a torch that is elsewhere.
     machine.mount(SITE, "/opt/site")
     for place in ("/opt/site", "/opt/site/torch"):
         assert run_bare(machine, "version", env={"LOCKSTEP_TORCH": place}).status == DONE
 
 
 def documented_wheels():
-    """Name and version of each wheel that docs/notebooks.md downloads for an image with another torch."""
+    """Returns the name and version of each wheel that docs/notebooks.md downloads for an image with another torch."""
     (command,) = re.findall(r"pip download (?:.*\\\n)*.*", pathlib.Path("docs/notebooks.md").read_text())
     return dict(re.findall(r"([\w-]+)==(\S+)", command))
 
 
 def links_to(wheels, site):
-    """A folder with what these wheels brought, of the libraries and of what says their versions."""
+    """Fills the folder `site` with links to the libraries and version files of these wheels."""
     for name, version in wheels.items():
         record = SITE / f"{name.replace('-', '_')}-{version}.dist-info/RECORD"
         for (path, *_) in csv.reader(record.read_text().splitlines()):
@@ -251,13 +254,13 @@ def test_the_documented_wheels_are_those_that_it_loads(bundle):
 
 @needs_mounts
 def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_path):
-    """As on Kaggle, where the image's Python has torch 2.9."""
+    """Kaggle is such a case: its image's Python has torch 2.9."""
     machine = BareMachine(tmp_path / "root", torch=False)
     torch = machine.root / machine.packages.lstrip("/") / "torch"
     torch.mkdir(parents=True)
     (torch / "version.py").write_text("__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n")
     links_to(documented_wheels(), machine.root / "work/wheels")
-    machine.mount(SITE, str(SITE))  # where the links lead
+    machine.mount(SITE, str(SITE))  # the target of the links
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
     write_config(machine.root / "work", TRAIN.replace(str(DIGITS), "/work/digits.csv").replace("epochs: 60", "epochs: 10"))
@@ -272,7 +275,8 @@ def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_pat
 
 
 def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_info=()):
-    """The wheels' folder, but for torch's versions, the file `without`, and packages of other versions."""
+    """Returns a copy of the wheels' folder, made of links, with other versions of torch, without the file `without`,
+    and with packages of other versions."""
     site = folder / "site"
     changed = {"torch", *(name.partition("-")[0] for name in dist_info), without.split("/")[0]}
     site.mkdir()
@@ -295,7 +299,7 @@ def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_in
 
 
 def test_a_torch_of_links_will_do(bundle, tmp_path):
-    """As uv installs wheels, and what the next tests begin with."""
+    """uv installs wheels as links, and the next tests change such a folder."""
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path))})
     assert run.status == DONE, run
 
@@ -323,7 +327,7 @@ def test_another_torch_is_said(bundle, tmp_path, state, parts):
 def test_no_torch_is_said(bundle, tmp_path):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)})
     expect_error(run, USAGE, f"no torch in {tmp_path}:", "pip install torch==2.11.0")
-    # Only its record is there, of a package that was removed by hand.
+    # A dist-info folder alone is left of a package that was removed by hand.
     (tmp_path / "torch-2.11.0.dist-info").mkdir()
     expect_error(start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)}), USAGE, f"no torch in {tmp_path}:")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
@@ -370,7 +374,7 @@ def test_another_machine_is_said(bundle, key, value, parts):
 
 
 def test_files_that_cannot_be_executed(bundle):
-    """Kaggle unpacks what is uploaded without the files' modes, into a folder that cannot be written."""
+    """Kaggle unpacks uploads without the files' modes, into a folder that is read-only."""
     for path in (bundle / "bin").iterdir():
         path.chmod(0o644)
     if why_there_is_none() is None:
@@ -381,7 +385,8 @@ def test_files_that_cannot_be_executed(bundle):
 
 
 def test_the_drivers_folder_is_kept(bundle, tmp_path):
-    """Where LD_LIBRARY_PATH has libcuda.so.1, as in Kaggle's notebooks, it still does, behind the rest."""
+    """If LD_LIBRARY_PATH contains the folder of libcuda.so.1, as in Kaggle's notebooks, the folder stays in it, as its
+    last entry."""
     (bundle / "bin/lockstep").write_text("#!/bin/sh\necho $LD_LIBRARY_PATH\necho $PATH\n")
     run = start(bundle, env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "PATH": "/usr/bin"})
     libraries, path = run.out.split()

@@ -1,13 +1,15 @@
-"""A run that is killed at any call that changes the file system goes on as if it had not been, and one whose disk
-fails says so and loses nothing.
+"""A run that is killed at any call that changes the file system resumes as if nothing had happened, and a run whose
+disk fails reports it and loses nothing.
 
-tests/faults/fault_at.c, preloaded, kills one rank at its k-th such call in the run's folder, or lets that call and all
-after it fail. The calls are those of a run that writes four checkpoints and keeps two: everything from the making of
-its folder to its last line. Each case here is a sample drawn by a seed; the sweep over all calls is
+tests/faults/fault_at.c, loaded through LD_PRELOAD, kills one rank at its k-th such call in the run's folder, or makes
+that call and all after it fail. The run writes four checkpoints and keeps two, and all its calls are counted, from the
+creation of its folder to its last log line. Each case here uses a sample of k, drawn with a seed; this command sweeps
+over all calls:
 
   LOCKSTEP_TIER=all SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
 
-and PART=2/8 besides takes every eighth of them, for as many processes. `./lockstep test --soak` does it so.
+With PART=2/8 as well it takes every eighth of them, so that several processes can share the work. `./lockstep test
+--soak` does this.
 """
 
 import json
@@ -64,7 +66,7 @@ def fault(run_dir, kind, at, rank=None, **more):
 
 
 def whole_lines(run_dir):
-    """Returns the whole lines of the log of a run that was killed; the last line may be torn."""
+    """Returns the complete lines of the log of a run that was killed; the last line may be incomplete."""
     text = log_text(run_dir)
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
@@ -101,15 +103,15 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     for k in sample(calls, f"{ranks} {victim}"):
         run_dir = tmp_path / f"at-{k}"
         run = train(config, run_dir, ranks=ranks, env=fault(run_dir, "kill", k, victim))
-        # A disk that is slow makes fewer checkpoints, and calls: the last ones may not come to be.
+        # On a slow disk a run makes fewer checkpoints and so fewer calls, and may end before call k.
         killed += run.status != DONE
         lines = whole_lines(run_dir)
         newest = newest_of(run_dir)
         announced = [e["step"] for e in lines if e["event"] == "checkpoint"]
         assert all(step <= newest for step in announced), f"call {k}: {announced} announced, {newest} there"
         done = max([e["step"] for e in lines if e["event"] == "step"], default=0)
-        # One interval, and what was trained while the next was being written; on a GPU the host learns eight steps
-        # later whether it may be committed.
+        # Lost are at most one interval, and the steps that were trained while the next checkpoint was being written. On
+        # a GPU the host learns eight steps later whether it may commit a checkpoint.
         late = [e for e in lines if e["event"] == "checkpoint_late"]
         lag = 8 if DEVICE == "CUDA" else 0
         assert late or done - newest < 2 * EVERY + lag, f"call {k}: {done} steps done, the newest is of {newest}"
@@ -125,7 +127,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     assert 2 * killed > len(sample(calls, f"{ranks} {victim}"))
 
 
-# The rank on which each kind of failure is shown in every commit.
+# The rank on which each kind of failure is tested in every commit's tests.
 VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
 
 
@@ -138,7 +140,8 @@ VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
     unless=lambda kind, victim: victim == VICTIMS[kind],
 )
 def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
-    """From one call in the checkpoints' folder on: training goes on to the end, whose checkpoint fails the run."""
+    """All calls in the checkpoints' folder fail from one call on. Training goes on to the end, and then the run fails,
+    because its last checkpoint cannot be written."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     (_, whole, _), run_dir = undisturbed(ranks), tmp_path / "run"
@@ -151,14 +154,14 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
         assert any("warning: rank 1: no checkpoint of step " in line for line in run.error_lines), run
     reasons = [e["reason"] for e in events(run_dir, "checkpoint_failed")]
     assert all(reason in text or "another rank" in text for text in reasons), reasons
-    # The trained weights exist, whatever became of the training's state.
+    # The trained weights are written, even if the checkpoint failed.
     assert weight_bytes(run_dir) == weight_bytes(whole)
     newest = newest_of(run_dir)
     assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)
 
     run = train(config, run_dir, ranks=ranks)
     if newest == 0:
-        # Beginning anew would overwrite the weights.
+        # Starting again from the beginning would overwrite the weights.
         expect_error(run, USAGE, "the run has ended and left no checkpoint to go on from", "--fresh")
         run = train(config, run_dir, "--fresh", ranks=ranks)
     assert run.status == DONE, run
@@ -167,7 +170,7 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
 
 
 def test_a_best_that_cannot_be_written(tmp_path):
-    """The best of the validations that follow takes its place."""
+    """If the checkpoint with the best validation loss cannot be written, the best of the later ones takes its place."""
     random = np.random.default_rng(1)
     rows = np.column_stack([random.normal(size=(64, 8)).round(3), random.integers(0, 2, 64)])
     np.savetxt(tmp_path / "train.csv", rows, "%g", ",")
@@ -177,7 +180,7 @@ def test_a_best_that_cannot_be_written(tmp_path):
         model { name: "mlp" mlp { hidden: 64 } } optimizer { lr: 0.01 }
         checkpoint { every_minutes: 0 keep: 1 keep_best: "loss" }""",
     )
-    # Labels at random: what is learnt of them makes the validation worse.
+    # The labels are random, so what the model learns makes the validation loss worse.
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
     assert train(config, whole).status == DONE
     best, last = checkpoints(whole)
@@ -192,7 +195,7 @@ def test_a_best_that_cannot_be_written(tmp_path):
 
 
 def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
-    """The run goes on without it, and says so once."""
+    """The run goes on without the log, and reports it once."""
     config = config_in(tmp_path)
     (_, whole, _), run_dir = undisturbed(None), tmp_path / "run"
     run = train(config, run_dir, env=dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
@@ -205,7 +208,7 @@ def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    """A real one, which holds the weights once what was written of a checkpoint is gone again."""
+    """Uses a real full disk. It has room for the weights after the unfinished checkpoint is deleted."""
     config = config_in(tmp_path)
     disk = tmp_path / "disk"
     disk.mkdir()

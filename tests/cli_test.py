@@ -1,4 +1,4 @@
-"""The command line as a user meets it: train, evaluate, predict, config, version, and their mistakes."""
+"""Tests the command line as a user sees it: train, evaluate, predict, config, version, and mistakes in their use."""
 
 import json
 import os
@@ -44,7 +44,7 @@ RANKS = [None, 2] if DEVICE == "CPU" or torch.cuda.device_count() > 1 else [None
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """(folder with train.csv and test.csv, finished run folder, its Run)"""
+    """Returns (a folder with train.csv and test.csv, the folder of a finished run, its Run)."""
     folder = tmp_path_factory.mktemp("trained")
     split_digits(folder)
     config = write_config(
@@ -59,7 +59,7 @@ def trained(tmp_path_factory):
 
 
 def test_digits_are_learned(trained):
-    """The PyTorch peer's model, batch, ranks and split of the digits."""
+    """Trains with the model, batch, ranks and split of the PyTorch comparison (tests/bench/digits_ddp.py)."""
     done = events(trained[1], "done")[0]
     assert done["val_accuracy"] >= 0.985
 
@@ -76,7 +76,8 @@ def test_the_log_tells_the_story(trained):
     assert [e["epoch"] for e in evaluations] == list(range(1, 61))
     assert evaluations[-1]["val_accuracy"] == log[-1]["val_accuracy"]
     assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
-    # Samples and seconds are counted from the same moment: no stretch seems many times faster than all.
+    # Samples and seconds are counted from the same moment, so no interval may seem many times faster than the whole
+    # run.
     assert max(s["samples_per_s"] for s in steps) < 20 * log[-1]["samples_per_s"]
 
 
@@ -170,7 +171,7 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
     unless=lambda name: name == "mnist",
 )
 def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
-    """The digits as pixels 0..255: in MNIST's files enlarged to 16x16, in CIFAR-10's to 32x32 in colour."""
+    """Uses the digits as pixels 0..255: enlarged to 16x16 in MNIST's files, and to 32x32 in colour in CIFAR-10's."""
     rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
     pixels, labels = (rows[:, :64] * 15).reshape(-1, 8, 8), rows[:, 64]
     large = pixels.repeat(2, 1).repeat(2, 2)
@@ -285,7 +286,7 @@ def test_predict_mistakes_are_one_line(trained, tmp_path):
     unless=lambda name, dtype: (name, dtype) in (("allreduce", "float32"), ("all-gather", "bfloat16")),
 )
 def test_bench_times_and_checks_collectives(name, share, dtype):
-    """Bandwidths as nccl-tests defines them: of two ranks the bus carries the bytes once in an all-reduce."""
+    """Bandwidths are those that nccl-tests defines: in an all-reduce of two ranks the bus carries the bytes once."""
     run = Run(["bench", name, "--json", "--bytes", "1000003", "--dtype", dtype, "--device", DEVICE.lower()], ranks=2)
     assert run.status == DONE, run
     (line,) = map(json.loads, run.out.splitlines())
@@ -329,7 +330,7 @@ def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
     (line,) = map(json.loads, run.out.splitlines())
     assert (line["ranks"], line["batch"], line["accum"], line["precision"]) == (2, 2, 2, precision.lower())
     assert line["params"] == 32 * 16 + 16 + 16 * 4 + 4
-    # Two operations for each weight and sample of a rank, and twice as many backward.
+    # The forward has two operations for each weight and each sample of a rank, and the backward has twice as many.
     flops = 3 * 2 * (32 * 16 + 16 * 4) * 4
     assert line["tflops"] == pytest.approx(flops / line["step_ms"] * 1e-9, abs=1e-3)
     assert set(line["phases_ms"]) == {"forward", "backward", "exchange", "update", "rest"}
@@ -358,7 +359,7 @@ def test_mpirun_missing_is_said(trained, tmp_path):
 
 
 def test_a_live_line_on_a_terminal(trained, tmp_path):
-    """A pseudo-terminal sees one line redrawn; lines that stay end in a newline."""
+    """A pseudo-terminal gets one line that is redrawn; lines that stay end in a newline."""
     import pty
 
     pieces = []

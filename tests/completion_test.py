@@ -1,5 +1,5 @@
-"""`lockstep help` and its examples, and `lockstep completion` in real shells: what it offers is what the program's own
-help has."""
+"""Tests `lockstep help` with its examples, and `lockstep completion` in real shells: the completions are the commands
+and options in the program's own help."""
 
 import re
 import shlex
@@ -12,12 +12,12 @@ from harness import DONE, LOCKSTEP, USAGE, Run, expect_error, path_of
 
 OWN_MODEL = path_of("OWN_MODEL")
 
-GROUPS = ("bench", "prepare")  # commands that have commands
+GROUPS = ("bench", "prepare")  # commands that have subcommands
 SOME = (["train"], ["slurm"], ["completion"], ["bench", "step"])
 
 
 def commands_of(*words):
-    """The commands in the help of a command, or of the program."""
+    """Returns the commands in the help of a command, or of the program."""
     shown = Run([*words, "--help"])
     assert shown.status == DONE, shown
     _, _, listed = shown.out.partition("\nSubcommands:\n")
@@ -25,13 +25,13 @@ def commands_of(*words):
 
 
 def options_of(*words):
-    """The options in the help of a command, without its examples."""
+    """Returns the options in the help of a command, without those in its examples."""
     shown = Run([*words, "--help"]).out.partition("\nExamples:\n")[0]
     return {name for names in re.findall(r"(?m)^  (-\S+)", shown) for name in re.findall(r"--?[a-z][a-z-]*", names)}
 
 
 def all_commands():
-    """The words of each command that does something."""
+    """Returns the words of each command, without those that only have subcommands."""
     found = [[name] for name in commands_of() if name not in GROUPS]
     found += [[name, word] for name in GROUPS for word in commands_of(name)]
     assert all(words in found for words in SOME) and len(found) > 30
@@ -40,7 +40,7 @@ def all_commands():
 
 @pytest.fixture(scope="module")
 def known():
-    """Returns the names of commands and options that the help has, by the words before them."""
+    """Returns the names of commands and options in the help, by the words of the command."""
     commands = {words: set(commands_of(*words)) for words in ((), ("bench",))}
     return commands, {words: options_of(*words) for words in ((), ("train",), ("bench", "step"))}
 
@@ -60,7 +60,7 @@ def test_help_of_what_is_no_command():
 @pytest.mark.parametrize("part", ["some", "all"])
 @pytest.mark.all_tier("it starts the program a hundred times", unless=lambda part: part == "some")
 def test_every_example_can_be_parsed(part):
-    """Behind one that is right in all else the program finds nothing wrong but the option that is none."""
+    """Appends an option that does not exist to each example. The program's only complaint is about that option."""
     for words in SOME if part == "some" else all_commands():
         shown = Run(["help", *words]).out
         examples = re.findall(r"(?m)^  # (.+)\n  \$ lockstep (.+)$", shown)
@@ -86,7 +86,7 @@ def needs(shell):
 
 
 def in_bash(script, *words):
-    """Returns the completions that bash offers for the last of the words: its own function for `lockstep` is called as
+    """Returns the completions that bash offers for the last word: calls the completion function for `lockstep` as
     readline calls it."""
     text = """
         source "$1"; shift
@@ -101,7 +101,8 @@ def in_bash(script, *words):
 
 
 def in_zsh(script, *words):
-    """Its function, whose own ways to offer something print it."""
+    """Returns zsh's completions: calls the completion function with zsh's helper functions replaced by ones that print.
+    """
     text = """
         autoload -Uz compinit && compinit -u -D
         source "$1"; shift
@@ -118,7 +119,8 @@ def in_zsh(script, *words):
 
 
 def in_fish(script, *words):
-    """As fish says itself (`complete -C`); it offers files by their names, of which there are none here."""
+    """Returns fish's completions, which `complete -C` prints. fish offers file names as well, but the folder is empty.
+    """
     text = "source $argv[1]; complete -C $argv[2]"
     words = ["fish", "--no-config", "-c", text, script, shlex.join(["lockstep", *words[:-1]]) + " " + words[-1]]
     done = subprocess.run(words, capture_output=True, text=True, cwd=script.parent / "empty")
@@ -135,7 +137,7 @@ def test_a_shell_completes(shell, offered, known, tmp_path):
     root, names = options[()], commands[()]
     assert offered(script, "") == names
     assert offered(script, "tr") == {"train"}
-    # Values of options before the command are no commands.
+    # Values of the options before a command are not taken for commands.
     assert offered(script, "-n", "2", "--hosts", "bench", "") == names
     assert offered(script, "--ela") == {"--elastic"}
     assert offered(script, "bench", "") == commands[("bench",)]

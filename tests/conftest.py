@@ -1,12 +1,14 @@
-"""Which of a file's cases run: of the tier that is asked for this shard's; on a GPU only where there is one.
+"""Selects the cases of a test file that run: those of the requested tier and of this shard, and GPU cases only on a
+machine with a GPU.
 
 `@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves cases to `./lockstep test
---all`, which sets $LOCKSTEP_TIER. The reason is a few words with a verb that say why these cases can wait; a mark
-without a reason is refused. `all_tier("reason", unless=f)` keeps those of whose parameters f is true: f takes the ones
-that it names. A case that the command line names with `::` runs whatever its tier.
+--all`, which sets $LOCKSTEP_TIER. The reason says in a few words, with a verb, why these cases can wait; a mark without
+a reason is refused. With `all_tier("reason", unless=f)`, the cases for whose parameters f returns true run on every
+commit, too; f takes the parameters that its arguments name. A case that the command line names with `::` runs whatever
+its tier.
 
-$CASES_TO is a file for a line of each case, `TIER<tab>FILE<tab>CASE<tab>REASON`, of both tiers. The reason of a case
-that runs on every commit is empty.
+If $CASES_TO is set, it names a file that gets a line for each case of both tiers: `TIER<tab>FILE<tab>CASE<tab>REASON`.
+For a case that runs on every commit the reason is empty.
 """
 
 import inspect
@@ -15,17 +17,17 @@ import pathlib
 
 import pytest
 
-REASON = "needs a GPU; this machine has none"  # without_gpu.py says the same
+REASON = "needs a GPU; this machine has none"  # without_gpu.py has the same text
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "all_tier(reason, unless=None): left to `./lockstep test --all`")
     if status_file := os.environ.get("TEST_SHARD_STATUS_FILE"):
-        pathlib.Path(status_file).touch()  # Bazel's sign that shards are known here
+        pathlib.Path(status_file).touch()  # tells Bazel that this test supports shards
 
 
 def reason_to_wait(item):
-    """Why a case is left to --all; None: it runs on every commit."""
+    """Returns the reason why a case is left to --all; None: it runs on every commit."""
     found = None
     for mark in item.iter_markers("all_tier"):
         reason, unless = mark.args[0] if len(mark.args) == 1 else None, mark.kwargs.get("unless")
@@ -67,6 +69,6 @@ def pytest_collection_modifyitems(session, config, items):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """No case of this tier, or fewer than shards, is no error."""
+    """It is no error if this shard has no case of the tier."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and hasattr(session, "are_elsewhere"):
         session.exitstatus = pytest.ExitCode.OK

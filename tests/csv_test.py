@@ -1,5 +1,5 @@
-"""CSV tables: the cells that Python's csv module finds, and a table of passengers trained, evaluated and predicted with
-what NumPy makes of the same rows."""
+"""Tests CSV tables: Lockstep finds the same cells as Python's csv module, and a table of passengers is trained,
+evaluated and predicted as NumPy computes it from the same rows."""
 
 import ast
 import csv
@@ -39,7 +39,7 @@ CSV_PRINT = path_of("CSV_PRINT")
 
 
 def cells_of(path, delimiter):
-    """The rows that Lockstep finds; None: an error."""
+    """Returns the rows that Lockstep reads; None: it reports an error."""
     done = subprocess.run([CSV_PRINT, path, delimiter], capture_output=True)
     if done.returncode == DATA:
         assert done.stderr.count(b"\n") == 1 and done.stderr.startswith(os.fsencode(path)), done.stderr
@@ -64,7 +64,7 @@ def test_cells_that_python_wrote(tmp_path):
         rows = []
         for _ in range(rng.randint(1, 8)):
             row = ["".join(rng.choices(PIECES, k=rng.randint(0, 6))) for _ in range(width)]
-            # A cell without quotes has no spaces around it.
+            # Cells without quotes get no spaces around them, because Lockstep strips these.
             rows.append(row if quoting == csv.QUOTE_ALL else [cell.strip(" \t") for cell in row])
         path = tmp_path / "t.csv"
         with open(path, "w", newline="", encoding=rng.choice(["utf-8", "utf-8-sig"])) as file:
@@ -100,7 +100,7 @@ SEED, FRACTION = 5, 0.2
 
 
 def passengers(rows, seed, label=str):
-    """Rows of a table in which women and the first class survive."""
+    """Returns rows of a table in which women and the first class are more likely to survive."""
     rng = random.Random(seed)
     table = []
     for i in range(rows):
@@ -123,7 +123,7 @@ def training_rows(rows):
 
 
 class Encoder:
-    """The inputs that the rows become, in NumPy."""
+    """Computes with NumPy the inputs that Lockstep makes of the rows."""
 
     def __init__(self, rows):
         self.numbers = {}
@@ -183,7 +183,8 @@ def linear_layer(run_dir):
 @pytest.mark.all_tier("a test on one rank is a part of the test on two", unless=lambda ranks: ranks == 2)
 def test_passengers(tmp_path, ranks):
     rows = passengers(600, seed=1)
-    # Texts that no training row has, and numbers that would move the means far away.
+    # The held-back rows have a text that no training row has, and numbers that would shift the means if they were
+    # included.
     held_back = sorted(set(range(600)) - set(training_rows(600)))
     rows[held_back[0]][7] = "Atlantis"
     for i in held_back[1:5]:
@@ -217,7 +218,7 @@ def test_passengers(tmp_path, ranks):
     write_passengers(tmp_path / "held_back.csv", validation)
     assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
 
-    # Without labels and ignored columns, in another order, with texts and gaps of its own.
+    # The test table lacks the labels and ignored columns, has another column order, and has new texts and gaps.
     test = passengers(100, seed=2)
     test[3][7], test[4][5] = "Utopia", "null"
     order = [HEADER.index(name) for name in ("Port", "Fare", "Age", "Sex", "Class", "PassengerId")]
@@ -250,7 +251,7 @@ def test_labels_by_name(tmp_path):
 
 
 def test_house_prices(tmp_path):
-    """Numbers to learn, all rows for training, columns by number."""
+    """A regression table without a header: all rows are for training, and columns are named by number."""
     rng = np.random.default_rng(1)
     kinds, size = rng.integers(0, 3, 200), rng.uniform(50, 200, 200)
     price = 0.01 * size + kinds
@@ -267,7 +268,7 @@ def test_house_prices(tmp_path):
 
 
 def test_several_labels_by_name(tmp_path):
-    """Numbers in columns' order at first; other files hold the same columns in another order."""
+    """The config gives the target columns by number; other files hold the same columns in another order."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 3))
     columns = {"a": x[:, 0], "b": x[:, 1], "y1": x[:, 0], "y2": 5 - x[:, 1], "y3": 9 * x[:, 2], "c": x[:, 2]}
@@ -333,7 +334,7 @@ NAMES = ["size", "wage", "day", "kind", "price"]
 
 
 def flats(rows, seed):
-    """Numbers with gaps, a heavy-tailed column, dates of which some have a time, texts of which some are rare."""
+    """Returns rows with missing numbers, a heavy-tailed column, dates (some with a time), and texts (some rare)."""
     rng = np.random.default_rng(seed)
     table = []
     for i in range(rows):
@@ -347,7 +348,7 @@ def flats(rows, seed):
 
 
 def column(rows, name, convert=float):
-    """Returns the column's values; NaN: missing."""
+    """Returns the column's values; NaN stands for a missing one."""
     cells = [row[NAMES.index(name)] for row in rows]
     return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
 
@@ -357,13 +358,14 @@ def days_of(text):
 
 
 def robust(x):
-    """scikit-learn's RobustScaler."""
+    """Scales like scikit-learn's RobustScaler."""
     low, middle, high = np.percentile(x, [25, 50, 75])
     return lambda v: (v - middle) / (high - low)
 
 
 def quantile(x):
-    """scikit-learn's QuantileTransformer(n_quantiles=1000, output_distribution="normal", subsample=None)."""
+    """Scales like scikit-learn's QuantileTransformer(n_quantiles=1000, output_distribution="normal", subsample=None).
+    """
     shares = np.linspace(0, 1, min(1000, len(x)))
     quantiles = np.percentile(x, 100 * shares)
     least = 1e-7 - np.spacing(1)
@@ -406,10 +408,12 @@ class FlatEncoder:
 
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
 def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
-    """A linear layer predicts for unseen rows what NumPy computes from its weights and these features."""
+    """The predictions of a linear layer for unseen rows are those that NumPy computes from its weights and these
+    features."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
-    # Neither moves the statistics, and no training row lacks a wage.
+    # Two held-back rows lack a wage or have a huge one. This must not change the training rows' statistics, and no
+    # training row lacks a wage.
     rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
     write_table(tmp_path / "train.csv", rows, NAMES)
     csv_text = f"""header: true label: "price" category: "kind" category_min_rows: 5 date: "day"
@@ -428,7 +432,7 @@ def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
 
 
 def test_folds_lack_values_in_different_columns(tmp_path):
-    """Each fold has the indicators of its own training rows."""
+    """Each fold has missing indicators only for the columns in which its own training rows lack values."""
     rows = flats(60, seed=3)
     for row in rows:
         row[0], row[2] = row[0].replace("NA", "80"), row[2] or "2000-01-01"
@@ -442,7 +446,7 @@ def test_folds_lack_values_in_different_columns(tmp_path):
     rows_held_back = rows_of(tmp_path / "cv/held_back.csv")
     fold = int(rows_held_back[7]["fold"])
     texts = [(tmp_path / f"cv/fold-{i}/config.pbtxt").read_text() for i in range(2)]
-    # One is the config's own field.
+    # One of them is the config's own field data.csv.missing_indicator.
     assert [text.count("missing_indicator: true") for text in texts] == [2 - (i == fold) for i in range(2)]
     assert Run(["evaluate", "cv", "--input", "train.csv"], cwd=tmp_path).status == DONE
 

@@ -1,5 +1,5 @@
-"""Jobs that are started and stopped again and again leave nothing behind: no process, no file in temporary folders,
-shared memory and the cache. $CYCLES: how many."""
+"""Tests that jobs which are started and stopped repeatedly leave nothing behind: no process, and no file in temporary
+folders, in shared memory or in the cache. $CYCLES is the number of jobs."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ from harness import (
 
 CYCLES = int(os.environ.get("CYCLES", "6"))
 SHARED = pathlib.Path("/dev/shm")
-# Those that do not depend on when they come: what a signal does at which moment is signals_test's.
+# Endings that do not depend on the moment of the signal; signals_test covers signals at particular moments.
 ENDINGS = [(signal.SIGTERM, STOPPED), (signal.SIGUSR2, STOPPED), (signal.SIGINT, INTERRUPTED)]
 
 
@@ -55,10 +55,10 @@ def test_nothing_is_left(tmp_path):
         assert not processes_of(run_dir), cycle
         assert not files_below(temporary), (cycle, files_below(temporary))
         cached.append(files_below(cache))
-        # From then on each number of ranks has been there.
+        # From cycle 2 on, every number of ranks has run at least once, so the cache must not grow any more.
         assert cycle < 2 or cached[cycle] == cached[2], cycle
-        # Jobs beside this one have theirs, for as long as they run.
+        # Other jobs on this machine have files there while they run.
         wait_until(lambda: set(os.listdir(SHARED)) <= shared_before)
     assert {path.name for path in run_dir.iterdir()} == {"checkpoints", "config.pbtxt", "flight", "lock", "log.jsonl"}
-    assert len(list((run_dir / "flight").iterdir())) <= 3  # one for each rank of the last job
+    assert len(list((run_dir / "flight").iterdir())) <= 3  # one file for each rank of the last job
     assert len(list((run_dir / "checkpoints").iterdir())) == 1

@@ -1,5 +1,5 @@
-"""The warnings of `train` before the first step: one line for each probable mistake in the samples, and none for
-samples without one."""
+"""Tests the warnings that `train` prints before the first step: one line for each probable mistake in the samples, and
+none for samples without mistakes."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from harness import DONE, Run, sets, write_config, write_table
 
 
 def table(rows=60, seed=1):
-    """Two good features, and a class."""
+    """Returns two informative features, and a class."""
     x = np.random.default_rng(seed).normal(size=(rows, 2)).round(4)
     return x, (x[:, 0] > 0).astype(int)
 

@@ -1,4 +1,4 @@
-"""One rank of a training under PyTorch's own DistributedDataParallel (gloo, CPU): run by ddp_test.py.
+"""Trains one rank with PyTorch's own DistributedDataParallel (gloo, CPU). ddp_test.py runs it.
 
     ddp_reference.py RANK WORLD FOLDER MODEL STEPS
 
@@ -23,7 +23,7 @@ SAMPLES, BATCH, SEED = 1400, 100, 7
 
 
 class WithNorm(nn.Module):
-    """tests/faulty_model.cc without faults and with `norm`."""
+    """The model of tests/faulty_model.cc with `norm` and without faults."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ def main():
     x, y = read(folder)
     model = MODELS[name]()
     model.load_state_dict(safetensors.torch.load_file(folder / "init.safetensors"))
-    # Small buckets, so that there are several; what they are changes nothing.
+    # The buckets are small, so that there are several; their size does not change the results.
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.005)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.0005)
     losses = []
@@ -71,7 +71,7 @@ def main():
         (folder / "losses.json").write_text(json.dumps(losses))
         safetensors.torch.save_file(model.state_dict(), folder / "ddp.safetensors")
     dist.barrier()
-    # gloo's own way out aborts now and then, when the other rank is gone first.
+    # os._exit, because gloo's own cleanup sometimes aborts if the other rank has exited first.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""`lockstep doctor` finds what is amiss. Each fault is planted in the machine that the program sees."""
+"""Tests that `lockstep doctor` finds what is amiss. Each test plants a fault in the machine that the program sees."""
 
 import json
 import os
@@ -17,10 +17,10 @@ WORDS = ["doctor", "--device", DEVICE.lower()]
 
 
 class Findings:
-    """The findings of a doctor of some ranks: by check, a list with a finding of each rank that looked."""
+    """The findings of `lockstep doctor`: for each check, a list with one finding of each rank that ran the check."""
 
     def __init__(self, folder, **options):
-        """`options` are those of Run."""
+        """`options` are passed to Run."""
         self.run = Run([*WORDS, "--folder", folder, "--json"], **options)
         self.by_check = {}
         for line in self.run.out.splitlines():
@@ -31,7 +31,7 @@ class Findings:
         return [finding["state"] for finding in self.by_check[check]]
 
     def expect(self, check, state, *parts, rank=0):
-        """That rank's finding has `state`, says `parts`, and what to do."""
+        """Checks that the rank's finding has `state`, contains `parts`, and says what to do."""
         (finding,) = [f for f in self.by_check[check] if f["rank"] == rank]
         assert finding["state"] == state, self.run
         assert self.run.status == (USAGE if state == "fail" else DONE), self.run
@@ -98,7 +98,7 @@ def test_a_slow_disk(tmp_path):
     found = Findings(tmp_path, env={"LD_PRELOAD": FAULTS, "SYNC_MS": "150"})
     found.expect("disk", "warn", "a small write is safe after ")
     (finding,) = found.by_check["disk"]
-    # The disk's own time comes on top.
+    # The disk's own time is added to the planted delay.
     assert 150 <= float(re.search(r"safe after ([\d.]+) ms", finding["figure"])[1]) < 10_000
 
 
@@ -116,13 +116,14 @@ def test_a_clock_that_was_never_set(tmp_path):
 
 
 def test_two_nccls(tmp_path):
-    """As an LD_LIBRARY_PATH or a module of the cluster brings a second one."""
+    """LD_LIBRARY_PATH or a cluster's module may bring a second NCCL in this way."""
     import torch
 
     site = pathlib.Path(torch.__file__).parent.parent
     second = tmp_path / "libnccl.so.2"
     shutil.copy(site / "nvidia/nccl/lib/libnccl.so.2", second)
-    # Under another name, so that the loader does not take it for the first.
+    # The copy gets another name inside, so that the dynamic loader does not take it for the NCCL that is already
+    # loaded.
     renamed = tmp_path / "libnccl.so.2.0"
     data = second.read_bytes()
     at = data.index(b"\0libnccl.so.2\0")
@@ -156,7 +157,7 @@ def test_no_gpu_where_one_is_wanted(tmp_path):
     assert "fail  ranks         1 rank but 0 visible GPUs on this machine" in run.out, run
 
 
-# Faults of GPUs.
+# The following tests plant faults of GPUs.
 
 
 def test_a_driver_that_is_too_old(tmp_path):
@@ -188,7 +189,7 @@ def test_one_gpu_for_two_ranks(tmp_path):
 
 
 def test_an_exchange_that_goes_the_long_way(tmp_path):
-    """Variables that once helped somewhere, and keep NCCL from NVLink."""
+    """The user has set variables that keep NCCL from using NVLink and shared memory."""
     needs_gpus(2)
     found = Findings(tmp_path, ranks=2, env={"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"})
     found.expect("all-reduce", "warn", "where links carry")

@@ -1,4 +1,5 @@
-"""The three examples of docs/models.md, run as they stand there: models of timm and of Hugging Face, and a U-Net."""
+"""Runs the three examples of docs/models.md exactly as they are written there: models of timm and Hugging Face, and a
+U-Net."""
 
 import os
 import pathlib
@@ -23,7 +24,7 @@ TEXT = (ROOT / "docs/models.md").read_text()
 
 
 def photos(folder):
-    """Photographs of one colour a class, and weights for 1,000 other classes."""
+    """Writes photographs whose colour tells the class, and weights of a model with 1,000 other classes."""
     random = np.random.default_rng(1)
     for number in range(80):
         pixels = random.integers(0, 100, (72, 72, 3))
@@ -36,7 +37,7 @@ def photos(folder):
 
 
 def texts(folder):
-    """Texts whose words say of which class they are, and a small DistilBERT with its tokenizer."""
+    """Writes texts whose words tell the class, and a small DistilBERT with its tokenizer."""
     random = np.random.default_rng(2)
     words = [f"w{number}" for number in range(40)]
     labels = random.integers(0, 2, 400)
@@ -55,7 +56,7 @@ def texts(folder):
 
 
 def masks(folder):
-    """Squares of two colours, each a class, on noise; the pixels of some columns have no class."""
+    """Writes images of noise with squares of two colours, each a class; the pixels of some columns have no class."""
     random = np.random.default_rng(3)
     images = random.integers(0, 80, (64, 64, 64, 3), dtype=np.uint8)
     classes = np.zeros((64, 64, 64), np.uint8)
@@ -85,7 +86,7 @@ def test_a_documented_model(title, tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "python").symlink_to(ROOT / "python")
     (tmp_path / "lockstep").symlink_to(pathlib.Path(LOCKSTEP).absolute())
-    # The commands say python3 and mean the one that has PyTorch.
+    # The commands say python3, and must get the Python that has PyTorch.
     environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
     for command in re.findall(r"^    \$ (.*)", section, re.MULTILINE):
         done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -1,6 +1,6 @@
-"""Every way in which a job can end, at random moments, on 1, 2 and 4 ranks: the same command goes on, and in the end
-each loss and weight is the one of a run that nothing happened to; no process and no file is left over; the exit status
-is the README's. $ENDINGS: how often each; $SEED."""
+"""Ends jobs in every way, at random moments, on 1, 2 and 4 ranks. The same command then resumes the run. In the end
+each loss and weight is that of an undisturbed run, no process or file is left over, and the exit status is the one in
+the README. $ENDINGS is the number of repetitions of each case; $SEED is the seed."""
 
 import fcntl
 import os
@@ -37,11 +37,11 @@ from harness import (
 
 ENDINGS = int(os.environ.get("ENDINGS", "1"))
 SEED = int(os.environ.get("SEED", "0"))
-STEPS = {1: 4000, 2: 2000, 4: 300}  # about two seconds of them
+STEPS = {1: 4000, 2: 2000, 4: 300}  # number of ranks -> steps; a run takes about two seconds
 
 
 class Job(Started):
-    """A job on a terminal of its own."""
+    """A job with a terminal of its own."""
 
     def __init__(self, config, run_dir, ranks, words=(), own_mpirun=False):
         self.keyboard, terminal = os.openpty()
@@ -67,40 +67,41 @@ class Job(Started):
         os.write(self.keyboard, text)
 
     def programs(self, name):
-        """Returns those of its processes that run `name`."""
+        """Returns the job's processes that run the program `name`."""
         return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
 
     def computing(self):
-        """Returns its ranks' processes, or the only one."""
+        """Returns the processes of the job's ranks, or the only process."""
         return list(self.ranks().values()) or [self.process.pid]
 
     def scratch(self):
-        """Folders in memory that it keeps files in."""
+        """Returns the folders in shared memory in which the job keeps files."""
         found = set()
         for pid in processes_of(self.run_dir):
             try:
                 variables = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             found |= {v.split("=")[1] for v in variables if "_tmpdir_base=/dev/shm/lockstep-" in v}
         return found
 
     def status(self):
-        """Returns the status of its end, as a shell reports it."""
+        """Returns the job's exit status, as a shell reports it."""
         code = self.process.wait(timeout=LONG_S)
         return code if code >= 0 else 128 - code
 
 
 def kill(pids, number, dice=None):
-    """Kills all of them, or one that is drawn."""
+    """Sends the signal `number` to all of the processes, or to one drawn with `dice`."""
     for pid in [dice.choice(list(pids))] if dice and pids else pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it has ended
+        except ProcessLookupError:  # the process has ended
             pass
 
 
-# The things that happen to a job, and the statuses that it may have then; 0: it had ended before.
+# Maps each way to end a job to (a function that does it, the exit statuses that the job may have); 0: it had finished
+# before.
 ENDS = {
     "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),
@@ -120,7 +121,7 @@ ENDS = {
     "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
 }
 OF_MPIRUN = {"SIGTERM to mpirun", "kill -9 of mpirun"}
-# On how many ranks every commit shows an end.
+# The number of ranks with which every commit's tests run each ending.
 IN_COMMITS = {end: 2 if end in OF_MPIRUN else (1, 2, 4)[number % 3] for number, end in enumerate(ENDS)}
 
 
@@ -135,7 +136,7 @@ def config_in(folder, ranks):
 
 
 def names_in(folder):
-    """But for checkpoints that are whole: which were made depends on the disk's speed."""
+    """Returns the names below the folder without complete checkpoints: their number depends on the disk's speed."""
     names = [str(path.relative_to(folder)) for path in folder.rglob("*")]
     return sorted(name for name in names if not re.fullmatch(r"checkpoints/step-\d{12}(/[^/]*)?", name))
 
@@ -158,7 +159,7 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
     skip_without_gpus(ranks)
     dice = random.Random(f"{SEED} {end} {ranks} {number}")
     config, whole, seconds = undisturbed(ranks)
-    moment = dice.uniform(0, seconds)  # not to wait for something: when it happens
+    moment = dice.uniform(0, seconds)  # when the ending happens; the test waits for nothing here
     act, statuses = ENDS[end]
     run_dir = tmp_path / "run"
     words = [] if act else ["--time-budget", f"{1 + moment:.3f}s"]
@@ -177,7 +178,7 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
         assert checkpoints(run_dir)[-1] == stopped[-1]["step"], what
 
     again = train(config, run_dir, ranks=ranks)
-    if "STOP" in end and again.status == INTERRUPTED:  # it came too late for the first
+    if "STOP" in end and again.status == INTERRUPTED:  # the request came too late for the first job
         again = train(config, run_dir, ranks=ranks)
     assert again.status == DONE, f"{what}\n{again}"
     assert losses_by_step(run_dir) == losses_by_step(whole), what

@@ -1,5 +1,5 @@
-"""lockstep.export end to end: a file, executed by lsm_executor.py, does what the module does in eager mode; what cannot
-be exported ends with one line.
+"""Tests lockstep.export end to end: a file, executed by lsm_executor.py, computes what the module computes in eager
+mode, and a model that cannot be exported ends with one error line.
 
 Modules and files run in fp32 on one thread, from the same weights and the same seed. So outputs, gradients, updated
 buffers and three steps of SGD must agree within 1e-6 of the largest element, dropout included.
@@ -53,7 +53,8 @@ def close(ours, eager, name=""):
 
 
 def check_training(model, ours, batches, steps=3):
-    """Trains both on `batches`, tuples of arguments, and compares after each step, and in evaluation at the end."""
+    """Trains both on `batches`, tuples of arguments, and compares them after each step, and in evaluation mode at the
+    end."""
     model.train(), ours.train()
     optimizers = [
         torch.optim.SGD(parameters, lr=0.05)
@@ -92,7 +93,8 @@ def exported(model, inputs, tmp_path):
 
 
 class ConvNet(nn.Module):
-    """BatchNorm, an in-place activation on a residual sum, dropout, a buffer that is not persistent, a frozen layer."""
+    """A model with BatchNorm, an in-place activation on a residual sum, dropout, a non-persistent buffer and a frozen
+    layer."""
 
     def __init__(self):
         super().__init__()
@@ -121,7 +123,7 @@ class DropPath(nn.Module):
 
 
 class Attention(nn.Module):
-    """Tokens and a mask; tied weights; scaled_dot_product_attention; an output object with .logits."""
+    """A model with tokens and a mask, tied weights, scaled_dot_product_attention, and an output object with .logits."""
 
     def __init__(self, words=20, width=16):
         super().__init__()
@@ -144,7 +146,7 @@ class Attention(nn.Module):
 
 
 class UNet(nn.Module):
-    """A dense output [count, classes, height, width], in a dict."""
+    """A model with a dense output [count, classes, height, width], in a dict."""
 
     def __init__(self):
         super().__init__()
@@ -187,7 +189,7 @@ def test_the_head_is_the_last_layer_also_if_its_weight_is_computed(tmp_path):
     assert head(nn.Linear(6, 3)) == ["2."]
     for normalised in (parametrizations.weight_norm, parametrizations.spectral_norm):
         assert head(normalised(nn.Linear(6, 3, bias=False))) == ["2.parametrizations.weight."]
-    assert head(nn.LSTM(6, 3, batch_first=True), torch.randn(2, 4, 6)) == []  # no layer that could be replaced
+    assert head(nn.LSTM(6, 3, batch_first=True), torch.randn(2, 4, 6)) == []  # no layer that could be a new head
 
 
 def test_dropout_draws_the_right_share(tmp_path):
@@ -213,7 +215,7 @@ def test_several_inputs_tied_parameters_drop_path_and_logits(tmp_path):
     names = [entry["name"] for entry in ours.description["inputs"]]
     assert names == ["tokens", "mask"]
     assert ours.description["parameters"][-1] == {"name": "head.weight", "trainable": True, "same_as": "words.weight"}
-    assert ours.description["head"] == []  # shared with the embedding
+    assert ours.description["head"] == []  # its weight is the embedding's, so it cannot be replaced
     assert "state.head.weight" not in read_lsm(tmp_path / "net.lsm")[1]
     batches = []
     for count in (5, 1, 2):
@@ -238,7 +240,7 @@ def test_a_tensor_that_is_passed_twice_is_two_inputs(tmp_path):
 
 
 def test_a_loss_of_its_own(tmp_path):
-    """One with weights, of each sample; and one of the mean, over masks."""
+    """Tests a loss with weights that is computed for each sample, and a mean loss over masks."""
 
     def by_sample(output, target):
         return F.cross_entropy(output, target, weights, reduction="none") * (1 + target)
@@ -289,7 +291,8 @@ def test_one_sample_as_example(tmp_path):
 
 
 def test_batch_norm_of_vectors(tmp_path):
-    """That one sample is too few in training, Lockstep says (tests/imported_test.py): ranks may share a batch."""
+    """The export accepts a batch of one. Lockstep refuses it in training (tests/imported_test.py), since ranks may
+    share a batch."""
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     ours = exported(model, torch.randn(2, 6), tmp_path)
     assert ours.description["batch"] == ours.description["training"]["batch"] == [1, 2**31 - 1]
@@ -301,7 +304,7 @@ def test_batch_norm_of_vectors(tmp_path):
 
 
 def maybe_autocast(device, enabled):
-    """Enters the region only if autocast is on, as that of transformers does."""
+    """Enters the region only if autocast is on, like the function of this name in transformers."""
     if torch.is_autocast_enabled(device) or enabled:
         return torch.autocast(device, enabled=enabled)
     return contextlib.nullcontext()
@@ -477,7 +480,7 @@ def test_hugging_face(kind, tmp_path, capfd, monkeypatch):
 
 
 def command_line(folder, capfd, monkeypatch, *arguments, status=2):
-    """Runs the command's main() in a folder; returns the only line that it printed."""
+    """Runs the command's main() in a folder. Returns the only line that it printed."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with warnings.catch_warnings():
@@ -492,7 +495,7 @@ def command_line(folder, capfd, monkeypatch, *arguments, status=2):
 
 
 def run_command(folder, *arguments, status=2):
-    """Runs the command in a folder and a process of its own; returns the only line that it printed."""
+    """Runs the command in a folder, in a process of its own. Returns the only line that it printed."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "lockstep.export", *arguments]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, timeout=120)
@@ -555,9 +558,9 @@ def test_weights_of_another_head(tmp_path):
 
     model, path = net(2), str(tmp_path / "weights.pt")
     for theirs, kept in (
-        (net(5).state_dict(), ["fc.weight", "fc.bias"]),  # another number of classes
-        (without("fc") | {"cls.weight": torch.ones(3)}, ["fc.bias", "fc.weight"]),  # the head of another task
-        (without("tracked"), []),  # an old file
+        (net(5).state_dict(), ["fc.weight", "fc.bias"]),  # weights for another number of classes
+        (without("fc") | {"cls.weight": torch.ones(3)}, ["fc.bias", "fc.weight"]),  # another task's head
+        (without("tracked"), []),  # a file of an old PyTorch without num_batches_tracked
     ):
         torch.save(theirs, path)
         if kept:
@@ -657,7 +660,7 @@ def test_weights_that_do_not_go_back_to_torch(tmp_path, capfd, monkeypatch):
         assert not (tmp_path / "net.pt").exists()
 
 
-# Wrong inputs: each ends with one line. -------------------------------------------------------------------------------
+# Wrong inputs: each gives one error line. -----------------------------------------------------------------------------
 
 
 def refused(model, inputs, tmp_path):
@@ -788,7 +791,7 @@ def test_torch_export_prints_nothing_beside_the_line(tmp_path):
 
 
 def test_wrong_commands(tmp_path, capfd, monkeypatch):
-    (tmp_path / "net.py").write_text(NET)  # OrderedDict is not imported
+    (tmp_path / "net.py").write_text(NET)  # the module does not import OrderedDict
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
     (tmp_path / "bad.pt").write_bytes(b"\x00" * 100)
     for arguments, expected in (

@@ -1,24 +1,26 @@
-// A lockstep program whose model, linear otherwise, fails as its options say:
-//   fault  what happens in the forward number `at`, counted from 0, on rank `rank` (-1: on every rank)
+// A lockstep program whose model is a linear layer that fails as its options say:
+//   fault  what happens in the training forward number `at`, counted from 0, on rank `rank` (-1: on every rank)
 //   1      the model throws
 //   2      its process is killed
 //   3      the mpirun that started it is killed
-//   4      the bias is left unused, then and until the forward number `until`, if there is one
-//   5      its process is stopped
-//   6      BatchNorm is not synchronised, so a collective is skipped (with `norm` and
+//   4      the bias is unused from that forward on, until the forward number `until` if this is given
+//   5      its process is stopped (SIGSTOP)
+//   6      BatchNorm is not synchronised, so this rank skips a collective (with `norm` and
 //          ddp.sync_batch_norm)
-//   7      it never comes back
-//   8      memory runs out in every forward from then on of more than `fits` samples
-//   9      likewise, in the backward
-//   10     on a GPU, memory that is free but in pieces runs out likewise in a forward
-// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on each rank;
-// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. With
-// `grows_to` each makes a product of matrices of a fourth as many rows and columns, and after number `at` of so many.
-// Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the
-// outputs that are dropped. `record`: a file to which each training forward adds the first number of each of its
-// samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name,
-// and put BatchNorm behind it; `name_by_rank` names the layer after the rank; with `waits` every forward reads a number
-// from the device.
+//   7      the forward never returns
+//   8      from then on, each forward of more than `fits` samples throws an out-of-memory error
+//   9      like 8, but in the backward
+//   10     like 8, but on a GPU whose free memory is fragmented, so that an allocation really fails
+// Other options of the model: each training forward takes `sleep_us` microseconds longer on rank `rank` and `base_us`
+// longer on each rank. It leaks `leak_kb` KiB of host memory, and a tensor of `leak_tensor_kb` KiB on the device. With
+// `grows_to` it multiplies two square matrices of `grows_to` / 4 rows, and of `grows_to` rows after the forward number
+// `at`. `dropout` is the percentage of the outputs that are dropped. `record` is a file to which each training forward
+// appends a line: the first number of each of its samples; the rank is appended to the file's name. `twice` registers
+// the layer under a second name, `norm` puts BatchNorm behind it, and `name_by_rank` names the layer after the rank.
+// With `waits` every forward reads a number from the device.
+//
+// Options of the data set: each Read() sleeps for `sleep_us` microseconds, and computes for `busy_us` microseconds of
+// CPU time.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <signal.h>
@@ -63,8 +65,9 @@ enum Fault {
   throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
 }
 
-// Leaves this process 2 GiB of the GPU, and makes LibTorch's allocator take all but 256 MiB of them in pieces of 200
-// MiB, of each of which a half is free. Returns the other halves.
+// Limits this process to 2 GiB of the GPU's memory, and makes LibTorch's caching allocator hold all but 256 MiB of it
+// as blocks of 200 MiB. One half of each block is free, and the function returns the tensors that occupy the other
+// halves.
 std::vector<at::Tensor> Fragment(at::Device device) {
   constexpr int64_t kMebi = 1 << 20;
   constexpr int64_t kLimit_bytes = 2048 * kMebi;
@@ -139,7 +142,7 @@ class FaultyModel : public lockstep::Model {
       leaked_tensors_.push_back(
           at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
     }
-    // A product that becomes slower.
+    // This product takes longer after the forward number `at`.
     if (is_training() && grows_to_ > 0) {
       const int64_t side = forwards_ > at_ ? grows_to_ : grows_to_ / 4;
       const at::Tensor matrix = at::ones({side, side}, input.options().dtype(at::kFloat));
@@ -200,7 +203,7 @@ class FaultyModel : public lockstep::Model {
   std::shared_ptr<lockstep::BatchNorm> norm_;
 };
 
-// The digits' file, in which read number `at`, counted from 0, on rank `rank` fails.
+// The data set of the digits' file. Read number `at`, counted from 0, fails on rank `rank`.
 class FaultyDataset : public lockstep::Dataset {
  public:
   explicit FaultyDataset(const lockstep::DatasetSource& source)

@@ -1,4 +1,5 @@
-"""The step as a CUDA graph against the same step run eagerly: the same samples, random numbers and results."""
+"""Compares steps that run as a CUDA graph with the same steps run eagerly: the same samples, random numbers and
+results."""
 
 
 import numpy as np
@@ -28,7 +29,7 @@ PIXELS = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kin
 IMAGES = f"data {{ {PIXELS} }}"
 AUGMENTED = f"""data {{ {PIXELS}
   augment {{ brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 mixup: 0.2 cutmix: 1 }} }}"""
-# 1797 digits and 100 samples leave a short last batch; dropout needs the same random numbers.
+# 1797 digits and 100 samples leave a short last batch; with dropout, both ways must draw the same random numbers.
 CASES = {
     "mlp": (CSV, "mlp { hidden: [64, 64] batch_norm: true dropout: 0.2 }", "epochs: 3 global_batch: 64"),
     "mlp_fp16": (CSV, "mlp { hidden: [64, 64] dropout: 0.2 }", "epochs: 3 global_batch: 64 precision: FP16"),
@@ -57,7 +58,7 @@ CASES = {
 }
 
 
-# Several, whatever the model's size.
+# These sizes give several buckets, whatever the model's size.
 BUCKETS = "ddp { first_bucket_bytes: 64 bucket_bytes: 4096 }"
 
 

@@ -1,7 +1,7 @@
 """Runs the real lockstep program as a user would, for the tests of this folder.
 
-The program is $LOCKSTEP (Bazel's tests set it). Nothing here needs Bazel, so the same tests run on a GPU
-machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA LOCKSTEP_TIER=all python3 -m pytest tests`.
+The program is $LOCKSTEP (Bazel's tests set it). This module does not need Bazel, so the same tests run on a GPU machine
+that has only the binaries: `LOCKSTEP=... DEVICE=CUDA LOCKSTEP_TIER=all python3 -m pytest tests`.
 """
 
 import contextlib
@@ -18,9 +18,10 @@ import time
 
 
 def path_of(variable):
-    """The absolute path in an environment variable that a test's BUILD sets: of a program, a library or a file.
+    """Returns the absolute path of a program, library or file from an environment variable that the test's BUILD file
+    sets.
 
-    Where $CASES_TO has the cases only listed (conftest.py), it is not built, and the path names nothing.
+    If $CASES_TO is set, the cases are only listed (conftest.py) and the file is not built, so the path names nothing.
     """
     unbuilt = {variable: "/nowhere"} if "CASES_TO" in os.environ else {}
     return os.path.abspath((unbuilt | os.environ)[variable])
@@ -30,31 +31,32 @@ LOCKSTEP = path_of("LOCKSTEP")
 DEVICE = os.environ.get("DEVICE", "CPU")
 DIGITS = pathlib.Path(os.environ.get("DIGITS", "examples/digits/digits.csv")).absolute()
 
-# Where runs keep indexes of images: not in the user's.
+# Runs keep indexes of images here, and not in the user's cache.
 _cache = tempfile.TemporaryDirectory(prefix="lockstep-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name
 
-LONG_S = 60  # for anything to happen that does
+LONG_S = 60  # time limit for anything that is expected to happen
 
 # The exit statuses of docs/design.md.
 DONE, USAGE, DATA, CHECKPOINT, PEER, BUG, STOPPED, INTERRUPTED = 0, 2, 3, 4, 5, 70, 75, 130
 
 
 def command_of(arguments, ranks=None, program=LOCKSTEP, launcher=()):
-    """The words of a command. One rank, or None, is the program alone; `launcher` is what stands before it."""
+    """Returns the words of a command. One rank, or None, runs the program alone; `launcher` is put before the program.
+    """
     several = ["-n", ranks] if ranks and ranks > 1 else []
     return [str(word) for word in (*launcher, program, *several, *arguments)]
 
 
 def mpirun(ranks, *words):
-    """The words before a program that start it as so many ranks without `lockstep -n`; `words` are further ones of
-    mpirun's own, in place of `--bind-to none`."""
+    """Returns the words to put before a program to start it as that many ranks without `lockstep -n`. `words` are
+    further arguments of mpirun, which replace `--bind-to none`."""
     always = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-quiet", "--mca", "plm", "isolated"]
     return [*always, *(words or ("--bind-to", "none")), "-n", str(ranks)]
 
 
 def in_mount_namespace(folder, prepare):
-    """A launcher of commands that see the file systems which `prepare`, a shell's, mounts."""
+    """Returns a launcher for commands that see the file systems which the shell command `prepare` mounts."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
         import pytest
 
@@ -65,10 +67,10 @@ def in_mount_namespace(folder, prepare):
 
 
 class Run:
-    """A finished lockstep command."""
+    """A lockstep command that has finished."""
 
     def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120, input=""):
-        """`input` is what it reads on standard input."""
+        """`input` is the command's standard input."""
         begin = time.monotonic()
         done = subprocess.run(
             command_of(arguments, ranks, program, launcher),
@@ -77,7 +79,7 @@ class Run:
             input=input,
             capture_output=True,
             text=True,
-            errors="replace",  # a file's name may be no UTF-8
+            errors="replace",  # file names may not be UTF-8
             timeout=timeout,
         )
         self.seconds = time.monotonic() - begin
@@ -85,28 +87,28 @@ class Run:
 
     @property
     def error_lines(self):
-        """Standard error without the mpirun command that `-n` announces."""
+        """Returns the lines of standard error, without the mpirun command that `-n` announces."""
         return [line for line in self.err.splitlines() if line.strip() and not line.startswith("env OMPI_MCA")]
 
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"
 
-    __repr__ = __str__  # what pytest shows
+    __repr__ = __str__  # pytest shows this
 
 
 def log_text(run_dir):
-    """The log as far as it is there, its last line maybe not whole."""
+    """Returns the log as far as it is written; its last line may be incomplete."""
     try:
         return (run_dir / "log.jsonl").read_text()
-    except FileNotFoundError:  # not yet, or --fresh has just moved it away
+    except FileNotFoundError:  # not written yet, or --fresh has just moved it away
         return ""
 
 
 class Started:
-    """A command that trains until it is told otherwise. Its output goes to files beside its run folder."""
+    """A training command that is still running. Its output goes to files beside its run folder."""
 
     def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=(), **options):
-        """`options` are further ones of Popen."""
+        """`options` are passed to Popen."""
         self.run_dir = pathlib.Path(run_dir)
         self.outputs = [self.run_dir.with_name(self.run_dir.name + suffix) for suffix in (".out", ".err")]
         with open(self.outputs[0], "w") as out, open(self.outputs[1], "w") as err:
@@ -127,11 +129,11 @@ class Started:
             self.process.wait()
 
     def texts(self):
-        """Returns what it has printed on standard output and on standard error."""
+        """Returns the command's standard output and standard error so far."""
         return [path.read_text(errors="replace") for path in self.outputs]
 
     def wait_until(self, condition):
-        """Waits until the condition holds, which it must before the job ends."""
+        """Waits until the condition holds. It must hold before the job ends."""
 
         def holds():
             assert self.process.poll() is None, self.texts()
@@ -140,7 +142,7 @@ class Started:
         wait_until(holds)
 
     def wait_for(self, kind, count=1):
-        """Waits until the log has so many lines of that event."""
+        """Waits until the log has `count` lines of that event."""
         self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
@@ -148,24 +150,24 @@ class Started:
         self.wait_until(lambda: text in self.texts()[1])
 
     def children(self):
-        """The processes that it started and that have not ended."""
+        """Returns the ids of its child processes that have not ended."""
         return [*map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())]
 
     def child(self):
-        """The only one."""
+        """Returns the id of its only child process."""
         (pid,) = self.children()
         return pid
 
     def ranks(self):
-        """The processes of its ranks, by number, that have begun and not ended."""
+        """Returns the processes of its ranks that are running, by rank."""
         return ranks_of(self.run_dir)
 
     def rank(self, number):
-        """Returns the id of the rank's process."""
+        """Returns the process id of the rank."""
         return self.ranks()[number]
 
     def stop(self):
-        """Asks it to, and waits for its end."""
+        """Sends the job the signal to stop (SIGUSR2), and waits for its end."""
         os.kill(self.process.pid, signal.SIGUSR2)
         return self.end()
 
@@ -176,31 +178,31 @@ class Started:
 
 
 def sets(*assignments):
-    """The words that set fields of a config."""
+    """Returns the arguments that set fields of a config."""
     return [word for assignment in assignments for word in ("--set", assignment)]
 
 
 def train(config, run_dir, *arguments, **options):
-    """`options` are those of Run."""
+    """Runs `lockstep train` to its end; `options` are passed to Run."""
     return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], **options)
 
 
 def trained_losses(config, run_dir, *arguments, **options):
-    """The losses of a training, which is done."""
+    """Trains to the end, and returns the losses of all logged steps."""
     run = train(config, run_dir, *arguments, **options)
     assert run.status == DONE, run
     return step_losses(run_dir)
 
 
 def run_ranks(*commands):
-    """Different commands, with their programs, as the ranks of one job, rank 0 first."""
+    """Runs different commands, each with its program, as the ranks of one job, rank 0 first."""
     first, *others = commands
     words = [*mpirun(1), *first, *(word for command in others for word in (":", "-n", 1, *command))]
     return Run(words[1:], program=words[0])
 
 
 def predict(run_dir, *inputs, **options):
-    """The rows, by column, that `predict` writes beside the run folder; `options` are those of Run."""
+    """Runs `predict`, which writes beside the run folder. Returns the rows, by column; `options` are passed to Run."""
     output = pathlib.Path(run_dir).with_name("predictions.csv")
     run = Run(["predict", run_dir, "--input", *inputs, "--output", output], **options)
     assert run.status == DONE, run
@@ -208,20 +210,20 @@ def predict(run_dir, *inputs, **options):
 
 
 def write_table(path, rows, header):
-    """A CSV file with a header."""
+    """Writes a CSV file with a header."""
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
 
 
 def rows_of(path):
-    """Returns the rows of a CSV file with a header, by column."""
+    """Returns the rows of a CSV file with a header, each as {column: cell}."""
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
 
 def runs_by_ranks(tmp_path_factory, make_config):
-    """A function of the number of ranks: config, run folder and seconds of a run that nothing happens to, made once;
-    make_config(folder, ranks) is its config."""
+    """Returns a function of the number of ranks that returns (config, run folder, seconds) of an undisturbed run. Each
+    run is made once, with the config make_config(folder, ranks)."""
     runs = {}
 
     def run_of(ranks):
@@ -237,24 +239,26 @@ def runs_by_ranks(tmp_path_factory, make_config):
 
 
 def events(run_dir, kind=None):
-    """The objects of a run's log.jsonl, all or those of one event, without a line that is being written."""
+    """Returns the objects in a run's log.jsonl, all or those of one event; a last line that is still being written is
+    left out."""
     text = (pathlib.Path(run_dir) / "log.jsonl").read_text()
     lines = text[: text.rfind("\n") + 1].splitlines()
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
 
 
 def step_losses(run_dir):
-    """The loss of every step in the log."""
+    """Returns the loss of every step in the log."""
     return [step["loss"] for step in events(run_dir, "step")]
 
 
 def losses_by_step(run_dir):
-    """Loss and gradient's norm; of lines of one step the last counts: the others are of a process that ended."""
+    """Returns {step: (loss, gradient norm)}. If the log has a step twice, the last line counts: the others are from a
+    process that ended."""
     return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
 
 
 def checkpoints(run_dir):
-    """The steps that a run has committed checkpoints of."""
+    """Returns the steps whose checkpoints a run has committed."""
     folder = pathlib.Path(run_dir) / "checkpoints"
     names = os.listdir(folder) if folder.is_dir() else []
     return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
@@ -285,13 +289,13 @@ SMALL_MLP = 'name: "mlp" mlp { hidden: [24] dropout: 0.2 }'
 def digits_config(
     more="", data=digits_data(), model=SMALL_MLP, optimizer="type: ADAMW lr: 0.003", epochs=100000, log_every=1
 ):
-    """The text of a config whose training has the same bits each time."""
+    """Returns the text of a config whose training gives the same bits each time."""
     return f"""deterministic: true log {{ every_steps: {log_every} }} global_batch: 64 epochs: {epochs}
         {data} model {{ {model} }} optimizer {{ {optimizer} }} {more}"""
 
 
 def expect_error(run, status, *parts):
-    """The command ended with `status` and one line that holds `parts`."""
+    """Checks that the command ended with `status` and one error line that contains `parts`."""
     assert run.status == status, run
     assert len(run.error_lines) == 1, run
     assert run.error_lines[0].startswith("lockstep: error: "), run
@@ -300,15 +304,15 @@ def expect_error(run, status, *parts):
 
 
 def expect_refused(folder, text, status, *parts):
-    """A config of this text trains nothing, and one line says why."""
+    """Checks that a config with this text does not train, and that one error line contains `parts`."""
     expect_error(Run(["train", write_config(folder, text)]), status, *parts)
 
 
 def save_init(folder, weights):
-    """Saves weights to begin with, which a config names as init_from: "init.safetensors"."""
+    """Saves initial weights, which a config names as init_from: "init.safetensors"."""
     import safetensors.torch
 
-    # Copies, because no two tensors of such a file may share memory.
+    # The tensors are copied, because no two tensors of such a file may share memory.
     copies = {name: tensor.contiguous().clone() for name, tensor in weights.items()}
     safetensors.torch.save_file(copies, pathlib.Path(folder) / "init.safetensors")
 
@@ -324,25 +328,25 @@ def weights_of(run_dir):
 
 
 def expect_close_weights(run_dir, expected_run_dir):
-    """Two runs ended with the same weights, up to what sums in another order make of them."""
+    """Checks that two runs ended with the same weights, up to the rounding of sums in another order."""
     import torch
 
     torch.testing.assert_close(weights_of(run_dir), weights_of(expected_run_dir), rtol=1e-4, atol=1e-6)
 
 
 def skip_without_gpus(ranks):
-    """Skips a test of so many ranks (None: one) on a machine with fewer GPUs than they need."""
+    """Skips a test of that many ranks (None: one) on a machine with fewer GPUs than ranks."""
     if DEVICE != "CUDA":
         return
     import pytest
-    import torch  # takes seconds, which most tests without a GPU need not wait
+    import torch  # imported here, because it takes seconds and most tests without a GPU do not need it
 
     if (ranks or 1) > torch.cuda.device_count():
         pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
 
 
 def needs_gpus(count):
-    """Skips a test of GPUs on the CPU, and on a machine with fewer."""
+    """Skips a GPU test when the tests run on the CPU, and on a machine with fewer GPUs."""
     if DEVICE != "CUDA":
         import pytest
 
@@ -361,7 +365,8 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def nearly_full_gpu(left_bytes):
-    """Another process holds what is free of the GPU but so many bytes, to the end or until what this yields is called."""
+    """Lets another process hold all free memory of the GPU but `left_bytes`, until the end or until the yielded
+    function is called."""
     command = [sys.executable, "-c", HOLD, str(left_bytes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
@@ -375,9 +380,9 @@ def write_config(folder, text, name="config.pbtxt"):
 
 
 def noisy_digits(folder, samples, planted=()):
-    """Features and labels of the first digits, as in `folder`/train.csv. The pixels are whole numbers, so that
-    different patches give equal sums; noise leaves no ties for a maximum to break. The rows `planted` overflow in
-    every format."""
+    """Returns the features and labels of the first digits, and writes them to `folder`/train.csv. The pixels are whole
+    numbers, so different patches can have equal sums; noise prevents such ties, in which the choice of a maximum would
+    be arbitrary. The rows `planted` overflow in every format."""
     import numpy as np
     import torch
 
@@ -390,7 +395,7 @@ def noisy_digits(folder, samples, planted=()):
 
 
 def split_digits(folder, train=1437):
-    """Digits, shuffled with NumPy's seed 0 as the PyTorch peer does, as train.csv and test.csv."""
+    """Writes the digits as train.csv and test.csv, shuffled with NumPy's seed 0 as in the PyTorch comparison."""
     import numpy as np
 
     rows = DIGITS.read_text().split()
@@ -407,14 +412,14 @@ def wait_until(condition, seconds=LONG_S):
 
 
 def processes_of(text):
-    """The ids and command lines of this machine's living processes whose command lines hold `text`."""
+    """Returns {id: command line} of this machine's living processes whose command lines contain `text`."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 command = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
                 zombie = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
             if str(text) in command and not zombie:
                 found[int(entry.name)] = command
@@ -422,10 +427,10 @@ def processes_of(text):
 
 
 def ranks_of(text):
-    """The processes of ranks, by number, that have begun and not ended, and whose command line holds the text."""
+    """Returns the running processes of ranks, by rank, whose command lines contain the text."""
     found = {}
     for pid in processes_of(text):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
             if number := re.search(r"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)\0", environment):
                 found[int(number[1])] = pid
@@ -438,11 +443,11 @@ def wait_until_gone(text, seconds=LONG_S):
 
 
 def processes_in_namespace(pid, kind):
-    """The ids of the processes in that process's namespace of this kind."""
+    """Returns the ids of the processes that are in the same namespace of this kind as process `pid`."""
     own = os.readlink(f"/proc/{pid}/ns/{kind}")
     found = []
     for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             if entry.name.isdigit() and os.readlink(entry / "ns" / kind) == own:
                 found.append(int(entry.name))
     return found

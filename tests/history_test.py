@@ -1,4 +1,4 @@
-"""The output of `lockstep runs`, `compare` and `watch RUN`, compared with what pandas reads in the runs' logs."""
+"""Compares the output of `lockstep runs`, `compare` and `watch RUN` with what pandas reads in the runs' logs."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def frame_of(run_dir):
 
 
 def made_last(frame):
-    """The lines of each step that the run made last: those of a process that was killed are made again."""
+    """Returns the last line of each step: a run that resumes makes the steps after its last checkpoint again."""
     return frame.drop_duplicates("step", keep="last").sort_values("step")
 
 
@@ -49,13 +49,13 @@ def told(*words):
 
 
 def runs_in(folder):
-    """Returns the lines of `lockstep runs --json`, by the names of the run folders."""
+    """Returns the objects that `lockstep runs --json` prints, by the names of the run folders."""
     lines = [json.loads(line) for line in told("runs", folder, "--json").splitlines()]
     return {pathlib.Path(line["run"]).name: line for line in lines}
 
 
 def rows_of(view):
-    """Returns the rows by their first words."""
+    """Returns the rows of the view by their first words."""
     rows = {}
     for line in view.splitlines():
         name, text = re.fullmatch(r"(\S*) +(\S.*)", line).groups()
@@ -64,13 +64,13 @@ def rows_of(view):
 
 
 def view_of(run_dir):
-    """The rows of `lockstep watch RUN --once`."""
+    """Returns the rows that `lockstep watch RUN --once` prints."""
     return rows_of(told("watch", run_dir, "--once"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a run of each state but 'training'."""
+    """Makes a folder with a run in each state except 'training'."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config(data=digits_data("validation_fraction: 0.2"), epochs=4))
     endless = sets("epochs=100000")
@@ -107,7 +107,7 @@ def test_runs_of_a_folder(folder):
         job.stop()
     shutil.rmtree(folder / "new")
     assert {name: line["state"] for name, line in found.items()} == STATES | {"new": "training"}
-    # The newest is the first.
+    # The newest run comes first.
     assert [pathlib.Path(row.split()[0]).name for row in table.splitlines()[1:]] == [*found]
     assert next(iter(found)) == "new"
     for name, line in found.items():
@@ -121,7 +121,7 @@ def test_runs_of_a_folder(folder):
     unless=lambda name: name in ("done", "killed"),
 )
 def test_figures_of_a_run(name, folder, found):
-    """They are those that pandas finds in the log."""
+    """The figures are those that pandas computes from the log."""
     line = found[name]
     frame = frame_of(folder / name)
     steps = frame[frame.event == "step"]
@@ -150,19 +150,19 @@ def test_figures_of_a_run(name, folder, found):
 
 @pytest.mark.parametrize("name", STATES)
 def test_times_in_a_log(name, folder):
-    """Each line has the time when it was written, which never goes back."""
+    """Each line has the time when it was written, and these times never go back."""
     frame = frame_of(folder / name)
     assert frame.time.notna().all() and frame.time.is_monotonic_increasing
     assert frame.time.iloc[0] > 1.7e9 and frame.time.iloc[-1] - frame.time.iloc[0] < 600
 
 
 def test_a_failed_run_says_why(folder, found):
-    """In the log's last line, with the status and the error of the command."""
+    """The reason is in the log's last line, with the exit status and the error of the command."""
     last = events(folder / "failed")[-1]
     error = (folder / "failed.error").read_text().removeprefix("lockstep: error: ")
     assert (last["event"], last["status"], last["reason"]) == ("failed", USAGE, error)
     assert found["failed"]["why"] == error
-    # As much as a row shows.
+    # The row shows the beginning of the error.
     assert view_of(folder / "failed")["state"].startswith("failed: " + error[:80])
 
 
@@ -172,7 +172,7 @@ def test_why_a_run_was_stopped(folder):
 
 
 def test_compare(folder):
-    """Metrics by step, and the fields that differ."""
+    """`compare` shows the metrics by step, and the fields that differ."""
     names = ["done", "other", "failed"]
     result = json.loads(told("compare", *(folder / name for name in names), "--json"))
     assert [line["state"] for line in result["runs"]] == ["done", "done", "failed"]
@@ -219,10 +219,10 @@ def test_compare_as_a_table(folder):
     unless=lambda name: name == "stopped",
 )
 def test_a_run_that_goes_on(name, folder, tmp_path):
-    """If steps are made twice, the later lines count."""
+    """If a step is in the log twice, the later line counts."""
     run_dir = tmp_path / name
     shutil.copytree(folder / name, run_dir)
-    # A run that was killed in its first minutes has no checkpoint: it begins again.
+    # A run that was killed in its first minutes has no checkpoint, so it starts from the beginning.
     begun = events(run_dir)[-1].get("step", 0) if name == "stopped" else 0
     run = train(folder / "config.pbtxt", run_dir, *sets("epochs=100000", f"max_steps={begun + 50}"))
     assert run.status == DONE, run
@@ -262,7 +262,7 @@ def before_anything(text):
 )
 @pytest.mark.all_tier("a cut at another place leaves whole lines, too", unless=lambda where: where is in_a_step)
 def test_a_log_that_is_cut_off(where, folder, tmp_path):
-    """All lines that are whole count."""
+    """All complete lines count."""
     run_dir = tmp_path / "cut"
     shutil.copytree(folder / "done", run_dir)
     text = log_text(run_dir)
@@ -284,7 +284,7 @@ def test_a_log_that_is_cut_off(where, folder, tmp_path):
 
 @pytest.mark.all_tier("run_log_test.cc has lines that are none")
 def test_lines_that_are_none(folder, found, tmp_path):
-    """They are left out, and counted."""
+    """Lines that are not valid events are skipped, and counted."""
     run_dir = tmp_path / "odd"
     shutil.copytree(folder / "done", run_dir)
     lines = log_text(run_dir).splitlines()
@@ -296,7 +296,7 @@ def test_lines_that_are_none(folder, found, tmp_path):
 
 
 def test_a_run_of_an_older_version(folder):
-    """Its log has no times and no epochs, and names metrics of validation like training's."""
+    """Such a log has no times and no epochs, and its validation metrics have the names of training metrics."""
     shutil.copytree(OLDER_RUN, folder / "older")
     os.utime(folder / "older" / "log.jsonl", (1e9, 1e9))
     try:
@@ -320,7 +320,7 @@ def test_a_run_of_an_older_version(folder):
 
 
 def test_watch_on_a_terminal(folder, tmp_path):
-    """The view follows the run, and ends with it."""
+    """The view follows the run, and ends when the run ends."""
     with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
         job.wait_for("eval")
         with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
@@ -341,7 +341,7 @@ def test_watch_on_a_terminal(folder, tmp_path):
 
 @pytest.mark.all_tier("machine_test ends `watch` with the same key on every commit")
 def test_watch_ends_at_a_key(folder, tmp_path):
-    """The run stays."""
+    """The key ends `watch`, and not the run."""
     with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
         job.wait_for("eval")
         with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
@@ -370,7 +370,7 @@ def test_watch_ends_with_the_run(way, folder, tmp_path):
 
 @pytest.mark.all_tier("`watch` waits 20 s for a restart")
 def test_watch_sees_a_restart(folder, tmp_path):
-    """A run that --restarts starts again is one run."""
+    """A run that --restarts has started again is shown as one run."""
     words = ["--restarts", 2, *sets("epochs=100000")]
     with Started(folder / "config.pbtxt", tmp_path / "run", ranks=2, words=words) as job:
         job.wait_for("eval")
@@ -386,7 +386,7 @@ def test_watch_sees_a_restart(folder, tmp_path):
 
 
 def test_the_verdict_is_shown(folder, tmp_path):
-    """With what mends it, and with where the seconds went; and what the machine does."""
+    """The verdict is shown with its remedy, the account of the seconds, and the machine's readings."""
     run_dir = tmp_path / "run"
     shutil.copytree(folder / "done", run_dir)
     lost = {"decoding": 2.5, "cores": 0.5, "other": 0.0}
@@ -442,7 +442,8 @@ def test_a_folder_without_runs(tmp_path):
 
 @pytest.mark.all_tier("run_log_test.cc and run_history_test.cc have runs without a log or a config")
 def test_files_that_are_none(folder, tmp_path):
-    """A pipe where the log should be is never waited for; a config that cannot be read leaves out what it would say."""
+    """A FIFO in the place of the log is never waited for; if the config cannot be read, the figures that come from it
+    are left out."""
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     os.mkfifo(run_dir / "log.jsonl")

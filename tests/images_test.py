@@ -1,5 +1,5 @@
-"""Image folders end to end: training, evaluation and prediction from image files, files that cannot be read, and `bench
-loader`. The pixels of WebP and BMP files are Pillow's."""
+"""Tests image folders end to end: training, evaluation and prediction from image files, files that cannot be read, and
+`bench loader`. The pixels of WebP and BMP files must be those that Pillow reads."""
 
 import json
 import shutil
@@ -34,7 +34,8 @@ needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus r
 
 @pytest.fixture
 def folder(tmp_path):
-    """train/, of 20 images a class; test/, of four of two classes; new/, of three without a class."""
+    """Makes train/ with 20 images for each class, test/ with four images for each of two classes, and new/ with three
+    images."""
     random = np.random.default_rng(2)
     kinds = ("png", "jpg", "webp", "jpg", "bmp")
     for label, name in enumerate(CLASSES):
@@ -72,7 +73,7 @@ def test_trains_evaluates_and_predicts(folder, ranks):
     predictions = [(row["file"], row["label"]) for row in predict(folder / "run", folder / "new")]
     assert predictions == [(f"{i}.jpg", CLASSES[label]) for i, label in enumerate((2, 0, 1))]
 
-    # A sample submission may call images by their files' names without the ending.
+    # A sample submission may name images by their files' names without the extension.
     write_table(folder / "sample.csv", [[i, *[0] * len(CLASSES)] for i in (2, 0, 1)], ["id", *reversed(CLASSES)])
     words = ["--input", folder / "new", "--submission", folder / "sample.csv", "--output", folder / "sent.csv"]
     assert Run(["predict", folder / "run", *words]).status == DONE
@@ -91,7 +92,7 @@ def test_the_number_of_threads_changes_nothing(folder):
 
 
 def pictures(folder):
-    """Files of many kinds of WebP and BMP, whose pixels Pillow reads, too."""
+    """Writes WebP and BMP files of many kinds, which Pillow can read, too."""
     random = np.random.default_rng(6)
     for width, height in ((1, 1), (3, 2), (17, 33), (64, 48), (203, 150)):
         noise = random.integers(0, 60, (height, width, 4)) + np.mgrid[0:height, 0:width].sum(axis=0)[..., None]
@@ -109,7 +110,7 @@ def pictures(folder):
         rgb.convert("1").save(folder / f"{name}-1.bmp")
         for colours in (16, 100, 256):
             rgb.quantize(colours).save(folder / f"{name}-{colours}.bmp")
-        # Pillow does not write these kinds: from the top down, and with masks.
+        # Pillow does not write these kinds of BMP files: rows from the top down, and colour masks.
         rows = np.asarray(rgb)[:, :, ::-1].tobytes()
         stride = -3 * width % 4
         rows = b"".join(rows[3 * width * y:][:3 * width] + bytes(stride) for y in range(height))
@@ -174,7 +175,7 @@ def test_damaged_files_are_skipped_where_asked(folder, ranks):
         assert 1 <= sum(path in line for line in said) <= (ranks or 1), said
     first = step_losses(folder / "run")
     (folder / "run").rename(folder / "run1")
-    # The sample that replaces a bad one does not depend on the threads.
+    # The sample that replaces a bad one does not depend on the number of threads.
     assert train_on(folder, skips, ranks=ranks, options=sets("loader.threads=3")).status == DONE
     assert step_losses(folder / "run") == first
 
@@ -226,7 +227,8 @@ def test_names_wrong_configs_and_folders(folder):
     unless=lambda images: images == "cache: OFF",
 )
 def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
-    """A run on pictures with EXIF data is the one on those that Pillow has turned, and by default it is not."""
+    """With the option, a run on pictures with EXIF orientation equals the run on pictures that Pillow has turned; by
+    default it does not."""
     random = np.random.default_rng(3)
     slope = np.mgrid[0:30, 0:48].sum(axis=0)[..., None] * np.array([3, 1, 2])
     for label, name in enumerate(CLASSES):
@@ -247,7 +249,7 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
     assert len(expected) == 6
-    # The GPU's decoder, which turned files do not go through, makes other pixels by a grey level.
+    # Pixels from the GPU decoder may differ by a grey level, and turned files are decoded on the CPU.
     assert np.abs(seen["stored", "true"] / expected - 1).max() < (1e-2 if "GPU" in images else 2e-3)
     assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
 
@@ -264,7 +266,7 @@ def test_what_is_left_out_is_said(folder):
                   "train/notes.txt is left out: not named .jpg, .jpeg, .png, .webp or .bmp",
                   "train/red/more is left out: a link to a folder"):
         assert sum(words in line for line in run.err.splitlines()) == 1, run
-    # Also where the list is that of the run before.
+    # The message also appears if the list of files comes from the earlier run's index.
     evaluation = Run(["evaluate", folder / "run", "--input", folder / "train"])
     assert evaluation.status == DONE and "a.tiff and another one are left out" in evaluation.err, evaluation
 

@@ -1,5 +1,6 @@
-"""Eleven models of timm, torchvision and Hugging Face, in small: they train as in PyTorch, on ranks and in micro-batches too,
-their gradients are no farther from float64 than PyTorch's, and on a GPU they learn in bfloat16 as in PyTorch."""
+"""Tests eleven small models of timm, torchvision and Hugging Face: they train as in PyTorch, also on several ranks and
+in micro-batches. Their gradients are no farther from float64's than PyTorch's are, and on a GPU they learn in bfloat16
+as in PyTorch."""
 
 import pathlib
 import sys
@@ -20,14 +21,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import lockstep  # noqa: E402
 
 CLASSES, COUNT, SEED, STEPS, WORDS = 5, 22, 7, 20, 40
-BATCH = 8  # the last one of each epoch has six samples
+BATCH = 8  # samples; the last batch of each epoch has six
 LR = 0.002
-# BatchNorm of the few values that a small image leaves to this one magnifies differences in the last digit.
+# resnet's BatchNorm gets few values for each channel from a small image, and so magnifies differences in the last
+# digit.
 SLOWLY = {"resnet": 0.00001}
-# In bfloat16 and with LR, 200 steps of PyTorch's own differ by 1 to 5 % where its first weights differ by a millionth.
+# Rates for bfloat16. With LR, two trainings of PyTorch whose initial weights differ by a millionth differ by 1 to 5 %
+# after 200 steps.
 CURVE_LR = {"efficientnet": 0.0002, "resnet": 0.0002, "mobilenet": 0.0005}
-SGD_LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
-# PyTorch's losses are those of a CPU, and a GPU adds in another order.
+SGD_LR = 4096.0  # of the one step, so that the change of the weights is the gradient up to the last digit
+# PyTorch's losses are computed on a CPU; Lockstep on a GPU sums in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
 PIECES = {"alone": (1, 1), "two_ranks": (2, 1), "three_ranks": (3, 1), "three_micro_batches": (1, 3)}
 
@@ -83,7 +86,7 @@ LLAMA = transformers.LlamaConfig(
 )
 SWIN = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (1, 2)}
 
-# name: (the model, the shape of an image; none: it takes texts)
+# name: (the model, the shape of an image; None if the model takes texts)
 MODELS = {
     "efficientnet": (of_timm("test_efficientnet"), (3, 64, 64)),
     "convnext": (of_timm("test_convnext"), (3, 64, 64)),
@@ -100,7 +103,7 @@ MODELS = {
 
 
 class Case:
-    """A model, exported into a folder, and its samples."""
+    """A model that is exported into a folder, and its samples."""
 
     def __init__(self, name, folder):
         self.folder = folder
@@ -140,7 +143,7 @@ class Case:
         )
 
     def gradients(self, model, step, pieces):
-        """Adds the gradients of a step's mean loss, cut in pieces, and returns the loss."""
+        """Adds up the gradients of a step's mean loss, computed in that many pieces. Returns the loss."""
         loss = 0
         for piece in range(pieces):
             rows = step[len(step) * piece // pieces : len(step) * (piece + 1) // pieces]
@@ -162,7 +165,7 @@ class Case:
 
 
     def curve(self, steps, lr):
-        """Losses in bfloat16 on the device of the tests."""
+        """Returns PyTorch's losses in bfloat16 on the device of the tests."""
         device = DEVICE.lower()
         model, x, y = (tensors.to(device) for tensors in (self.model, self.x, self.y))
         optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
@@ -193,7 +196,7 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
     ranks, accumulation = PIECES[pieces]
     skip_without_gpus(ranks)
     lr = SLOWLY.get(name, LR)
-    # A rank has a core, and sums are those of as many threads.
+    # With several ranks each rank has one core, and PyTorch must sum with as many threads as a rank.
     torch.set_num_threads(1 if ranks > 1 else 2)
     config = case.config(lr, f"max_steps: {STEPS} accumulation: {accumulation}")
     losses = trained_losses(config, tmp_path / "run", ranks=ranks)
@@ -208,7 +211,7 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
 @pytest.mark.all_tier("a curve of 200 steps takes minutes on a GPU")
 @pytest.mark.parametrize("name", MODELS)
 def test_curves_in_bfloat16_are_pytorchs(name, case, tmp_path):
-    """The means of 20 steps each, of 200."""
+    """Compares the means of 20 steps each, over 200 steps."""
     needs_gpus(1)
     lr = CURVE_LR.get(name, LR)
     losses = trained_losses(case.config(lr, "max_steps: 200 precision: BF16"), tmp_path / "run")
@@ -218,7 +221,7 @@ def test_curves_in_bfloat16_are_pytorchs(name, case, tmp_path):
 
 
 def own_gradients(case, run, *more):
-    """The gradients of the first step, from the weights before and after it."""
+    """Returns Lockstep's gradients of the first step, from the weights before and after it."""
     before = {key: value.double().clone() for key, value in case.model.named_parameters()}
     output = train(case.config(SGD_LR, "max_steps: 1"), run, *sets("optimizer.momentum=0", *more))
     weights = weights_of(run)
@@ -252,7 +255,8 @@ def test_gradients_are_as_near_to_float64_as_pytorchs(name, case, tmp_path):
 @pytest.mark.all_tier("ten models take minutes on a GPU")
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_in_bfloat16_are_as_near_to_float64_as_torch_compiles(name, case, tmp_path):
-    """Both round to 16 bits, at other places, which alone makes one a tenth farther than the other."""
+    """Lockstep and torch.compile round to 16 bits at different places, which alone can make one a tenth farther from
+    float64 than the other."""
     needs_gpus(1)
     own = own_gradients(case, tmp_path / "run", "precision=BF16")
     exact = pytorchs_gradients(case, torch.float64)

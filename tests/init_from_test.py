@@ -1,6 +1,7 @@
-"""Models from files: weights as Hugging Face and torchvision write them, a last layer that is replaced, scripts.
+"""Tests models from files: weights as Hugging Face and torchvision write them, replacing the last layer, and
+TorchScript files.
 
-A rate of 0 leaves parameters as they were loaded, so that the run's weights show what was.
+Where the learning rate is 0, the parameters stay as they were loaded, so the run's saved weights show what was loaded.
 """
 
 import numpy as np
@@ -59,7 +60,7 @@ def write_images(folder):
 
 @pytest.fixture
 def gpt2(tmp_path):
-    """(folder with its data, weights under the names that Lockstep saves)"""
+    """Returns (folder with its data, weights under the names that Lockstep saves)."""
     write_tokens(tmp_path)
     run = train_on(tmp_path, GPT2 + STANDSTILL + "seed: 9", "first")
     assert run.status == DONE, run
@@ -67,7 +68,7 @@ def gpt2(tmp_path):
 
 
 def hugging_face(weights):
-    """Returns the weights as in GPT2Model's checkpoints: without a prefix, and with each layer's masks."""
+    """Returns the weights as in checkpoints of GPT2Model: without the prefix, and with each layer's attention masks."""
     bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
     for layer in range(2):
         bare[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
@@ -113,7 +114,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     write_images(tmp_path)
     torch.manual_seed(1)
     model = torchvision.models.resnet18(num_classes=1000)
-    # Older files have no such counts.
+    # Older files lack num_batches_tracked.
     save_init(tmp_path, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")})
     expect_error(
         train_on(tmp_path, RESNET + STANDSTILL + INIT),
@@ -131,7 +132,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     assert 0 < weights["fc.weight"].abs().max() <= 512**-0.5
     assert weights["bn1.num_batches_tracked"] == 1
 
-    # The evaluation uses the trained weights, head included.
+    # `evaluate` uses the trained weights, with the replaced head.
     loss = events(tmp_path / "run", "done")[0]["val_loss"]
     evaluated = Run(["evaluate", tmp_path / "run"])
     assert evaluated.status == DONE, evaluated
@@ -166,7 +167,7 @@ def test_each_models_last_layer(model, head, tmp_path):
     text = DIGITS_DATA + STANDSTILL + f"model {{ {model} }}\n"
     assert train_on(tmp_path, text + "seed: 9", "first").status == DONE
     first = weights_of(tmp_path / "first")
-    # Other shapes: nothing of the file's head is read.
+    # The head's tensors in the file have other shapes, so none of them can have been read.
     save_init(tmp_path, {k: torch.zeros(3) if k.startswith(head) else v for k, v in first.items()})
     run = train_on(tmp_path, text + INIT + "replace_head: true")
     assert run.status == DONE, run
@@ -228,7 +229,7 @@ class Net(nn.Module):
 def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     skip_without_gpus(ranks)
     torch.manual_seed(1)
-    script(tmp_path, Net().eval())  # the mode it was saved in does not matter
+    script(tmp_path, Net().eval())  # a model saved in evaluation mode trains, too
     text = f"epochs: 5 precision: {precision} optimizer {{ lr: 0.01 }}\n"
     run = train_on(tmp_path, DIGITS_DATA + SCRIPT + text, ranks=ranks)
     assert run.status == DONE, run

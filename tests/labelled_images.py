@@ -1,4 +1,4 @@
-"""Images with labels, for the tests of image folders and of tar shards, and a config that trains on them."""
+"""Labelled images for the tests of image folders and tar shards, and a config that trains on them."""
 
 import numpy as np
 from PIL import Image
@@ -9,21 +9,23 @@ CLASSES = ["blue", "green", "red"]
 
 
 def photograph(random, label, side):
-    """Noise of side x side pixels, brighter in the colour of its class."""
+    """Returns an image of noise, side + 9 pixels wide and side high, that is brighter in the colour channel of its
+    class."""
     pixels = random.integers(0, 120, (side, side + 9, 3))
     pixels[:, :, 2 - label] += 100
     return Image.fromarray(pixels.astype(np.uint8))
 
 
 def turned_by(value):
-    """EXIF data of a camera that was held so."""
+    """Returns EXIF data with this value of Orientation."""
     exif = Image.Exif()
     exif[0x0112] = value
     return exif
 
 
 def write_images_config(folder, data, images="", epochs=3):
-    """A config in the folder of `data`; what it says of `images` besides their size."""
+    """Writes a config into the folder: `data` goes into its data message, and `images` into data.images beside the
+    size."""
     return write_config(
         folder,
         f"""seed: 1 global_batch: 16 epochs: {epochs} log {{ every_steps: 1 }}

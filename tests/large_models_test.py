@@ -1,5 +1,5 @@
-"""Models in 16 bits and in full size against PyTorch's autocast on the same GPU: losses, gradients, the running statistics
-of norms, and the accuracy that is reached. models_test.py holds small ones against it on any machine.
+"""Compares models in 16 bits and in full size with PyTorch's autocast on the same GPU: losses, gradients, the running
+statistics of norms, and the accuracy. models_test.py compares small models on any machine.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ SEED = models_test.SEED
 
 
 class Gpt2(models_test.Gpt2):
-    """GPT-2 124M, initialised as Radford et al. (2019) do."""
+    """GPT-2 124M, initialised as in Radford et al. (2019)."""
 
     VOCABULARY, WIDTH, HEADS, LAYERS, TOKENS = 50257, 768, 12, 12, 1024
 
@@ -34,14 +34,15 @@ class Gpt2(models_test.Gpt2):
 
 
 def text(folder):
-    """Sequences of 1,024 tokens, of which each but a tenth follows from the one before."""
+    """Writes sequences of 1,024 tokens. Nine tenths of the tokens are determined by the token before."""
     random = np.random.default_rng(7)
     follower = random.permutation(Gpt2.VOCABULARY)
-    # As many as 200 steps of 16 take: what comes twice is learned by heart, and rounding then tells.
+    # The number of tokens is what 200 steps of 16 sequences take: repeated sequences would be memorised, and then
+    # rounding would change the loss more.
     tokens = np.empty(3200 * 1024 + 1, np.int64)
     tokens[0] = 0
     surprises = random.random(len(tokens)) < 0.1
-    # The tokens follow Zipf's distribution, as words do.
+    # The other tokens follow Zipf's distribution, as words do.
     words = np.minimum(random.zipf(1.3, len(tokens)), Gpt2.VOCABULARY) - 1
     for i in range(1, len(tokens)):
         tokens[i] = words[i] if surprises[i] else follower[tokens[i - 1]]
@@ -52,7 +53,7 @@ def text(folder):
 
 
 def photographs(folder, count=128, size=224):
-    """Smooth images, [count, 3, size, size] as the config normalises them, of ten classes."""
+    """Returns smooth images of ten classes, [count, 3, size, size], normalised as the config does."""
     random = torch.Generator().manual_seed(7)
     coarse = torch.rand(count, 3, 14, 14, generator=random)
     pixels = (F.interpolate(coarse, size, mode="bicubic").clamp(0, 1) * 255).to(torch.uint8)
@@ -64,14 +65,14 @@ def photographs(folder, count=128, size=224):
 
 
 def lockstep(folder, name, config, *settings):
-    """-> the losses of a training in bf16, and what it saved."""
+    """Trains in bf16. Returns the losses, and the saved weights."""
     words = sets("precision=BF16", *settings)
     losses = trained_losses(write_config(folder, config), folder / name, *words, timeout=900)
     return np.array(losses), weights_of(folder / name)
 
 
 def gradients(model, x, y, dtype):
-    """Returns the gradients of the mean loss, in one batch."""
+    """Returns the gradients of the mean loss of one batch."""
     model.zero_grad()
     with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
         loss = F.cross_entropy(model(x).flatten(0, -2).float(), y.flatten())
@@ -80,7 +81,7 @@ def gradients(model, x, y, dtype):
 
 
 def relative_error(tensors, expected):
-    """|tensors - expected| / |expected|, of all together."""
+    """Returns |tensors - expected| / |expected|, where the norms are over all tensors together."""
     difference = sum(((tensors[name].cuda() - expected[name]).double() ** 2).sum() for name in expected)
     return float((difference / sum((tensor.double() ** 2).sum() for tensor in expected.values())) ** 0.5)
 
@@ -92,7 +93,7 @@ CASES = {
 
 
 def prepared(name, folder):
-    """-> PyTorch's model and data on the GPU, and a config without an optimizer."""
+    """Returns PyTorch's model and data on the GPU, the batch size, and a config without an optimizer."""
     torch.manual_seed(5)
     make, data, model_text, batch = CASES[name]
     model = make().train()
@@ -108,7 +109,7 @@ def prepared(name, folder):
 
 @pytest.fixture(autouse=True)
 def exact_float32():
-    """No TF32 in PyTorch's float32."""
+    """Turns TF32 off for PyTorch's float32."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     yield
@@ -116,14 +117,14 @@ def exact_float32():
 
 
 def test_losses_of_200_steps_of_gpt2(tmp_path):
-    """Within 0.5 % in each window of ten."""
+    """The mean losses differ by at most 0.5 % in each window of ten steps."""
     model, x, y, batch, config = prepared("gpt2", tmp_path)
-    # With ten times that much even float32's losses jump.
+    # With ten times this learning rate even the losses in float32 jump.
     lr = 0.0001
     expected = models_test.pytorchs_losses(model, x, y, batch, models_test.ADAMW, 200, torch.bfloat16, lr)
     ours, _ = lockstep(tmp_path, "run", config + " max_steps: 200 " + models_test.ADAMW, f"optimizer.lr={lr}")
     print("first, last:", expected[[0, -1]], ours[[0, -1]])
-    assert expected[-10:].mean() < 0.8 * expected[0]  # it has learned
+    assert expected[-10:].mean() < 0.8 * expected[0]  # the model has learned
     windows = [losses.reshape(-1, 10).mean(axis=1) for losses in (ours, expected)]
     print("greatest difference:", np.max(np.abs(windows[0] / windows[1] - 1)))
     np.testing.assert_allclose(*windows, rtol=0.005)
@@ -131,7 +132,8 @@ def test_losses_of_200_steps_of_gpt2(tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_as_close_to_float32s(name, tmp_path):
-    """As PyTorch's autocast gets. A step of SGD with a learning rate of 1 shows them."""
+    """Lockstep's gradients are as close as those of PyTorch's autocast. A step of SGD with learning rate 1 shows them.
+    """
     model, x, y, batch, config = prepared(name, tmp_path)
     _, weights = lockstep(tmp_path, "run", config + " max_steps: 1 optimizer { type: SGD lr: 1 }")
     ours = {key: parameter.detach() - weights[key].cuda() for key, parameter in model.named_parameters()}
@@ -145,7 +147,8 @@ def test_gradients_are_as_close_to_float32s(name, tmp_path):
 
 
 def test_running_statistics_of_resnet50(tmp_path):
-    """After 20 steps without a change of weights, they are within 1e-3 of autocast's, and as close to float32's."""
+    """After 20 steps that leave the weights unchanged, the statistics are within 1e-3 of autocast's, and as close to
+    float32's as these."""
     model, x, y, batch, config = prepared("resnet50", tmp_path)
     _, ours = lockstep(tmp_path, "run", config + " max_steps: 20 optimizer { type: SGD lr: 1e-30 }")
 
@@ -169,7 +172,7 @@ def test_running_statistics_of_resnet50(tmp_path):
 
 
 def enlarged_digits(folder):
-    """The digits as CIFAR-10's files have images: [3, 32, 32]. -> of both files pixels and labels."""
+    """Writes the digits as images like CIFAR-10's, [3, 32, 32]. Returns the pixels and labels of both files."""
     table = np.loadtxt(DIGITS, delimiter=",", dtype=np.int64)
     pixels = np.round(table[:, :64].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     pixels = np.broadcast_to(pixels.repeat(4, axis=1).repeat(4, axis=2)[:, None], (len(table), 3, 32, 32))
@@ -182,7 +185,7 @@ def enlarged_digits(folder):
 
 
 def test_the_accuracy_of_resnet18(tmp_path):
-    """On real images, over three seeds: PyTorch's within what the seeds differ by."""
+    """On real images and three seeds, the accuracy agrees with PyTorch's within the variation between the seeds."""
     (x, y), (other_x, other_y) = enlarged_digits(tmp_path)
     epochs, batch = 10, 56
     ours, pytorchs = [], []

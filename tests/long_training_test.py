@@ -1,5 +1,5 @@
-"""A training that lasts: in the end it holds no more memory, files and threads than when it had settled. $TRAIN_S: for
-how long it is watched; $MORE_MEMORY: which share of memory it may hold more."""
+"""Tests that a long training does not grow: in the end it has no more memory, open files and threads than after it had
+settled. $TRAIN_S is the seconds of watching; $MORE_MEMORY is the share by which its memory may grow."""
 
 import os
 import pathlib
@@ -10,15 +10,15 @@ import pytest
 from harness import SMALL_MLP, STOPPED, Started, digits_data, processes_of, skip_without_gpus, write_config
 
 TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
-LOOK_S = 4  # some checkpoints
-LOOKS = 100  # of which the least counts: a checkpoint that is being written has files and memory of its own
+LOOK_S = 4  # seconds over which a process is sampled; they include some checkpoints
+LOOKS = 100  # samples in LOOK_S; the least counts, because writing a checkpoint takes files and memory
 MIB = 2**20
-SLACK = 32 * MIB  # what malloc keeps now and then
+SLACK = 32 * MIB  # bytes that malloc may keep at times
 MORE_MEMORY = float(os.environ.get("MORE_MEMORY", "1"))
 
 
 def held_by(pid):
-    """Bytes, files and threads."""
+    """Returns the process's resident bytes, open files and threads."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     return 1024 * int(fields["VmRSS"].split()[0]), len(os.listdir(f"/proc/{pid}/fd")), int(fields["Threads"])
@@ -28,7 +28,7 @@ def least_held_by(pid):
     looks = []
     for _ in range(LOOKS):
         looks.append(held_by(pid))
-        time.sleep(LOOK_S / LOOKS)  # not to wait for something: how far the looks are apart
+        time.sleep(LOOK_S / LOOKS)  # the interval between the samples; the test waits for nothing here
     return [min(of_kind) for of_kind in zip(*looks)]
 
 
@@ -46,7 +46,7 @@ def test_it_takes_no_more_with_time(ranks, tmp_path):
         job.wait_for("checkpoint", 5)
         pids = [job.rank(number) for number in range(ranks)] if ranks else [job.process.pid]
         before = [least_held_by(pid) for pid in pids]
-        time.sleep(TRAIN_S)  # not to wait for something: how long it lasts
+        time.sleep(TRAIN_S)  # the duration of the watched training; the test waits for nothing here
         after = [least_held_by(pid) for pid in pids]
         status, out, err = job.stop()
     assert status == STOPPED, (out, err)

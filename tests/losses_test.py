@@ -1,6 +1,6 @@
-"""Losses that a config asks for, and all metrics, over any number of ranks and micro-batches, with batches that no number
-of ranks divides. Losses against PyTorch's, metrics against scikit-learn's definitions in NumPy; the unit tests of
-observe/metrics.h compare them with scikit-learn's own numbers."""
+"""Tests the losses that a config can select, and all metrics, on several numbers of ranks and micro-batches, with
+batches that cannot be divided evenly. Losses are compared with PyTorch's, and metrics with scikit-learn's definitions
+in NumPy; the unit tests of observe/metrics.h compare them with scikit-learn's own numbers."""
 
 import functools
 import itertools
@@ -27,12 +27,13 @@ from harness import (
 )
 
 SAMPLES, HELD_OUT, FEATURES, BATCH, STEPS, SEED = 150, 101, 5, 32, 30, 2
-TASKS = {"CLASSIFICATION": 4, "MULTI_LABEL": 3, "REGRESSION": 2}  # with the numbers of outputs
+TASKS = {"CLASSIFICATION": 4, "MULTI_LABEL": 3, "REGRESSION": 2}  # task: number of outputs
 WEIGHTS = [0.5, 1.5, 1.25, 2.0]
 
 
 def data_of(task):
-    """Features and targets, of training and then of validation. Some classes and labels are rare."""
+    """Returns features and targets: first the training samples, then the validation samples. Some classes and labels
+    are rare."""
     random = np.random.default_rng(3)
     x = random.normal(size=(SAMPLES + HELD_OUT, FEATURES)).astype(np.float32)
     hidden = np.tanh(x @ random.normal(size=(FEATURES, 3))) + 0.5 * random.normal(size=(len(x), 3))
@@ -61,13 +62,13 @@ def focal_labels(output, target):
 
 
 def quantile(output, target):
-    """sklearn.metrics.mean_pinball_loss with alpha=0.9"""
+    """Computes sklearn.metrics.mean_pinball_loss with alpha=0.9."""
     return torch.where(target > output, 0.9 * (target - output), 0.1 * (output - target)).mean()
 
 
 def balanced(output, target):
     train = data_of("CLASSIFICATION")[1][:SAMPLES, 0].long()
-    weights = len(train) / (4 * torch.bincount(train))  # sklearn.utils.class_weight.compute_class_weight
+    weights = len(train) / (4 * torch.bincount(train))  # as sklearn.utils.class_weight.compute_class_weight
     return F.cross_entropy(output, target, weight=weights)
 
 
@@ -77,7 +78,7 @@ def balanced_labels(output, target):
 
 
 WEIGHTED = f"loss {{ class_weight: {WEIGHTS} }}"
-LOSSES = {  # task, config, PyTorch's loss
+LOSSES = {  # name: (task, config, PyTorch's loss)
     "none": ("CLASSIFICATION", "", F.cross_entropy),
     "weights": ("CLASSIFICATION", WEIGHTED, lambda o, t: F.cross_entropy(o, t, weight=torch.tensor(WEIGHTS))),
     "clipped": ("CLASSIFICATION", WEIGHTED, lambda o, t: F.cross_entropy(o, t, weight=torch.tensor(WEIGHTS))),
@@ -100,8 +101,8 @@ LOSSES = {  # task, config, PyTorch's loss
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """A function of a loss's name: folder, config's text, PyTorch's losses, its outputs on the held out samples, their
-    targets, its loss of them."""
+    """Returns a function of a loss's name that returns the folder, the config's text, PyTorch's losses, its outputs for
+    the held-out samples, their targets, and its loss for them."""
 
     def make(name):
         task, config, loss_of = LOSSES[name]
@@ -131,7 +132,7 @@ def case(tmp_path_factory):
                     csv {{ label_column: {FEATURES} {columns} }} }}"""
 
         def validate(weights):
-            """PyTorch's outputs with these weights, the targets, and the loss."""
+            """Returns PyTorch's outputs with these weights, the targets, and the loss."""
             model.load_state_dict(weights)
             with torch.no_grad():
                 output = model(x[SAMPLES:])
@@ -147,7 +148,7 @@ def f1_of(confusion):
 
 
 def metrics_of(task, output, target):
-    """Their definitions, from a confusion matrix where there are classes."""
+    """Computes the metrics by their definitions; for classes it uses a confusion matrix."""
     output, target = output.double(), target.double()
     if task == "REGRESSION":
         squares = ((output - target) ** 2).sum(0) / ((target - target.mean(0)) ** 2).sum(0)
@@ -177,7 +178,8 @@ def metrics_of(task, output, target):
     }
 
 
-# Each loss once, each way to cut a batch, each task's metrics over one rank and over three.
+# The cases in every commit's tests: each loss once, each way to cut a batch, and each task's metrics on one and on
+# three ranks.
 IN_COMMITS = {
     "weights": [(None, 1), (3, 2)],
     "balanced": [(3, 1)],
@@ -216,8 +218,8 @@ def test_losses_and_metrics(name, ranks, accumulation, case, tmp_path):
 
 
 def test_a_run_is_kept_and_ended_by_any_metric(case, tmp_path):
-    """A greater quadratic_kappa is better, and a smaller log_loss, which falls here, so that it does not end the
-    run."""
+    """A greater quadratic_kappa is better. A smaller log_loss is better; it falls here, so early stopping does not end
+    the run."""
     text = case("none")[1] + ' early_stopping { metric: "log_loss" patience: 3 } checkpoint { keep_best: "quadratic_kappa" }'
     config = write_config(case("none")[0], text.replace(f"max_steps: {STEPS}", "max_steps: 60"))
     trained_losses(config, tmp_path / "run")

@@ -1,5 +1,5 @@
-"""Runs a .lsm file (python/FORMAT.md) with torch alone: the test's stand-in for Lockstep's reader, written from the
-format's page and not from the exporter.
+"""Runs a .lsm file (python/FORMAT.md) with torch alone. It stands in for Lockstep's reader in tests, and was written
+from the format's page, not from the exporter.
 
     model = LsmModel("net.lsm")
     model.train()
@@ -41,7 +41,7 @@ ALLOWED = set((Path(__file__).parent.parent / "python/lockstep/operations.txt").
 
 
 def read_lsm(path):
-    """The description and the tensors of a .lsm file."""
+    """Returns the description and the tensors of a .lsm file."""
     data = bytearray(Path(path).read_bytes())
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
@@ -62,7 +62,7 @@ def read_lsm(path):
 
 
 class LsmModel(nn.Module):
-    """The module of a file. `parameters_` and `buffers_` have its tensors by name, tied ones once."""
+    """The module in a file. `parameters_` and `buffers_` have its tensors by name, tied ones once."""
 
     def __init__(self, path, device="cpu"):
         super().__init__()
@@ -102,7 +102,7 @@ class LsmModel(nn.Module):
         return self._compute(graph, inputs)
 
     def loss(self, output, target):
-        """Returns the file's own loss of an output."""
+        """Returns the loss that the file defines, for this output."""
         entry = self.description["target"]
         assert str(target.dtype) == "torch." + entry["dtype"]
         assert [*target.shape] == [target.shape[0], *entry["shape"][1:]] and entry["shape"][0] == "batch"

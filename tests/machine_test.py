@@ -1,6 +1,6 @@
-"""Readings of the GPUs and the host in a run's log, its live line, `lockstep watch` and `lockstep doctor`.
+"""Tests the readings of GPUs and host: in a run's log, in its live line, in `lockstep watch` and in `lockstep doctor`.
 
-The driver's library is a stand-in (tests/faults/nvml.c), whose GPUs have figures that are known.
+A stand-in (tests/faults/nvml.c) replaces the driver's library, and its GPUs have known figures.
 """
 
 import json
@@ -39,7 +39,7 @@ OFTEN = "observe.readings_every_s=0.02"
 
 
 def driver(folder=DRIVER, **options):
-    """The environment with that driver; `options` are its variables."""
+    """Returns the environment variables that select that driver; `options` become the stand-in's own variables."""
     return {"LD_LIBRARY_PATH": str(folder)} | {f"NVML_{name.upper()}": str(value) for name, value in options.items()}
 
 
@@ -48,7 +48,7 @@ def uuids(*numbers):
 
 
 class Training:
-    """A training beside GPUs, which goes on until it is told to stop."""
+    """A training beside GPUs. It goes on until it is told to stop."""
 
     def __init__(self, tmp_path, gpus, env, *assignments):
         self.run_dir = tmp_path / "run"
@@ -83,7 +83,7 @@ class Training:
 
 
 def reading_of(tmp_path, gpus, env):
-    """The log's first line of a training."""
+    """Runs a training, and returns the first `machine` line of its log."""
     with Training(tmp_path, gpus, env) as training:
         training.wait_until(lambda: training.has("machine"))
         training.stop()
@@ -91,7 +91,7 @@ def reading_of(tmp_path, gpus, env):
 
 
 def figures(number):
-    """Returns the stand-in's readings of that GPU."""
+    """Returns the stand-in's readings of GPU `number`."""
     return {
         "index": number,
         "name": "Stand-in GPU",
@@ -115,10 +115,10 @@ def figures(number):
 
 
 def test_a_run_logs_its_gpus(tmp_path):
-    """Those of its ranks alone, with the memory of the rank that computes on one."""
+    """The log has only the GPUs of the run's ranks, and for its own GPU the memory of this process."""
     line = reading_of(tmp_path, uuids(0, 2), driver(gpus=3, throttle=0x44, xid=79))
     first, second = line["gpus"]
-    # A counter that grows by 1 GiB from one reading to the next.
+    # The counter grows by 1 GiB between two readings.
     assert first.pop("nvlink_sent_bytes_per_s") > 0
     assert first == figures(0) | {
         "process_memory_bytes": 60 * GIB,
@@ -129,7 +129,7 @@ def test_a_run_logs_its_gpus(tmp_path):
 
 
 def test_a_run_logs_its_host(tmp_path):
-    """On CPUs a run leaves the driver alone."""
+    """A run on CPUs does not call the GPU driver's library."""
     calls = tmp_path / "calls"
     with Started(write_config(tmp_path, digits_config()), tmp_path / "run", words=["--set", OFTEN],
                  env=driver(calls=calls)) as job:
@@ -148,11 +148,11 @@ def test_a_run_logs_its_host(tmp_path):
 
 
 def test_an_old_driver(tmp_path):
-    """Without the functions that came late a reading has the other fields."""
+    """An old driver lacks newer functions; the reading has all other fields."""
     line = reading_of(tmp_path, uuids(1), driver(OLD_DRIVER))
     late = {"energy_j", "xid_error"}
     expected = {name: value for name, value in figures(1).items() if name not in late}
-    # With what the driver keeps for itself.
+    # The used memory includes the part that the driver reserves.
     assert line["gpus"] == [expected | {"memory_used_bytes": 73 * GIB}]
 
 
@@ -185,7 +185,7 @@ def test_a_driver_that_does_not_answer(tmp_path):
 
 
 def test_a_slow_driver(tmp_path):
-    """Steps are made while the driver is asked; the run has the same losses and events, and ends."""
+    """Steps go on while the driver answers slowly. The run has the same losses and events, and ends."""
     calls = tmp_path / "calls"
     with Training(tmp_path, uuids(0, 1), driver(delay_ms=200, calls=calls)) as training:
         training.wait_until(calls.exists)
@@ -201,7 +201,7 @@ def test_a_slow_driver(tmp_path):
     assert step_losses(training.run_dir) == step_losses(tmp_path / "other")
     quiet = [line["event"] for line in events(tmp_path / "other")]
     assert "machine" not in quiet
-    # They end differently: one is stopped.
+    # The ends differ, because one run is stopped.
     common, slow_common = (
         [kind for kind in kinds if kind in ("start", "step", "epoch")][: len(steps)]
         for kinds in (quiet, [line["event"] for line in slow])
@@ -237,7 +237,7 @@ def test_watch_once():
         "  clocks kept down by: heat\n",
     ):
         assert part in gpu, out
-    # Its processes are this test's and that command, which has ended.
+    # The stand-in reports two processes: this test's, and the `watch` command, which has ended since.
     assert re.search(rf"  pid {os.getpid()}   \S+   \S", gpu), out
     assert re.search(r"  pid \d+   \S+   61.0 GiB   \S*lockstep watch --once\n", gpu), out
 
@@ -267,10 +267,10 @@ def test_watch_with_a_broken_driver():
     unless=lambda way: way in ("q", "SIGTERM"),
 )
 def test_watch_on_a_terminal(way):
-    """It is drawn again and again, and whatever ends it gives the terminal back."""
+    """The screen is redrawn repeatedly, and is restored whatever ends the program."""
     with Terminal([LOCKSTEP, "watch"], driver()) as terminal:
         terminal.wait_for(r"(?s)(\033\[H.*GPU 1  Stand-in GPU.*){2}\033\[J")
-        # Ctrl-Z would stop it while the second screen is shown.
+        # Ctrl-Z is switched off: it would suspend the program while the alternate screen is shown.
         assert termios.tcgetattr(terminal.slave)[6][termios.VSUSP] == b"\0"
         if way == "q":
             terminal.type(b"q")
@@ -285,7 +285,7 @@ def test_watch_on_a_terminal(way):
 
 
 def test_watch_with_a_slow_driver(tmp_path):
-    """Keys are answered before the driver has said anything."""
+    """Keys work before the driver has answered for the first time."""
     with Terminal([LOCKSTEP, "watch"], driver(delay_ms=200, calls=tmp_path / "calls")) as terminal:
         wait_until((tmp_path / "calls").exists)
         terminal.wait_for(r"reading; q ends[^\n]*\033\[J")

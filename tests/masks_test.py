@@ -1,5 +1,5 @@
-"""Folders of images and masks end to end: an exported U-Net learns them, is evaluated and predicts masks, which are compared
-with Pillow's; masks of 0 and 255; wrong files; a config that `new` writes."""
+"""Tests folders of images and masks end to end: an exported U-Net learns them, is evaluated, and predicts masks, which
+are compared with Pillow's. Also tests masks of 0 and 255, wrong files, and a config that `new` writes."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ COLOURS = np.array([(40, 40, 40), (200, 60, 60), (60, 60, 200)])
 
 
 def scene(random, classes):
-    """A picture of boxes with the colours of their classes, and the class of each pixel."""
+    """Returns a picture of boxes in the colours of their classes, and the class of each pixel."""
     height, width = random.integers(24, 60, 2)
     mask = np.zeros((height, width), np.uint8)
     for label in range(1, classes):
@@ -33,7 +33,8 @@ def scene(random, classes):
 
 
 def write_scenes(folder, count, classes=3, values=(0, 1, 2), void=None, images="images", masks="masks"):
-    """`values`: those of the classes in the files; `void`: that of a row of pixels without a class."""
+    """Writes images and masks. `values` are the values of the classes in the masks; `void` is that of a row of pixels
+    without a class."""
     random = np.random.default_rng(count)
     kinds = ("jpg", "png", "webp", "bmp")
     for i in range(count):
@@ -64,7 +65,7 @@ def write_masks_config(folder, data="", images="", more="", classes=3, epochs=12
 
 
 def masks_of(folder):
-    """The mask of each image in the order of a run's samples, those in folders first."""
+    """Returns the masks in the order of a run's samples: those in subfolders come first."""
     paths = sorted(folder.rglob("*.png"), key=lambda path: (len(path.parts) == len(folder.parts) + 1, path))
     return [np.asarray(Image.open(path)) for path in paths]
 
@@ -74,7 +75,8 @@ def nearest(mask, size):
 
 
 def enlarged(mask, size):
-    """The nearest pixels by integers: where a centre lies between two pixels, Pillow's sums of fractions take either."""
+    """Resizes to the nearest pixels by integer arithmetic. If a centre lies between two pixels, Pillow's floating-point
+    sums may choose either."""
     rows, columns = ((2 * np.arange(count) + 1) * own // (2 * count) for count, own in zip(size, mask.shape, strict=True))
     return mask[rows][:, columns]
 
@@ -97,7 +99,8 @@ def iou(predicted, expected, classes):
     ],
 )
 def test_a_u_net_learns(tmp_path, ranks):
-    """Its metrics are those of masks that Pillow resizes, and the files that it writes show what it predicts."""
+    """The run's metrics are those for masks that Pillow resizes, and the mask files that it writes contain its
+    predictions."""
     skip_without_gpus(ranks)
     write_scenes(tmp_path, 40, void=255)
     write_scenes(tmp_path, 12, images="test_images", masks="test_masks")
@@ -132,7 +135,8 @@ def test_a_u_net_learns(tmp_path, ranks):
 
 
 def test_masks_of_0_and_255(tmp_path):
-    """They are two classes, unless the config says that 255 is none; predicted files hold the same values."""
+    """Masks of 0 and 255 have two classes, unless the config says that 255 means no class. Predicted files have the
+    same values."""
     write_scenes(tmp_path, 24, classes=2, values=(0, 255))
     config = write_masks_config(tmp_path, "validation_fraction: 0.25", classes=2)
     run = train(config, tmp_path / "run")
@@ -145,13 +149,13 @@ def test_masks_of_0_and_255(tmp_path):
     assert len(written) == 6 and set().union(*(np.unique(Image.open(path)) for path in written)) == {0, 255}
     for path in written:
         assert Image.open(path).size == Image.open(tmp_path / "masks" / path.relative_to(tmp_path / "held_back")).size
-    # The run's config says what was found, and gives the same run.
+    # The run's config has the values that were found, and trains again without the message.
     again = train(tmp_path / "run/config.pbtxt", tmp_path / "again", *sets("epochs=1"))
     assert again.status == DONE and "0 and 255 alone" not in again.err, again
 
     run = train(config, tmp_path / "ignored", *sets("data.images.mask_ignored=255", "data.classes=2", "epochs=1"))
     assert run.status == DONE and "0 and 255 alone" not in run.err, run
-    # No pixel is left to have class 1.
+    # Value 255 is ignored, so no pixel has class 1.
     config = (tmp_path / "ignored/config.pbtxt").read_text()
     assert re.findall(r"mask_values: (.*)", config) in (["0", "1"], ["[0, 1]"])
 
@@ -161,7 +165,7 @@ def test_values_that_the_config_names(tmp_path):
     images = "mask_values: [0, 80, 160] mask_ignored: 9"
     run = train(write_masks_config(tmp_path, "validation_fraction: 0.25", images, epochs=2), tmp_path / "run")
     assert run.status == DONE, run
-    # Without them the greatest value counts.
+    # Without mask_values, the greatest value determines the number of classes.
     run = train(write_masks_config(tmp_path, "validation_fraction: 0.25", "mask_ignored: 9", classes=161, epochs=1), tmp_path / "many")
     assert run.status == DONE and "the masks hold the values 0, 80, 160: classes are counted from 0, so the model learns 161" in run.err, run
 

@@ -1,7 +1,6 @@
-"""Memory that runs out, and activation checkpointing, which needs less of it: the same steps, and the same losses.
-
-Where memory runs out is planted (tests/faulty_model.cc), in the forward or the backward, on one rank or all; the run
-without it is what the losses must equal.
+"""Tests what a run does when memory runs out: it makes the same steps in smaller micro-batches, with the same losses.
+Also tests activation checkpointing, which needs less memory. The lack of memory is planted (tests/faulty_model.cc), in
+the forward or the backward, on one rank or all; the losses must equal those of a run without it.
 """
 
 import json
@@ -46,7 +45,8 @@ def faulty(fault=0, rank=0, at=0, fits=0, **more):
     return faulty_model(fault=fault, rank=rank, at=at, fits=fits, **more)
 
 
-# (fault, ranks, the rank where memory runs out, the forward, samples that fit, accumulation that follows)
+# (fault, ranks, the rank where memory runs out, the number of the forward, samples that fit, the accumulation that
+# results)
 CASES = [
     (FORWARD, None, 0, 0, 24, 2),
     (FORWARD, None, 0, 7, 6, 8),
@@ -64,7 +64,7 @@ CASES = [
 )
 def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accumulation, tmp_path):
     skip_without_gpus(ranks)
-    # Once a graph has its memory none can run out, so that from step 3 on this is for steps without.
+    # A captured graph has all its memory, so it cannot run out. From step 3 on the fault is tested without graphs.
     more = "graph: false" if at > 2 else ""
     whole = train_on(tmp_path, "whole", faulty(), ranks, more)
     assert whole.status == DONE, whole
@@ -76,7 +76,7 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
         assert all(peaks[phase] > 0 for phase in ("forward", "backward", "update"))
     told = events(tmp_path / "halved", "out_of_memory")
     assert [event["step"] for event in told] == [at + 1] * len(told)
-    # The memory is reported anew, in the first two of the smaller steps.
+    # The memory report is repeated, in one of the first two of the smaller steps.
     *before, last = [report["step"] for report in events(tmp_path / "halved", "memory")]
     assert last in (at + 1, at + 2) and before in ([], [1], [2]) and bool(before) == (at > 2)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
@@ -84,7 +84,8 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
 
 
 def test_graphs_give_way_to_another_step(tmp_path):
-    """The epoch's last batch is the first one after the graph was captured that runs eagerly; it has 21 samples."""
+    """After the graph is captured, the first step to run eagerly is the epoch's last batch of 21 samples. Memory runs
+    out there."""
     needs_gpus(1)
     whole = train_on(tmp_path, "whole", faulty())
     short = train_on(tmp_path, "short", faulty(FORWARD, at=2, fits=11))
@@ -94,7 +95,7 @@ def test_graphs_give_way_to_another_step(tmp_path):
     assert told.index("graphs_gave_way") < told.index("out_of_memory"), told
 
 
-# Rounded to 8 bits, sums differ by how they are cut.
+# BF16 has 8 significant bits, so the sums depend on how a batch is cut.
 @pytest.mark.parametrize("ddp,optimizer,rtol", [("", "", 1e-6), ("", "shard: true", 1e-6), ("reduce_dtype: BF16", "", 1e-2)])
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier(
@@ -112,7 +113,7 @@ def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, ranks,
 
 
 def test_random_numbers_begin_again_where_the_step_did(tmp_path):
-    """A run that halves in its first step is the one that began with half the micro-batches, dropout included."""
+    """A run that halves its micro-batches in its first step equals a run that began with them, dropout included."""
     halved = train_on(tmp_path, "halved", faulty(BACKWARD, fits=24, dropout=50))
     assert halved.status == DONE, halved
     meant = train_on(tmp_path, "meant", faulty(dropout=50), more="accumulation: 2")
@@ -137,7 +138,7 @@ def test_bench_step_goes_on(at, tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks say what one says", unless=lambda ranks: ranks is None)
 def test_bench_step_says_what_it_lacked(ranks, tmp_path):
-    """A step that fits with no sample, and a library that fails, are fields of the line of JSON."""
+    """If not even one sample fits, or if a library fails, a field of the JSON line says so."""
     skip_without_gpus(ranks)
     for model, status, failure in (
         (faulty(FORWARD, fits=0), USAGE, {"kind": "out_of_memory", "micro_batch": 1}),
@@ -155,7 +156,7 @@ def test_bench_step_says_what_it_lacked(ranks, tmp_path):
 
 
 def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
-    """BatchNorm over all ranks: the others cannot get past its collectives."""
+    """With BatchNorm over all ranks the run must end, because the other ranks wait in its collectives."""
     skip_without_gpus(2)
     model = faulty(FORWARD, rank=1, at=5, norm=1)
     run = train_on(tmp_path, "run", model, 2, "graph: false ddp { sync_batch_norm: true }")
@@ -163,7 +164,7 @@ def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
 
 
 def test_statistics_follow_the_samples_once(tmp_path):
-    """The forward of a step that is given up leaves no trace in BatchNorm's buffers."""
+    """The forward of a step that is abandoned leaves no trace in BatchNorm's buffers."""
     run = train_on(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
     assert run.status == DONE, run
     assert weights_of(tmp_path / "halved")["norm.num_batches_tracked"] == 5 + 2 * 35
@@ -186,7 +187,7 @@ MODELS = {
 }
 
 
-# How every commit shows a model.
+# The (precision, ranks) with which every commit's tests run a model.
 IN_COMMITS = {
     "gpt2": ("BF16", 2),
     "gpt2_without_dropout": ("FP32", 2),
@@ -204,7 +205,7 @@ IN_COMMITS = {
     unless=lambda model, precision, ranks: (precision, ranks) == IN_COMMITS[model],
 )
 def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
-    """Dropout draws the same numbers, and statistics follow the samples once."""
+    """Dropout draws the same numbers again when a block is recomputed, and running statistics are updated once."""
     skip_without_gpus(ranks)
     data = (
         "input_shape: 16 classes: 50 synthetic { kind: TOKENS samples: 64 }"
@@ -231,7 +232,7 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
     unless=lambda optimizer, ranks: (optimizer, ranks) == ("ADAMW", None),
 )
 def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
-    """On CPUs it is about tensors, whose sizes follow from the model's."""
+    """On CPUs the report counts the bytes of tensors, which follow from the model's sizes."""
     skip_without_gpus(ranks)
     model = 'name: "mlp" mlp { hidden: [1024] }'
     run = train_on(tmp_path, "run", model, ranks, optimizer=f"type: {optimizer}")
@@ -246,21 +247,21 @@ def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
     assert count == (64 + 1) * 1024 + (1024 + 1) * 10
     assert owners["parameters"] == 4 * count, report
     assert owners.get("moments", 0) == moments * count, report
-    # Gradients begin at multiples of 64 bytes, and four scalars come before them.
+    # Gradients start at multiples of 64 bytes, and four scalars come before them.
     assert 4 * count <= owners["gradients"] < 4 * count + 1024, report
-    # The hidden layer of this rank's samples before and after its activation.
+    # Activations include the hidden layer for this rank's samples, before or after its activation function.
     samples = 48 // (ranks or 1)
     assert owners["activations"] + owners.get("temporaries", 0) >= 4 * samples * 1024, report
     assert max(report["phases"].values()) == report["peak_bytes"] == sum(owners.values())
 
 
 def test_the_log_names_the_module_of_activations(tmp_path):
-    """The model's output before dropout, and what dropout keeps of it."""
+    """The activations are the model's output before dropout, and the mask or output that dropout keeps."""
     text = f"global_batch: 1024 max_steps: 4 {digits_data()} model {{ {faulty(dropout=50)} }}"
     run = train(write_config(tmp_path, text), tmp_path / "run", program=FAULTY)
     assert run.status == DONE, run
     (report,) = events(tmp_path / "run", "memory")
-    if DEVICE == "CUDA":  # its peak is not in the forward pass; tests/gpu/gpu_memory_test.py has larger models
+    if DEVICE == "CUDA":  # the peak is not in the forward pass; tests/gpu/gpu_memory_test.py has larger models
         return
     assert 4 * 1024 * 10 <= report["blocks"]["linear"] <= report["owners"]["activations"], report
 

@@ -1,4 +1,4 @@
-"""Commands as a new user mistypes them: one line each, which names the cure."""
+"""Tests commands as a new user mistypes them: each gives one error line, which names the remedy."""
 
 import shutil
 

@@ -1,9 +1,9 @@
-"""Each built-in model against the PyTorch one whose names it has: torchvision's ResNet and VisionTransformer, Hugging
-Face's GPT-2 (its arithmetic written out below, because the library is large), nn.LSTM, nn.Sequential, tabm_reference; and
-a script.
+"""Compares each built-in model with the PyTorch model whose parameter names it has: torchvision's ResNet and
+VisionTransformer, Hugging Face's GPT-2 (written out below, because the library is large), nn.LSTM, nn.Sequential,
+tabm_reference; and a TorchScript model with its eager original.
 
-From the same weights and sample order every step's loss must agree within 1e-5 relative in fp32, and what is saved
-must load into the PyTorch model.
+From the same weights and the same sample order, every step's loss must agree within 1e-5 relative in fp32, and the
+saved weights must load into the PyTorch model.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ ADAMW = "optimizer { type: ADAMW lr: 0.001 weight_decay: 0.1 clip_norm: 1 }"
 
 
 class Conv1D(nn.Module):
-    """As in Hugging Face's GPT-2: [inputs, outputs]."""
+    """A linear layer as in Hugging Face's GPT-2: its weight is [inputs, outputs]."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -90,7 +90,8 @@ class Lstm(nn.Module):
 
 
 class Scripted(nn.Module):
-    """With what a script may hold: a loop over layers, a branch, one tensor under two names, a buffer."""
+    """A model with constructs that a script may contain: a loop over layers, a branch, one tensor under two names, a
+    buffer."""
 
     def __init__(self):
         super().__init__()
@@ -113,12 +114,13 @@ def mlp():
 
 
 def digits(folder):
-    """Inputs, targets, and the config's data."""
+    """Returns inputs, targets, and the config's data."""
     return *noisy_digits(folder, 640), 'format: CSV train: "train.csv"'
 
 
 def categories(folder):
-    """A table of two columns of categories beside numbers. As training sees it: numbers, and a feature for each text."""
+    """Writes a table with two categorical columns and two numbers. Returns the inputs as training sees them: the
+    numbers, and one feature for each category."""
     random = np.random.default_rng(6)
     color, size = random.integers(0, 6, 320), random.integers(0, 3, 320)
     numbers = random.normal(size=(320, 2)).astype(np.float32)
@@ -131,15 +133,15 @@ def categories(folder):
 
 
 class Embedded(nn.Module):
-    """Takes the samples of categories(). The column of more than four categories becomes four numbers, which come
-    last."""
+    """A model for the samples of categories(). It replaces the column of more than four categories by an embedding of
+    four numbers, which come last."""
 
     def __init__(self, model):
         super().__init__()
         self.embeddings = nn.ModuleList([nn.Embedding(6, 4)])
         for name, child in model.named_children():
             self.add_module(name, child)
-        self.apart = (model,)  # not a child
+        self.apart = (model,)  # in a tuple, so that it is not registered as a submodule
 
     def forward(self, x):
         embedded = self.embeddings[0](x[:, 1:7].argmax(1))
@@ -149,12 +151,12 @@ class Embedded(nn.Module):
 def images(folder):
     random = np.random.default_rng(2)
     labels = random.integers(0, 10, (64, 1), dtype=np.uint8)
-    # Something to learn: each class is bright in another place.
+    # The images can be learned: each class is bright in another place.
     pixels = random.integers(0, 128, (64, 3, 32, 32), dtype=np.uint8)
     for i, label in enumerate(labels[:, 0]):
         pixels[i, :, 3 * label : 3 * label + 4] += 100
     (folder / "train.bin").write_bytes(b"".join(l.tobytes() + p.tobytes() for l, p in zip(labels, pixels)))
-    # Rounded as the program rounds it, because ResNets make much of the last bits.
+    # Normalised with the program's own rounding, because ResNets magnify differences in the last bits.
     x = torch.from_numpy(pixels).float() * torch.tensor(1 / (255 * 0.25)) + torch.tensor(-2.0)
     return x, torch.from_numpy(labels[:, 0]).long(), 'format: CIFAR10 train: "train.bin" mean: 0.5 std: 0.25'
 
@@ -169,7 +171,8 @@ def tokens(folder):
 
 
 def resnet(depth):
-    """With residual branches that begin small: otherwise the norms of so few values blow the last bits up."""
+    """Returns a ResNet whose residual branches start small: otherwise norms over so few values magnify the last bits.
+    """
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=10)
     for block in model.modules():
         if isinstance(block, (torchvision.models.resnet.BasicBlock, torchvision.models.resnet.Bottleneck)):
@@ -181,7 +184,7 @@ def vit():
     model = torchvision.models.VisionTransformer(
         image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10
     )
-    nn.init.normal_(model.heads.head.weight, std=0.1)  # it starts at zero, which gives no gradient to the rest
+    nn.init.normal_(model.heads.head.weight, std=0.1)  # it starts at zero, and then the other layers get no gradient
     return model
 
 
@@ -216,18 +219,19 @@ CASES = {
 
 
 def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.001):
-    """Trains PyTorch's model where x and y are, in `dtype` if it is given."""
+    """Trains PyTorch's model on the device of x and y, in `dtype` if it is given. Returns the losses."""
     if optimizer_text == SGD:
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.1)
-    # So that no step is skipped: where the residual stream has 16 bits, too, other gradients overflow.
+    # The scale is so small that no step is skipped: with a residual stream in 16 bits, other gradients than Lockstep's
+    # overflow.
     scaler = torch.amp.GradScaler(x.device.type, init_scale=256, enabled=dtype == torch.float16)
     losses = []
     for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
         with torch.autocast(x.device.type, dtype=dtype, enabled=dtype is not None):
             output = model(x[step]).flatten(0, -2)
-            target = y[step].flatten()  # one for all members of an ensemble
+            target = y[step].flatten()  # the same targets for all members of an ensemble
             loss = F.cross_entropy(output, target.repeat_interleave(len(output) // len(target)))
         losses.append(loss.item())
         optimizer.zero_grad()
@@ -247,7 +251,7 @@ NAMES = [pytest.param(name, marks=SMALLER) if name == "resnet50" else name for n
 
 @pytest.fixture(scope="module", params=NAMES)
 def case(request, tmp_path_factory):
-    """(name, folder, config's text, PyTorch's losses, its model)"""
+    """Returns (name, folder, config's text, PyTorch's losses, its model)."""
     make, data, model_text, batch, optimizer_text = CASES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(5)
@@ -256,7 +260,7 @@ def case(request, tmp_path_factory):
     model = make().train()
     save_init(folder, model.state_dict())
     if request.param == "torchscript":
-        # Other weights than those of init.safetensors, which must replace them.
+        # The script's own weights differ from those of init.safetensors, which must replace them.
         torch.jit.script(make()).save(folder / "model.pt")
     losses = pytorchs_losses(model, x, y, batch, optimizer_text, STEPS)
     text = f"""seed: {SEED} global_batch: {batch} epochs: 1000 max_steps: {STEPS} init_from: "init.safetensors"
@@ -270,7 +274,7 @@ def test_losses_are_pytorchs(case, tmp_path):
         pytest.skip("norms over so few values make much of the last bits: PyTorch's own GPU run is as far off its CPU's")
     losses = trained_losses(write_config(folder, text), tmp_path / "run", timeout=600)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    # strict: the same names, none missing, none too many.
+    # strict: no name is missing, and none is unexpected.
     model.load_state_dict(weights_of(tmp_path / "run"), strict=True)
 
 
@@ -278,7 +282,7 @@ def test_losses_are_pytorchs(case, tmp_path):
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
 @pytest.mark.all_tier("other models round in the same operations", unless=lambda case: case in ("gpt2", "resnet18"))
 def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
-    """Within 1 % of PyTorch's autocast, each window of 20 steps, on the same GPU."""
+    """The mean of each window of 20 steps is within 1 % of PyTorch's autocast on the same GPU."""
     name, folder, text, _, _ = case
     steps = 200
     torch.manual_seed(5)
@@ -298,7 +302,8 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     expected = curve(torch.channels_last)
     tolerance = 0.01
     if name.startswith("resnet"):
-        # Norms over few values make much of the last bits; PyTorch's own two memory layouts say how much.
+        # Norms over few values magnify the last bits; the difference between PyTorch's own two memory formats shows how
+        # much.
         tolerance = max(tolerance, 2 * np.max(np.abs(curve(torch.contiguous_format) / expected - 1)))
     changes = sets(f"precision={precision}", f"max_steps={steps}", "loss_scale.initial=256")
     losses = trained_losses(write_config(folder, text), tmp_path / "run", *changes, timeout=600)
@@ -337,7 +342,7 @@ def test_a_vision_transformer_starts_as_torchvisions(tmp_path):
         if theirs.std() == 0:
             assert torch.equal(ours[name], theirs), name
         else:
-            spread = theirs.numel() ** -0.5  # of a sample's std around the true one, relative
+            spread = theirs.numel() ** -0.5  # relative standard error of a sample's standard deviation
             assert abs(ours[name].std() / theirs.std() - 1) < 5 * spread, name
             assert abs(ours[name].mean()) < 5 * spread * theirs.std(), name
 

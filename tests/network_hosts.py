@@ -1,7 +1,7 @@
-"""Machines on a network, for tests: each is namespaces of this machine with a host name, an address, a /tmp and a
-/dev/shm of its own; the test's folder lies on all of them in the same place, as on a shared disk. They hang on a
-switch, which has namespaces of its own, too, so that nothing of this machine's network is touched and all of it goes
-with its processes."""
+"""Simulated machines on a network, for tests. Each consists of namespaces of this machine and has its own host name,
+address, /tmp and /dev/shm. The test's folder is on all of them under the same path, as on a shared disk. They are
+connected to a switch, which has its own namespaces, too. So this machine's network is not touched, and everything
+disappears with the processes."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ TMP = pathlib.Path("/tmp")
 
 
 def why_not():
-    """Returns why there can be none here; empty: there can."""
+    """Returns the reason why there cannot be such machines here; empty if there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs machines of its own: {', '.join(missing)} are missing (apt-get install iproute2 util-linux)"
@@ -32,7 +32,7 @@ def why_not():
     return ""
 
 
-# A keeper runs this when the test's process has ended, however it ended.
+# A keeper process runs this when the test's process has ended, in whatever way.
 KILL_ALL = """
     own=$(readlink /proc/$$/ns/net)
     for process in /proc/[0-9]*; do
@@ -43,7 +43,7 @@ KILL_ALL = """
 
 
 class Namespaces:
-    """The namespaces of one machine. They last as long as their keeper."""
+    """The namespaces of one machine. They exist as long as their keeper process."""
 
     def __init__(self, script):
         script += f"\necho ready\nread -r line || true\n{KILL_ALL}"
@@ -57,21 +57,22 @@ class Namespaces:
 
     @property
     def enter(self):
-        """The words before a command that runs in them, as the process that it is started as."""
+        """Returns the words to put before a command that shall run in the namespaces; nsenter is replaced by the
+        command."""
         return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount"]
 
     def run(self, command):
-        """Returns the command's output; its words have no spaces."""
+        """Runs a command whose words have no spaces. Returns its output."""
         done = subprocess.run([*self.enter, *command.split()], capture_output=True, text=True, timeout=LONG_S)
         assert done.returncode == 0, done
         return done.stdout
 
     def processes(self):
-        """The ids of those that run in them, but for the keeper."""
+        """Returns the ids of the processes in the namespaces, without the keeper."""
         return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
     def kill(self):
-        """Kills all of its processes, and returns how many there were."""
+        """Kills all processes of the machine. Returns how many there were."""
         found = self.processes()
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -85,22 +86,23 @@ class Namespaces:
 
 
 def shared_places(folder):
-    """Returns the parts of /tmp that all machines see: the test's folder, the program and the files that it needs."""
+    """Returns the parts of /tmp that all machines see: the folders with the test, the program and the files that it
+    needs."""
     named = [pathlib.Path(path).absolute() for path in (folder, LOCKSTEP, DIGITS, sys.prefix)]
     paths = [*named, *(path.resolve() for path in named)]
     return sorted({TMP / path.parts[2] for path in paths if TMP in path.parents})
 
 
 class Network:
-    """Machines of these names; each has its place in 10.77.0.0/24, by number from 1 on."""
+    """Machines with these names. The first has the address 10.77.0.1, the second 10.77.0.2, and so on."""
 
     def __init__(self, folder, names):
         self.folder = pathlib.Path(folder)
         self.addresses = {name: f"10.77.0.{number + 1}" for number, name in enumerate(names)}
         self.hosts = {}
         self.switch = None
-        # In ssh's place: it goes through the network, too (with a ConnectTimeout), takes none of its caller's variables
-        # along, and where the other end is lost its status is 255.
+        # This script replaces ssh. It uses the network, too (with a ConnectTimeout), does not pass on its caller's
+        # environment variables, and exits with 255 if the other end is lost.
         self.agent = self.folder / "agent"
         self.agent.write_text(
             f"""#!/bin/bash
@@ -160,14 +162,14 @@ class Network:
                 namespaces.end()
 
     def cut(self, name):
-        """Pulls the machine's cable."""
+        """Pulls the machine's network cable."""
         self.switch.run(f"ip link set to-{name} down")
 
     def mend(self, name):
         self.switch.run(f"ip link set to-{name} up")
 
     def slow(self, name, seconds):
-        """Each frame takes so many seconds longer from its end of the cable to the other."""
+        """Each frame takes that many seconds longer from one end of the machine's cable to the other."""
         for host in self.hosts.values():
             host.run(f"{sys.executable} {SLOW_CABLE} eth0")
         self.switch.run(f"ip link set to-{name} nomaster")
@@ -179,5 +181,5 @@ class Network:
         assert cable.stdout.readline() == "ready\n"
 
     def wait_until_empty(self):
-        """No process is left on any machine."""
+        """Waits until no process is left on any machine."""
         wait_until(lambda: not any(host.processes() for host in self.hosts.values()))

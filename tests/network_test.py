@@ -1,6 +1,6 @@
-"""Jobs on several machines (network_hosts.py) whose cables are pulled, that are killed, or that cannot find each other:
-the job ends everywhere and says why, nothing is left, and the same command goes on with the losses of a run on one
-machine that nothing happened to."""
+"""Tests jobs on several machines (network_hosts.py) whose cables are pulled, that are killed, or that cannot reach each
+other. The job ends on all machines and reports the reason, nothing is left over, and the same command resumes it, with
+the losses of an undisturbed run on one machine."""
 
 import os
 import re
@@ -28,19 +28,19 @@ from harness import (
 )
 from network_hosts import Network, why_not
 
-LIMIT_S = 2  # of the watchdog
+LIMIT_S = 2  # the watchdog's limit
 STEPS = 1000
 RANKS = 4
 HOSTS = "a:2,b:2"
 MPIRUN = "mpirun --bind-to none --mca pml ob1 --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none"
-OF_B = r"lockstep: error: ranks? [23]\b"  # a line that names one of b's, or both
+OF_B = r"lockstep: error: ranks? [23]\b"  # an error line that names rank 2 or 3, which run on machine b
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the machines are one, whose GPUs they would share")
 
 
 @pytest.fixture
 def network(tmp_path):
-    """A machine to start from and another one."""
+    """Yields a network of the machine where commands start and another one."""
     if why_not():
         pytest.skip(why_not())
     with Network(tmp_path, ["a", "b"]) as network:
@@ -49,7 +49,7 @@ def network(tmp_path):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A login node, which has no ranks, and two more machines."""
+    """Yields a network of a login node, which has no ranks, and two more machines."""
     if why_not():
         pytest.skip(why_not())
     with Network(tmp_path, ["login", "a", "b"]) as network:
@@ -64,7 +64,7 @@ def config_in(folder):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run on one machine that nothing happens to."""
+    """Returns the folder of an undisturbed run on one machine."""
     folder = tmp_path_factory.mktemp("whole")
     run = train(config_in(folder), folder / "run", ranks=RANKS)
     assert run.status == DONE, run
@@ -72,7 +72,7 @@ def whole(tmp_path_factory):
 
 
 class Job(Started):
-    """A job that a user starts on one of the machines, through lockstep or an mpirun of the user's own."""
+    """A job that a user starts on one of the machines, with lockstep or with the user's own mpirun."""
 
     def __init__(self, network, folder, on="a", through="lockstep", words=(), env=None):
         self.network = network
@@ -84,20 +84,20 @@ class Job(Started):
             "OMPI_MCA_plm_rsh_agent": str(network.agent),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            # The machines share this one's cores, which Open MPI does not know.
+            # The machines share this machine's cores, which Open MPI does not know.
             "OMPI_MCA_mpi_yield_when_idle": "1",
             **(env or {}),
         }
         super().__init__(config_in(folder), folder / "run", env=variables, launcher=launcher, **options)
 
     def ranks_on(self, name):
-        """The ids of its ranks' processes there."""
+        """Returns the ids of the job's rank processes on the machine `name`."""
         here = self.network[name].processes()
         mine = [pid for pid, command in processes_of(self.run_dir).items() if command.startswith(LOCKSTEP)]
         return [pid for pid in mine if pid in here and pid != self.process.pid]
 
     def wait_until_trains(self):
-        """Waits until the job trains and has a checkpoint from which it can go on."""
+        """Waits until the job trains and has a checkpoint to resume from."""
         self.wait_for("checkpoint")
 
     def wait_until_no_ranks(self, *names):
@@ -114,7 +114,7 @@ class Job(Started):
 
 
 def expect_to_go_on(network, folder, whole, on="a"):
-    """Expects that the same command goes on, and that the job ends as it would have."""
+    """Checks that the same command resumes the job, which then ends like an undisturbed one."""
     with Job(network, folder, on) as job:
         job.expect_done(whole, starts=2)
 
@@ -122,7 +122,8 @@ def expect_to_go_on(network, folder, whole, on="a"):
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("the user's mpirun starts the same ranks", unless=lambda through: through == "lockstep")
 def test_two_machines(network, tmp_path, whole, through):
-    """The same bits as on one machine: Open MPI adds up in the same order, whatever the messages go through."""
+    """The result has the same bits as on one machine: Open MPI sums in the same order, whatever transport the messages
+    use."""
     with Job(network, tmp_path, through=through) as job:
         job.expect_done(whole)
     assert sorted(os.listdir(job.run_dir)) == sorted(os.listdir(whole))
@@ -134,7 +135,7 @@ def test_two_machines(network, tmp_path, whole, through):
 
 @pytest.mark.all_tier("a login node only holds the command")
 def test_a_login_node(cluster, tmp_path, whole):
-    """No rank is where the command is; it stops the job there, and goes on."""
+    """The login node, where the command runs, has no ranks. The command stops the job there, and then resumes it."""
     with Job(cluster, tmp_path, "login") as job:
         job.wait_until_trains()
         status, out, err = job.stop()
@@ -146,8 +147,8 @@ def test_a_login_node(cluster, tmp_path, whole):
 
 
 def test_a_cable_is_pulled(network, tmp_path, whole):
-    """Nothing says that the connection is gone, and nothing comes through: each machine's ranks end by themselves, and
-    the command does not wait for the other one."""
+    """The connection is silently lost: nothing reports it, and nothing comes through. Each machine's ranks end by
+    themselves, and the command does not wait for the other machine."""
     with Job(network, tmp_path) as job:
         job.wait_until_trains()
         network.cut("b")
@@ -162,7 +163,7 @@ def test_a_cable_is_pulled(network, tmp_path, whole):
 
 @pytest.mark.all_tier("ranks end in the same way under the user's mpirun")
 def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole):
-    """It waits for its daemon on the other machine, as long as TCP does; the ranks do not."""
+    """The user's mpirun waits for its daemon on the other machine until TCP times out; the ranks do not wait."""
     with Job(network, tmp_path, through="mpirun") as job:
         job.wait_until_trains()
         network.cut("b")
@@ -175,7 +176,7 @@ def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole)
 
 @pytest.mark.all_tier("a cable that is pulled ends the job on every commit")
 def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
-    """Starts while it is out fail, and use up restarts."""
+    """Starts fail while the cable is out, and each uses up one restart."""
     with Job(network, tmp_path, words=["--restarts", "3"]) as job:
         job.wait_until_trains()
         network.cut("b")
@@ -186,7 +187,7 @@ def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
 
 
 def test_a_machine_is_lost_for_good(network, tmp_path, whole):
-    """The others go on without it, in steps of the same samples."""
+    """The remaining machine goes on without it, with the same samples in each step."""
     with Job(network, tmp_path, words=["--restarts", "3", "--elastic"]) as job:
         job.wait_until_trains()
         network["b"].kill()
@@ -216,12 +217,12 @@ def test_mpirun_is_killed(network, tmp_path, whole):
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("a machine that is lost with --elastic ends the first start in the same way")
 def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
-    """As when it reboots: its connections are closed."""
+    """The same happens when a machine reboots: its connections are closed."""
     with Job(network, tmp_path, through=through) as job:
         job.wait_until_trains()
         network["b"].kill()
         status, out, err = job.end()
-        # mpirun has one of its own.
+        # mpirun has an exit status of its own.
         assert status == PEER if through == "lockstep" else status != DONE, (out, err)
         assert re.search(OF_B, err), err
         network.wait_until_empty()
@@ -230,7 +231,7 @@ def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
 
 @pytest.mark.all_tier("a machine that is lost ends the job in the same way, whichever ranks it has")
 def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whole):
-    """The first rank on the other machine says it."""
+    """The first rank on the other machine reports it."""
     with Job(cluster, tmp_path, "login") as job:
         job.wait_until_trains()
         cluster["a"].kill()
@@ -241,7 +242,7 @@ def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whol
     expect_to_go_on(cluster, tmp_path, whole, on="login")
 
 
-# Jobs that cannot start.
+# The following jobs cannot start.
 
 
 def expect_no_start(network, job):
@@ -260,18 +261,18 @@ def test_a_machine_that_cannot_be_reached(network, tmp_path):
 
 @pytest.mark.all_tier("a machine that cannot be reached fails the start on every commit")
 def test_a_firewall(network, tmp_path):
-    """The firewall lets nothing through but ssh."""
+    """The firewall only lets ssh through."""
     network["b"].run("ip rule add pref 1 ipproto tcp sport 22 lookup main")
     network["b"].run("ip rule add pref 2 ipproto tcp dport 1024-65534 unreachable")
     with Job(network, tmp_path) as job:
         expect_no_start(network, job)
 
 
-# Interfaces that other machines cannot reach, and that Open MPI takes for good ones.
+# In the following tests machines have interfaces that other machines cannot reach, but that Open MPI considers usable.
 
 
 def add_docker0(network):
-    """Adds the bridge as Docker makes it, with one address on all machines."""
+    """Adds a bridge like Docker's, with the same address on all machines."""
     for host in network.hosts.values():
         host.run("ip link add name docker0 type bridge")
         host.run("ip address add 172.17.0.1/16 dev docker0")
@@ -287,7 +288,7 @@ def test_a_bridge_for_containers(network, tmp_path, whole):
 
 @pytest.mark.all_tier("it changes only who chooses the network")
 def test_a_network_that_its_user_names(network, tmp_path, whole):
-    """As docs/clusters.md says."""
+    """The user names the network as docs/clusters.md describes."""
     add_docker0(network)
     with Job(network, tmp_path, through="mpirun", env={"OMPI_MCA_btl_tcp_if_include": "10.77.0.0/24"}) as job:
         job.expect_done(whole)

@@ -1,5 +1,5 @@
-"""`lockstep new`: for each kind of data it writes a config that trains as it stands, and for tables a submission follows
-in three commands. Its choices are compared with the way in which the tables were made."""
+"""Tests `lockstep new`: for each kind of data it writes a config that trains unchanged, and for tables two more
+commands give a submission. Its choices are compared with the way in which the tables were made."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def new(folder, *words):
 
 
 def train(folder, *assignments, epochs=1):
-    """The config as it stands, but for the epochs."""
+    """Trains with the config that `new` wrote; only epochs and device are changed."""
     run = Run(["train", "train.pbtxt", *sets(f"epochs={epochs}", f"device={DEVICE}", *assignments)], cwd=folder)
     assert run.status == DONE, run
     return run
@@ -49,7 +49,7 @@ def next_commands(out):
 
 
 def field(config, name):
-    """The values of a field, without their comments."""
+    """Returns the values of a field in the config's text, without their comments."""
     found = []
     for value in re.findall(rf"(?m)^ *{name}: (.*?)(?:  #.*)?$", config):
         found += re.findall(r'"((?:[^"\\]|\\.)*)"', value) or [value]
@@ -57,7 +57,7 @@ def field(config, name):
 
 
 def passengers(count, first=1):
-    """Rows of ids, names, numbers with gaps, texts of few kinds; the label follows from two of them."""
+    """Returns rows of ids, names, numbers with gaps, and categories; the label follows from two of the columns."""
     rows = []
     for i in range(first, first + count):
         sex, age = RANDOM.choice(["male", "female"]), RANDOM.normal(30, 10)
@@ -142,7 +142,8 @@ def test_paths_count_from_the_configs_folder(titanic):
 
 
 def test_numbers_of_a_great_unit(tmp_path):
-    """Semicolons; the label is not the last column; its unit is far from 1, and its scale goes with the run."""
+    """The file has semicolons, the label is not the last column, and its values are far from 1; its scale is saved with
+    the run."""
     x = RANDOM.normal(size=(200, 2))
     prices = 180_000 + 80_000 * x[:, 0]
     rows = [[f"{a:.5f}", f"{p:.2f}", f"{b:.5f}", i] for i, ((a, b), p) in enumerate(zip(x, prices))]
@@ -184,7 +185,7 @@ def test_a_table_without_a_header(tmp_path):
 
 
 def test_a_task_that_the_user_chooses(tmp_path):
-    """The choices without a user are tested in prepare/new/new_test.cc."""
+    """The choices that `new` makes without the user are tested in prepare/new/new_test.cc."""
     write_table(tmp_path / "t.csv", [[f"{x:.4f}", i % 4, i % 2] for i, x in enumerate(RANDOM.normal(size=60))], ["x", "Target", "even"])
     out, config = new(tmp_path, "t.csv", "--task", "regression")
     assert field(config, "label") == ["Target"] and "by its name" in out and field(config, "task") == ["REGRESSION"]

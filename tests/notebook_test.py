@@ -1,5 +1,5 @@
-"""The notebooks of examples/kaggle, cell by cell, on a machine with nothing but a Python, the torch wheel, timm and pandas.
-They read from /kaggle/input, which cannot be written to, and write to /kaggle/working, as on Kaggle."""
+"""Runs the notebooks of examples/kaggle, cell by cell, on a simulated machine with nothing but Python, the torch wheel,
+timm and pandas. As on Kaggle, they read from /kaggle/input, which is read-only, and write to /kaggle/working."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(wh
 
 NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path("examples/kaggle").glob("*.ipynb"))}
 
-# Runs cells as Jupyter does, except that a command that fails ends it here.
+# This program runs cells as Jupyter does, but it ends if a command fails.
 RUN_CELLS = r"""
 import json, os, re, subprocess, sys
 
@@ -39,8 +39,8 @@ for cell in cells:
         sys.stdout.flush()
 """
 
-TRAINED = 1437  # the other digits are to be predicted
-IMAGES = 600  # of them are images to train on
+TRAINED = 1437  # digits to train on; the others are to be predicted
+IMAGES = 600  # those of the digits that are written as images to train on
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture
 def machine(wheel, tmp_path):
-    """With the wheel in /kaggle/input/lockstep, and two competitions: the digits as a table and as images."""
+    """Returns a machine with the wheel in /kaggle/input/lockstep, and two competitions: the digits as a table and as
+    images."""
     machine = BareMachine(tmp_path / "root", torch=False)
     machine.copy_libraries_of_python()
     machine.mount(SITE, "/opt/site", read_only=True)
@@ -78,7 +79,7 @@ def machine(wheel, tmp_path):
         place = images / (f"train/{labels[i]}" if i < TRAINED else "test")
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray((row[:64].reshape(8, 8) * 15).repeat(3, 0).repeat(3, 1)).save(place / f"{i:04}.png")
-    # In an order of their own.
+    # The sample submissions list the digits in a shuffled order.
     order = np.random.default_rng(1).permutation(range(TRAINED, len(rows)))
     write_table(table / "sample_submission.csv", ([i, 0] for i in order), ["id", "digit"])
     write_table(images / "sample_submission.csv", ([f"{i:04}.png", 0] for i in order), ["image", "label"])
@@ -89,7 +90,7 @@ def machine(wheel, tmp_path):
 
 
 def with_settings(name, settings):
-    """The notebook's text, with other values of what its first cell of code sets."""
+    """Returns the notebook's text with other values for variables that its first code cell sets."""
     notebook = json.loads(json.dumps(NOTEBOOKS[name]))
     cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
     text = "".join(cell["source"])
@@ -102,7 +103,7 @@ def with_settings(name, settings):
 
 def run_notebook(machine, name, **settings):
     (machine.root / f"work/{name}.ipynb").write_text(with_settings(name, settings))
-    # Debian's Python wants to be told that pip may install into it; torch asks for a user's name.
+    # Debian's Python needs a variable before pip installs into it, and torch needs a user name.
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "USER": "root", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     words = ["/work/run_cells.py", f"/work/{name}.ipynb"]
     run = Run(words, program=PYTHON, launcher=machine.launcher(variables), timeout=600)
@@ -111,7 +112,8 @@ def run_notebook(machine, name, **settings):
 
 
 def check_submission(machine, competition, least):
-    """The sample's header, ids and order, and the share of right labels."""
+    """Checks that the submission has the sample's header, ids and order, and that at least the share `least` of its
+    labels is right."""
     sent = rows_of(machine.root / "kaggle/working/submission.csv")
     sample = rows_of(machine.root / f"kaggle/input/{competition}/sample_submission.csv")
     (identity, label), *_ = {tuple(row) for row in sample}
@@ -122,7 +124,7 @@ def check_submission(machine, competition, least):
 
 
 def fields(**assignments):
-    """Returns the text of a notebook's FIELDS with these values, for a training of seconds."""
+    """Returns the text of a notebook's FIELDS with these values, for a training of a few seconds."""
     return " ".join(sets(*(f"{name.replace('__', '.')}={value}" for name, value in assignments.items())))
 
 
@@ -139,7 +141,7 @@ def test_table(machine):
 @needs_mounts
 @pytest.mark.all_tier("images_test and resume_test cover what this notebook does")
 def test_images(machine):
-    """In two sessions: the second has the first one's output as an input."""
+    """The notebook runs in two sessions: the second has the first one's output as an input."""
     run_notebook(machine, "images", FIELDS=fields(epochs=2, schedule__warmup_steps=20))
     check_submission(machine, "images", least=0.5)
     working, old = machine.root / "kaggle/working", machine.root / "kaggle/input/first/runs"
@@ -162,7 +164,7 @@ def test_images(machine):
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.all_tier("imported_test covers what this notebook does")
 def test_timm(machine, weights):
-    """With weights for 1,000 classes, as they are attached, and without; a smaller model than the notebook's."""
+    """Runs with attached weights for 1,000 classes, and without; the model is smaller than the notebook's."""
     import safetensors.torch
     import timm
 
@@ -186,7 +188,7 @@ def test_timm(machine, weights):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_is_a_notebook(name):
-    """As nbformat 4 has it, without outputs; nothing leads elsewhere, and all begin alike."""
+    """The file follows nbformat 4, without outputs. Its links lead nowhere else, and all notebooks begin alike."""
     notebook = NOTEBOOKS[name]
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 4)
     for cell in notebook["cells"]:

@@ -1,5 +1,5 @@
-"""Arrays that NumPy saved: the same losses as from CSV files of the same numbers, for every type and task, and
-predictions."""
+"""Tests arrays that NumPy saved: for every dtype and task the losses are those from CSV files with the same numbers;
+and predictions."""
 
 
 import numpy as np
@@ -12,12 +12,12 @@ TASKS = ["CLASSIFICATION", "MULTI_LABEL", "REGRESSION"]
 
 
 def losses_on(folder, name, data, *options):
-    """Returns the losses of a short training on `data`, in a run folder of that name."""
+    """Returns the losses of a short training on `data`, in a run folder with this name."""
     config = write_config(folder, f"seed: 3 global_batch: 8 epochs: 4 log {{ every_steps: 1 }} data {{ {data} }}")
     return trained_losses(config, folder / name, *options)
 
 
-# Every commit shows every task, every version and some types.
+# Every commit's tests cover every task, every version of the .npy format, and some dtypes.
 IN_COMMITS = [
     ("u1", "CLASSIFICATION", 1),
     ("u8", "CLASSIFICATION", 1),

@@ -1,14 +1,15 @@
-"""Runs, configs, models and data that an older program left behind (tests/older_run, which its make.py made) give the
-same bits today: each run goes on, is evaluated and predicts, its config trains, and its data are prepared again.
+"""Tests that runs, configs, models and data of an older program (tests/older_run, made by its make.py) give the same
+bits with the current program: each run resumes, is evaluated and predicts, its config trains, and its data are prepared
+again.
 
-A difference is a definition that has changed. Where it was meant to, tests/older_run/changed.json says so:
+A difference means that a definition has changed. If the change was intended, tests/older_run/changed.json has an entry:
 
     {"run": "table", "act": "resume", "what": "the definition, in words", "line": "- the line of CHANGELOG.md"}
 
-The act must then differ indeed. The acts are resume, evaluate, predict, config, train and prepare.
+The act must then really differ. The acts are resume, evaluate, predict, config, train and prepare.
 
-The bits are compared where LibTorch computes as it did on the machine that made the corpus (older_runs.py). Elsewhere
-numbers are compared within 1e-5, and a warning says so.
+Bits are compared if LibTorch computes here as on the machine that made the corpus (older_runs.py). Otherwise numbers
+are compared within 1e-5, and a warning says so.
 """
 
 import contextlib
@@ -30,16 +31,16 @@ from older_runs import CLOSE, CORPUS, ORIGIN, PREPARED, RUNS, digest_of, tensors
 RESUMED = [name for name, older in RUNS.items() if older.middle]
 PREDICTED = [name for name, older in RUNS.items() if older.predict]
 CHANGELOG = pathlib.Path(__file__).parents[1] / "CHANGELOG.md"
-# One of each task, and the run of folds.
+# One run for each task, and the run of folds.
 EVALUATED = {"table", "tabm", "labels", "masks", "tokens", "folds"}
 
 
 class RefusedError(Exception):
-    """A command has failed that the older program carried out."""
+    """A command has failed that succeeded with the older program."""
 
 
 class Bits:
-    """The comparison with what the older program computed, and the lines that say what differs."""
+    """Compares results with the older program's, and collects a line for each difference."""
 
     def __init__(self, name, native=False):
         self.name = name
@@ -60,7 +61,7 @@ class Bits:
         self.differences.append(f"{what}: {was} where the older program has it, {now} today")
 
     def compare(self, what, was, now, scale=None):
-        """Compares two numbers, texts or things that are missing."""
+        """Compares two numbers, two texts, or placeholders for missing values."""
         if was == now:
             return
         if not self.exact and isinstance(was, float) and isinstance(now, float):
@@ -69,7 +70,7 @@ class Bits:
         self.differ(what, was, now)
 
     def compare_tensors(self, part, now):
-        """Compares a part's last weights with those in the corpus."""
+        """Compares the last weights of a part (a fold, or the whole run) with those in the corpus."""
         if digest_of(now) == self.expected["weights"][part] or not (self.exact or self.older.weights):
             return
         if not self.older.weights:
@@ -87,7 +88,7 @@ class Bits:
                     self.differ(f"{part}: {name}", "other weights", f"up to {away:.3g} away")
 
     def compare_losses(self, run):
-        """Compares the losses of all steps that today's program has made."""
+        """Compares the losses of all steps that the current program has made."""
         for part in self.older.parts():
             now = {str(event["step"]): event["loss"] for event in events(run / part, "step")}
             for step, loss in self.expected["losses"][part].items():
@@ -100,10 +101,10 @@ class Bits:
             self.compare_tensors(part, tensors_of(run / part / "weights.safetensors"))
 
     def compare_metrics(self, now):
-        """Compares what `evaluate --json` printed; today's may have more metrics."""
+        """Compares the output of `evaluate --json`; the current program may print more metrics."""
         was, now = leaves(self.expected["evaluate"]), leaves(json.loads(now))
         for name, value in was.items():
-            if isinstance(value, str):  # the checkpoint, whose folder lay elsewhere
+            if isinstance(value, str):  # the checkpoint's path, whose folder was elsewhere
                 value = value.removeprefix(f"{ORIGIN}/")
             self.compare(name, value, now.get(name, "not there"))
 
@@ -114,14 +115,15 @@ class Bits:
             self.compare(f"cells of row {number}", len(before), len(after))
             for cells in zip(before, after):
                 fractions = [float(cell) if re.fullmatch(r"-?\d+\.\d+", cell) else cell for cell in cells]
-                if fractions != [*cells] and not self.exact:  # it has six digits
+                if fractions != [*cells] and not self.exact:  # a fraction, printed with six digits
                     self.compare(f"row {number}", *fractions, scale=max(1, abs(fractions[0])))
                 else:
                     self.compare(f"row {number}", *cells)
 
     @contextlib.contextmanager
     def of(self, act):
-        """Fails at its end where there are differences of which changed.json does not tell, or tells for nothing."""
+        """A context that fails at its end if there are differences without an entry in changed.json, or an entry
+        without a difference."""
         try:
             yield
         except RefusedError as error:
@@ -135,7 +137,7 @@ class Bits:
 
 
 def leaves(value, name=""):
-    """Returns what an object of JSON holds, by the names of its fields and the numbers in its lists."""
+    """Returns the values in a JSON object, by the path of field names and list indices."""
     if not isinstance(value, (dict, list)):
         return {name: value}
     items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -150,7 +152,8 @@ def changes():
 
 
 def copied(name, folder, run=True):
-    """Copies a run of the corpus and the data below a folder, and writes that into the run's configs."""
+    """Copies a run of the corpus and the data below a folder, and changes the paths in the run's configs accordingly.
+    """
     shutil.copytree(CORPUS / "data", folder / "data", dirs_exist_ok=True)
     to = folder / "runs" / name
     left_out = shutil.ignore_patterns("weights*", "predictions*", "expected.json", *([] if run else ["run"]))
@@ -193,7 +196,7 @@ def test_it_goes_on(name, tmp_path):
 @pytest.mark.parametrize("name", RESUMED)
 @pytest.mark.all_tier("it shows the comparison that only a machine of another kind needs")
 def test_it_goes_on_with_this_processors_kernels(name, tmp_path):
-    """The sums are in another order than in the corpus, as on a machine of another kind."""
+    """These kernels sum in another order than the corpus's, as on a machine of another kind."""
     bits = Bits(name, native=True)
     goes_on(name, tmp_path, bits, native=True)
     assert not bits.differences or any(entry["run"] == name for entry in changes()), bits.differences
@@ -229,7 +232,7 @@ def test_it_predicts(name, tmp_path):
 
 
 def fields_of(text):
-    """Returns the lines of a printed config, each with the names of the messages that it lies in."""
+    """Returns the lines of a printed config, each with the names of the messages that enclose it."""
     fields, within = {}, []
     for line in text.splitlines():
         line = line.strip()
@@ -246,7 +249,7 @@ def fields_of(text):
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.all_tier("one config has the fields that all have", unless=lambda name: name in ("table", "masks"))
 def test_its_config_has_the_same_fields(name, tmp_path):
-    """A field may come, with the default that it has had; none goes, and none gets another default."""
+    """A new field is allowed if its default keeps the old behaviour; no field may be removed or get another default."""
     bits = Bits(name)
     with bits.of("config"):
         folder = copied(name, tmp_path, run=False)
@@ -262,7 +265,7 @@ def test_its_config_has_the_same_fields(name, tmp_path):
     unless=lambda name: name in ("table", "masks"),
 )
 def test_its_printed_config_trains(name, tmp_path):
-    """From the beginning, to the same end."""
+    """The printed config trains from the beginning, and ends with the same result."""
     bits = Bits(name)
     with bits.of("train"):
         config = copied(name, tmp_path, run=False) / "printed.pbtxt"
@@ -283,7 +286,7 @@ def test_its_data_are_prepared_again(name, tmp_path):
 
 
 def contents(folder):
-    """Returns the content of the files below a folder, by their paths."""
+    """Returns the contents of the files below a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -1,8 +1,9 @@
-"""The corpus of older runs in tests/older_run: which runs there are, and how their program is started.
+"""The corpus of older runs in tests/older_run: the list of its runs, and the way to start their program.
 
-A run's bits depend on the kernels that LibTorch chooses for the processor and on the number of cores. Programs of the
-corpus are therefore started with kernels that every x86-64 processor has, on one core for each rank. `machine()` is the
-fingerprint of what LibTorch then computes here: where it is the one that a run was made with, its bits must come again.
+A run's bits depend on the kernels that LibTorch chooses for the processor, and on the number of cores. Therefore the
+corpus's programs are started with kernels for every x86-64 processor, on one core for each rank. `machine()` returns a
+fingerprint of LibTorch's computations on this machine. If it equals a run's fingerprint, the run's bits must be
+reproduced.
 """
 
 import dataclasses
@@ -15,19 +16,19 @@ import subprocess
 import sys
 
 CORPUS = pathlib.Path(__file__).parent / "older_run"
-# The folder in which the corpus was made: the configs in its runs name their data below it.
+# The folder in which the corpus was made: the configs in its runs have data paths below this folder.
 ORIGIN = "/tmp/lockstep_older_run"
 
 PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-CLOSE = 1e-5  # of the largest value of the same tensor, or of the number itself
+CLOSE = 1e-5  # tolerance relative to the largest value of the same tensor, or to the number itself
 
 
 @dataclasses.dataclass(frozen=True)
 class OlderRun:
-    """A run of `config`, of which the corpus has what was there after the step `middle`.
+    """A run of `config`. The corpus has its state after the step `middle`.
 
-    `data`, `model` and `more` are parts of the config. `predict` are the words that say what is predicted; none where
-    nothing can be. `all_tier` says why its cases wait for --all where others show as much of the same code.
+    `data`, `model` and `more` are parts of the config. `predict` are the arguments of `predict`; empty where nothing
+    can be predicted. `all_tier` is the reason why its cases are left to --all, because other runs cover the same code.
     """
 
     data: str
@@ -39,10 +40,11 @@ class OlderRun:
     folds: int = 0
     predict: tuple = ("--held-back", "--probabilities")
     output: str = "predictions.csv"
-    keeps_all: bool = False  # all checkpoints up to the middle, for one that is the best
-    weights: bool = True  # whether the corpus has the last weights; it has at least their hash
-    # Tensors whose gradient is zero but for rounding, which Adam makes as large as any: the bias before a BatchNorm,
-    # the mean that this one keeps of it, and the bias of an attention's keys. They are compared only to the bit.
+    keeps_all: bool = False  # whether all checkpoints up to the middle are kept, because the best one is needed
+    weights: bool = True  # whether the corpus has the last weights; it always has at least their hash
+    # Tensors whose gradient is zero up to rounding, which Adam scales up to full size: the bias before a BatchNorm,
+    # this BatchNorm's running mean, and the bias of an attention's keys. They are only compared where bits are
+    # compared.
     rounding: tuple = ()
 
     def config(self):
@@ -58,7 +60,7 @@ model {{ {self.model} }}
 """
 
     def parts(self):
-        """The folders of its weights, below that of the run."""
+        """Returns the folders of the run's weights, relative to the run folder."""
         return [f"fold-{i}" for i in range(self.folds)] if self.folds else ["."]
 
 
@@ -68,7 +70,8 @@ TABLE = """train: "../../data/table.csv" csv {
 PHOTOS = 'validation_fraction: 0.3 images { size: 8 %s } mean: [0.4, 0.5, 0.6] std: 0.25'
 
 RUNS = {
-    # CSV with categories, dates and missing cells; AdamW, cosine, averages, clipping; an early end, and the best kept.
+    # CSV with categories, dates and missing cells; AdamW, cosine schedule, weight averaging, gradient clipping, early
+    # stopping; the best checkpoint is kept.
     "table": OlderRun(
         data=f"{TABLE} validation_fraction: 0.25",
         model='name: "mlp" mlp { hidden: [6, 5] batch_norm: true dropout: 0.1 embed_categories: 2 }',
@@ -105,7 +108,7 @@ schedule { type: PLATEAU patience: 0 factor: 0.5 }
 loss { type: FOCAL gamma: 1.5 positive_weight: [2, 0.5] }""",
         predict=("--held-back",),
     ),
-    # A folder of images in four formats, decoded once; random colours and mixup.
+    # A folder of images in four formats, decoded once into a cache; random colours and mixup.
     "photos": OlderRun(
         data=f"""format: IMAGES train: "../../data/photos" {PHOTOS % 'cache: DECODED min_area: 0.3'}
     sampling {{ by: BALANCED }}
@@ -116,7 +119,7 @@ optimizer { type: SGD lr: 0.05 momentum: 0.9 nesterov: true weight_decay: 0.001 
 schedule { type: STEP every_steps: 3 factor: 0.5 }""",
         predict=("--input", "data/photos", "--probabilities"),
     ),
-    # Shards on two ranks, which share the optimizer's state.
+    # Tar shards, on two ranks that shard the optimizer's state.
     "shards": OlderRun(
         data=f"""format: IMAGES train: "../../data/shards" {PHOTOS % 'cache: ENCODED mirror: false'}
     augment {{ cutmix: 1 }}""",
@@ -127,7 +130,7 @@ schedule { type: LINEAR final_fraction: 0.2 }""",
         ranks=2,
         rounding=tuple(f"encoder.layers.encoder_layer_{i}.self_attention.in_proj_bias" for i in range(2)),
     ),
-    # Masks, and a model of python -m lockstep.export.
+    # Masks, and a model that python -m lockstep.export wrote.
     "masks": OlderRun(
         data="""format: IMAGES task: SEGMENTATION train: ["../../data/scenes/images", "../../data/scenes/masks"]
     validation_fraction: 0.25 images { size: 8 min_area: 0.4 mask_ignored: 9 } mean: 0.5 std: 0.25""",
@@ -148,7 +151,7 @@ schedule { type: RANGE_TEST first_fraction: 0.01 }
 loss { type: QUANTILE quantile: 0.8 }""",
         predict=("--held-back",),
     ),
-    # Texts of NPY, and a file of TorchScript.
+    # Texts from NPY files, and a TorchScript file.
     "texts": OlderRun(
         data="""format: NPY npy { kind: TEXTS } train: ["../../data/texts.npy", "../../data/texts_labels.npy"]
     validation_fraction: 0.25 classes: 3""",
@@ -180,7 +183,8 @@ anomaly { policy: SKIP }""",
         more="""global_batch: 4
 optimizer { type: ADAM lr: 0.01 epsilon: 1e-6 beta1: 0.8 }""",
     ),
-    # Its smallest depth has 11 million parameters, so it is trained from its beginning.
+    # The smallest ResNet has 11 million parameters, so the corpus has no checkpoint, and the test trains it from the
+    # beginning.
     "resnet": OlderRun(
         data='format: CIFAR10 train: "../../data/cifar.bin" validation_fraction: 0.25 mean: 0.5 std: 0.25',
         model='name: "resnet" resnet { depth: 18 }',
@@ -191,7 +195,7 @@ optimizer { type: SGD lr: 0.01 momentum: 0.9 }""",
         predict=(),
         weights=False,
     ),
-    # Samples of no file on two ranks, with BatchNorm over both, and gradients that travel as FP16.
+    # Synthetic samples on two ranks, with BatchNorm over both ranks, and gradients that are all-reduced in FP16.
     "synthetic": OlderRun(
         data="format: SYNTHETIC input_shape: 6 classes: 3 synthetic { samples: 30 } validation_fraction: 0.2",
         model='name: "mlp" mlp { hidden: [5, 4] batch_norm: true }',
@@ -210,7 +214,7 @@ ddp { sync_batch_norm: true reduce_dtype: FP16 first_bucket_bytes: 64 bucket_byt
 }
 
 
-# Folders of data/ that `lockstep prepare` made, with the words behind `prepare`.
+# Folders of data/ that `lockstep prepare` made, with the arguments of `prepare`.
 PREPARED = {
     "shards": ("shards", "data/photos", "data/shards", "--shard-mib", "1", "--seed", "3"),
     "small": ("images", "data/photos", "data/small", "--size", "8"),
@@ -219,17 +223,18 @@ PREPARED = {
 
 
 def environment(native=False):
-    """Returns the variables of a program of the corpus; with `native` its kernels are those of this processor."""
+    """Returns the environment variables for a program of the corpus; with `native`, LibTorch uses this processor's
+    kernels."""
     return {"OMP_NUM_THREADS": "1", **({name: "" for name in PORTABLE} if native else PORTABLE)}
 
 
 def launcher(ranks):
-    """The words before a program that keep it to one core for each rank."""
+    """Returns the words to put before a program to keep it on one core for each rank."""
     cores = sorted(os.sched_getaffinity(0))[:ranks]
     return ["taskset", "--cpu-list", ",".join(map(str, cores))]
 
 
-# It has the kinds of sums, products and functions that training is made of.
+# A script that computes the kinds of sums, products and functions that training consists of.
 COMPUTE = """
 import hashlib, torch
 from torch import nn
@@ -254,7 +259,7 @@ print(digest.hexdigest()[:16])
 
 @functools.cache
 def machine():
-    """The fingerprint of what LibTorch computes on this machine with the kernels that the corpus uses."""
+    """Returns the fingerprint of LibTorch's results on this machine with the kernels that the corpus uses."""
     done = subprocess.run(
         [sys.executable, "-c", COMPUTE],
         env=dict(os.environ, **environment()),
@@ -272,14 +277,14 @@ def listed(text):
 
 
 def tensors_of(path):
-    """The arrays of a safetensors file, by their names."""
+    """Returns the arrays of a safetensors file, by their names."""
     import safetensors.numpy
 
     return safetensors.numpy.load_file(path)
 
 
 def digest_of(tensors):
-    """A hash of the names, types, shapes and bits of tensors."""
+    """Returns a hash of the names, types, shapes and bits of tensors."""
     digest = hashlib.sha256()
     for name, array in sorted(tensors.items()):
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())

@@ -1,4 +1,4 @@
-"""A data set that a program brings itself is trained on, evaluated and predicted like those of the config's formats."""
+"""A program's own data set is trained on, evaluated and predicted like the data sets of the config's formats."""
 
 
 import pytest
@@ -24,7 +24,7 @@ from harness import (
 
 FAULTY = path_of("FAULTY")
 HELD_BACK = "validation_fraction: 0.2"
-# The data set of tests/faulty_model.cc has the digits' rows.
+# The data set of tests/faulty_model.cc has the digits' rows. No rank has the number -2, so nothing fails.
 FAULTY_DATA = faulty_model(rank=-2)
 
 

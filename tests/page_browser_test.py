@@ -1,6 +1,7 @@
-"""The page of runs in a headless Chromium: what a reader sees, what the page asks for, and what its console says.
+"""Tests the page of runs in a headless Chromium: the content that a reader sees, the URLs that the page requests, and
+the messages on its console.
 
-With $PICTURES, a folder, the pictures of the page in each size and colour are kept there.
+If $PICTURES names a folder, screenshots of the page in each size and colour scheme are kept there.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from page_test import served
 HOLDOUT = digits_data("validation_fraction: 0.2")
 PANELS = ("#verdict", "#curve-charts", "#shares-chart", "#verdicts", "#machine-now", "#machine-charts", "#ranks-table",
           "#kernels-table", "#memory-now", "#config-table")  # fmt: skip
-# The charts whose canvases have nothing on them but axes, or not even these.
+# Finds charts whose canvas is hidden, or shows only axes.
 BLANK_CHARTS = """[...document.querySelectorAll('.chart')].filter((chart) => chart.checkVisibility()).filter((chart) => {
     const canvas = chart.querySelector('canvas');
     if (!canvas.checkVisibility()) return true;
@@ -47,7 +48,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two runs of two ranks: a, with a profile, after which a kernel is said to be slower, and b with another learning rate."""
+    """Makes two runs of two ranks: a has a profile, to which the message of a slower kernel is added, and b another
+    learning rate."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=150))
     for name, words in (("a", sets("profile.first_step=100")), ("b", sets("optimizer.lr=0.01"))):
@@ -66,7 +68,8 @@ def report(path, *runs):
 
 
 def expect_quiet(browser, url):
-    """Nothing was asked for elsewhere than at the page's own server, and the console has no complaint."""
+    """Checks that the page has requested nothing from other servers than its own, and that the console has no errors or
+    warnings."""
     parts = urllib.parse.urlsplit(url)
     for request in browser.requests():
         asked = urllib.parse.urlsplit(request)
@@ -77,7 +80,7 @@ def expect_quiet(browser, url):
 
 
 def expect_filled(browser):
-    """Each panel has its figures, not a sentence that says why it has none."""
+    """Checks that each panel has figures, and not a sentence that says why it has none."""
     for panel in PANELS:
         assert len(browser.text(panel)) > 10, panel
     assert browser.evaluate("[...document.querySelectorAll('.empty')].filter((e) => e.checkVisibility()).map((e) => e.innerText)") == [
@@ -98,7 +101,7 @@ def test_every_panel_is_filled(browser, folder, size, is_dark):
         assert browser.text("#title") == "a"
         assert browser.text("#state") == "done"
         assert SLOWER in browser.text("#kernels-table")
-        # Nothing is wider than the screen, but for what scrolls on its own.
+        # Nothing is wider than the screen, except elements that scroll on their own.
         assert browser.evaluate("document.documentElement.scrollWidth") <= size[0]
         background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, background[4:-1].split(", "))) < 200) == is_dark, background
@@ -131,7 +134,7 @@ def test_several_runs(browser, folder):
         assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["a", "b"]
         config = browser.text("#config-table")
         assert "optimizer.lr" in config and "0.003" in config and "0.01" in config
-        # A run is switched off and on.
+        # A click on the legend hides a run, and another click shows it again.
         browser.evaluate("document.querySelector('#legend button').click()")
         assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["b"]
         browser.evaluate("document.querySelector('#legend button').click()")
@@ -157,12 +160,12 @@ def test_the_page_follows_a_run(browser, folder, tmp_path):
         browser.wait_until("document.querySelector('#verdict').innerText.includes('123,456')")
         assert browser.evaluate("charts.loss.lines[0].mean.at(-1)") == 0.0625
         expect_quiet(browser, url)
-    # Its server has ended.
+    # The page's server has ended.
     browser.wait_until("document.querySelector('#updated').innerText.startsWith('no answer since')")
 
 
 def test_a_part_is_shown_as_fine_as_there_is(browser, tmp_path):
-    """The log has 20000 step lines."""
+    """Zooming in shows the curve in full resolution: the log has 20000 step lines, more than the whole chart shows."""
     run = tmp_path / "run"
     run.mkdir()
     with open(run / "log.jsonl", "w") as log:
@@ -218,7 +221,7 @@ def test_empty_panels_say_why(browser, tmp_path):
 
 
 def test_an_older_run(browser, tmp_path):
-    # Bazel shows links where a run has files.
+    # The path's folder is copied, because Bazel's runfiles are symbolic links where a run has files.
     older = shutil.copytree(pathlib.Path(path_of("OLDER_RUN")).parent, tmp_path / "older")
     url = report(tmp_path / "report.html", older)
     browser.show(DESK)

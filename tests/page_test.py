@@ -1,5 +1,5 @@
-"""The page of `lockstep watch RUN --page`, `observe.page_port` and `lockstep report`, compared with what pandas reads
-in the log. tests/page_browser_test.py looks at it in a browser."""
+"""Tests the page of `lockstep watch RUN --page`, `observe.page_port` and `lockstep report`: its data are compared with
+what pandas reads in the log. tests/page_browser_test.py tests the page in a browser."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ HOLDOUT = digits_data("validation_fraction: 0.2")
 
 
 def get(url, **values):
-    """The text at a URL with these values in its query."""
+    """Returns the text at a URL, with these values added to its query."""
     parts = urllib.parse.urlsplit(url)
     query = dict(urllib.parse.parse_qsl(parts.query), **values)
     with urllib.request.urlopen(parts._replace(query=urllib.parse.urlencode(query)).geturl(), timeout=LONG_S) as answer:
@@ -56,13 +56,14 @@ def status_of(url):
 
 
 def data_in(html):
-    """The data that a page holds."""
+    """Returns the data that a page contains."""
     return json.loads(re.search(r'<script type="application/json" id="data">([^<]*)</script>', html)[1])
 
 
 @contextlib.contextmanager
 def served(*words):
-    """The URL of `watch WORDS --page`, which must end well by a signal."""
+    """Yields the URL of `watch WORDS --page`. In the end a signal stops the server, which must exit without an error.
+    """
     process = subprocess.Popen(
         command_of(["watch", *words, "--page", "--port", 0]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -82,7 +83,7 @@ def served(*words):
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
-    """A run of two ranks."""
+    """Returns the folder of a run of two ranks."""
     folder = tmp_path_factory.mktemp("page")
     config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=20))
     run = train(config, folder / "run", ranks=2)
@@ -91,7 +92,7 @@ def run_dir(tmp_path_factory):
 
 
 def expect_is_log(run, run_dir):
-    """A run of a page has what pandas reads in the log."""
+    """Checks that a run in the page's data has the values that pandas reads in the log."""
     log = pd.read_json(run_dir / "log.jsonl", lines=True)
     steps = log[log.event == "step"]
     assert run["steps_logged"] == len(steps)
@@ -109,7 +110,7 @@ def expect_is_log(run, run_dir):
 
 
 def test_the_page_of_a_run(run_dir, tmp_path):
-    copy = tmp_path / "copy"  # of the files alone, as on another machine
+    copy = tmp_path / "copy"  # without checkpoints and weights, as if copied to another machine
     shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("checkpoints", "*.safetensors"))
     with served(copy) as url:
         html = get(url)
@@ -122,7 +123,7 @@ def test_the_page_of_a_run(run_dir, tmp_path):
         assert run["ranks"]["collectives"] > 0
         assert "optimizer.lr: 0.003" in run["config"]
         assert [*run["readings"]["figures"]] == ["cpu_use", "memory_used_bytes", "process_memory_bytes"]
-        # A line that is appended comes with the next request, and only then.
+        # The next request returns an appended line, and no request before it does.
         version = data["version"]
         assert json.loads(get(url + "data", since=version))["runs"] == []
         last = events(copy, "step")[-1]
@@ -164,7 +165,7 @@ def test_a_folder_of_runs(run_dir, tmp_path):
     assert [pathlib.Path(run["name"]).name for run in data["runs"]] == ["a", "b", "older"]
     assert data["live"] is False
     older = data["runs"][2]
-    # A version that wrote neither times nor seconds nor readings.
+    # The older version wrote no times, no account of seconds and no readings.
     assert (older["state"], older["step"], older["first_time"], older["seconds"], older["machine"]) == ("done", 69, None, None, None)
     assert older["curves"]["step"] == [1, 10, 20, 30, 40, 50, 60, 69]
     assert older["curves"]["time"] == 8 * [None]
@@ -184,7 +185,7 @@ def test_a_run_that_was_killed(tmp_path):
     assert Run(["report", tmp_path / "run", "--output", report]).status == DONE
     (run,) = data_in(report.read_text())["runs"]
     assert (run["state"], run["bad_lines"]) == ("killed", 0)
-    # The last line is cut off: the kill's, or the one above.
+    # The last line is incomplete: the kill cut it off, or this test did.
     steps = [json.loads(line)["step"] for line in log_text(tmp_path / "run").splitlines()[:-1] if '"event":"step"' in line]
     assert run["curves"]["step"][-1] <= steps[-1] and run["steps_logged"] == len(steps)
 
@@ -237,7 +238,7 @@ def test_what_has_no_page(tmp_path, words, parts):
 def test_a_report_that_cannot_be_written(tmp_path, run_dir):
     expect_error(Run(["report", run_dir, "--output", tmp_path]), CHECKPOINT, str(tmp_path), "folder")
     expect_error(Run(["report", run_dir, "--output", tmp_path / "none" / "a.html"]), CHECKPOINT, "none")
-    # A pipe is written to and stays a pipe.
+    # `report` writes to a FIFO and does not replace it by a file.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:

@@ -1,7 +1,7 @@
-"""The same training in PyTorch, step by step: one process, the whole global batch at once.
+"""Compares trainings step by step with PyTorch, which trains in one process on the whole global batch at once.
 
-From the same initial weights and sample order, every step's loss must agree within 1e-5 relative in fp32,
-for 1 to 4 ranks, with and without accumulation, with a last batch that does not divide.
+From the same initial weights and sample order, every step's loss must agree within 1e-5 relative in fp32, for 1 to 4
+ranks, with and without accumulation, and with a last batch that cannot be divided evenly.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import nn
 import sampler_reference
 from harness import DONE, events, noisy_digits, save_init, skip_without_gpus, train, weights_of, write_config
 
-SAMPLES, BATCH, STEPS, SEED = 1437, 100, 100, 7  # 15 steps an epoch, the last of 37 samples
+SAMPLES, BATCH, STEPS, SEED = 1437, 100, 100, 7  # 15 steps in each epoch, the last of 37 samples
 
 
 def mlp():
@@ -59,10 +59,10 @@ def warm_up_then_cosine(optimizer):
     return lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], milestones=[10])
 
 
-# Why no Adam on the convolutional net: a ReLU or a pooling maximum that goes the other way for the last
-# bit changes a gradient by a jump, and Adam, which divides by the gradient's size, carries that into the
-# loss. PyTorch's own fused AdamW on an H200 differs from its CPU's there by 1e-7 to 1e-3, depending on the
-# seed alone; with SGD by less than 5e-7 for every seed tried.
+# No case trains the convolutional net with Adam. If the last bit decides the other way in a ReLU or in the maximum of a
+# pooling, a gradient jumps, and Adam, which divides by the gradient's size, carries the jump into the loss. There,
+# PyTorch's own fused AdamW on an H200 differs from its CPU version by 1e-7 to 1e-3, depending on the seed alone; with
+# SGD the difference is below 5e-7 for every seed tried.
 CASES = {
     "mlp_sgd": (mlp, MLP + SGD, sgd, None, None),
     "mlp_adam": (mlp, MLP + ADAM, adam, None, None),
@@ -73,7 +73,7 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def reference(request, tmp_path_factory):
-    """(folder with data and initial weights, config's text, PyTorch's losses, its final weights)"""
+    """Returns (folder with data and initial weights, config's text, PyTorch's losses, its final weights)."""
     folder = tmp_path_factory.mktemp("parity")
     make, text, make_optimizer, make_schedule, clip = CASES[request.param]
     x, y = noisy_digits(folder, SAMPLES)
@@ -100,7 +100,7 @@ def reference(request, tmp_path_factory):
     return folder, text, np.array(losses), model.state_dict()
 
 
-# Every way to cut a batch once, every case twice.
+# The cases in every commit's tests: every way to cut a batch once, and every model and optimizer twice.
 IN_COMMITS = {
     "mlp_sgd": [(1, 1), (4, 2)],
     "mlp_adam": [(2, 1), (3, 2)],
@@ -131,8 +131,8 @@ def test_losses_are_pytorchs(reference, ranks, accumulation, tmp_path):
     assert [s["step"] for s in steps] == list(range(1, STEPS + 1))
     np.testing.assert_allclose([s["loss"] for s in steps], expected, rtol=1e-5)
 
-    # That all ranks end with the same bits the program itself checks (comm/reduce/reducer.h); that they are
-    # PyTorch's up to rounding is checked here.
+    # The program itself checks that all ranks end with the same bits (comm/reduce/reducer.h). Here the weights are
+    # compared with PyTorch's, up to rounding.
     trained = weights_of(tmp_path / "run")
     assert list(trained) == list(weights)
     torch.testing.assert_close(trained, dict(weights), rtol=1e-3, atol=1e-4)

@@ -1,16 +1,17 @@
-"""Losses of time that tests plant, and what a run's account must say of each."""
+"""Plants causes of lost time in runs for tests, and checks the run's account of its time."""
 
 import contextlib
 import pathlib
 
 from harness import DIGITS, DONE, events, faulty_model, path_of, train, write_config
 
-FAULTY = pathlib.Path(path_of("FAULTY"))  # also for a process whose folder is another one
-POINTS = 0.05  # that a share may be off
-# Something else on the machine may disturb one of two runs that are compared. An account that is wrong is wrong each time.
+FAULTY = pathlib.Path(path_of("FAULTY"))  # absolute, because some processes run in another folder
+POINTS = 0.05  # the greatest error of a share of the time
+# If other programs disturb one of the two compared runs, the comparison fails by chance, so it is repeated. An account
+# that is wrong is wrong each time.
 ATTEMPTS = 3
 STEPS = 500
-COMPUTE_US = 6000  # of a step of the model below
+COMPUTE_US = 6000  # microseconds that each step of the model below computes
 
 DIGITS_DATA = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
 MODEL = faulty_model(base_us=COMPUTE_US)
@@ -27,17 +28,17 @@ def own_data(**options):
 
 
 class Plant:
-    """A cause of one severity: the run with it, and the same without."""
+    """A planted cause in one severity: the run with it, and the same run without it."""
 
     def __init__(self, cause, planted, clean, remedy, ranks=1, clean_ranks=None, env=None, launcher=(), also=(), points=POINTS):
         self.cause, self.planted, self.clean, self.remedy = cause, planted, clean, remedy
         self.ranks, self.clean_ranks, self.env, self.launcher = ranks, clean_ranks or ranks, env, launcher
         self.points = points
-        # Causes that the run without it has, and which the run with it does not tell from this one.
+        # Other causes that the clean run has, and which the planted run cannot tell from this one.
         self.also = also
 
     def around(self):
-        """Returns a context that exists while the run with the cause runs."""
+        """Returns a context manager that is active while the run with the cause runs."""
         return contextlib.nullcontext()
 
     def run_with(self, folder):
@@ -47,13 +48,13 @@ class Plant:
             return accounts(folder / "planted", self.planted, ranks=ranks, env=self.env, launcher=self.launcher)
 
     def run_without(self, folder):
-        """The accounts of the run without it."""
+        """Returns the accounts of the run without the cause."""
         ranks = None if self.clean_ranks == 1 else self.clean_ranks
         return accounts(folder / "clean", self.clean, ranks=ranks, launcher=self.launcher)
 
 
 def accounts(folder, text, words=(), **options):
-    """The reports of a run, the last of which is about the whole of it."""
+    """Trains, and returns the run's `seconds` reports. The last one covers the whole run."""
     folder.mkdir()
     run = train(write_config(folder, text), folder / "run", *words, program=FAULTY, **options)
     assert run.status == DONE, run
@@ -61,7 +62,7 @@ def accounts(folder, text, words=(), **options):
 
 
 def wrong_name(plant, planted):
-    """Returns what is wrong with the cause that the account names; empty: nothing."""
+    """Returns the mistake in the cause that the account names; empty if there is none."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
     if first is None:
@@ -74,7 +75,7 @@ def wrong_name(plant, planted):
 
 
 def wrong_share(plant, planted, clean):
-    """Returns what is wrong with the share of the time that the account gives the cause; empty: nothing."""
+    """Returns the mistake in the share of time that the account assigns to the cause; empty if there is none."""
     last, clean = planted[-1], clean[-1]
 
     def step(report, seconds):
@@ -89,13 +90,13 @@ def wrong_share(plant, planted, clean):
 
 
 def mistakes(plant, folder):
-    """Returns what is wrong with the account of a planted loss: its name or its share; empty: nothing."""
+    """Returns the mistake in the account of a planted cause, in its name or its share; empty if there is none."""
     planted = plant.run_with(folder)
     return wrong_name(plant, planted) or wrong_share(plant, planted, plant.run_without(folder))
 
 
 def expect_right(make, tmp_path):
-    """`make` gives the mistakes of an attempt in a folder."""
+    """Checks that one attempt has no mistakes. `make(folder)` makes an attempt, and returns its mistakes."""
     wrong = []
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)

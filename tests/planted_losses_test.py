@@ -1,6 +1,6 @@
-"""Runs that lose time to something that is planted, and what they say of it: the verdict names the cause. In `--all`, on
-a machine with nothing else to do, its share of the time is that by which the same run without it is faster, and healthy
-runs get no verdict."""
+"""Plants causes of lost time in runs: the verdict must name the cause. In `--all`, on a machine with nothing else to
+do, the reported share of time must be the time by which the same run without the cause is faster, and healthy runs must
+get no verdict."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
 def sleeping_data(severity, images):
-    """A data set whose samples take their time to come."""
+    """A data set whose reads wait."""
     loader = "loader { threads: 1 }"
     return Plant(
         "reading",
@@ -45,7 +45,7 @@ def sleeping_data(severity, images):
 
 
 def slow_disk(severity, images):
-    """Image files on a disk that takes its time to open each."""
+    """Image files on a disk that opens each file slowly."""
     data = f'format: IMAGES train: "{images}" images {{ size: 32 }}'
     text = config(data, MODEL, "loader { threads: 1 }", batch=16)
     env = {**FAULTS, "OPEN_END": ".jpg", "OPEN_US": str([400, 800, 1600][severity])}
@@ -53,7 +53,7 @@ def slow_disk(severity, images):
 
 
 def one_loader_thread(severity, images):
-    """Samples that take a core longer than the step takes."""
+    """Samples that take more time on a core than the step takes."""
     loader = "loader { threads: 1 }"
     return Plant(
         "decoding",
@@ -64,7 +64,7 @@ def one_loader_thread(severity, images):
 
 
 def no_loader_thread(severity, images):
-    """The thread that trains reads the samples, too."""
+    """The training thread reads the samples, too."""
     loader = "loader { threads: 0 }"
     return Plant(
         "decoding",
@@ -75,7 +75,7 @@ def no_loader_thread(severity, images):
 
 
 def heavy_augmentation(severity, images):
-    """Pixels that the thread that trains changes."""
+    """The training thread augments the pixels."""
     augment = ["brightness: 0.4 contrast: 0.4", "brightness: 0.4 contrast: 0.4 saturation: 0.4", "hue: 0.5"][severity]
     data = f'format: IMAGES train: "{images}" images {{ size: 48 }}'
     return Plant(
@@ -98,7 +98,8 @@ def slow_rank(severity, images):
 
 
 class OnNetwork(Plant):
-    """Two machines. Messages between them take so many seconds each way, `planted_s` and `clean_s`."""
+    """Two machines whose messages take `planted_s` seconds each way in the planted run, and `clean_s` in the clean one.
+    """
 
     def __init__(self, planted, clean, remedy, planted_s, clean_s):
         super().__init__("communication", planted, clean, remedy, ranks=2)
@@ -122,7 +123,7 @@ class OnNetwork(Plant):
 
 
 def small_buckets(severity, images):
-    """Gradients that are exchanged in many small pieces, each of which crosses a network."""
+    """Gradients are exchanged in many small buckets, each of which crosses a network."""
     size = [8192, 4096, 2048][severity]
     model = f'name: "mlp" mlp {{ hidden: [{", ".join(["32"] * 20)}] }}'
     buckets = f"ddp {{ bucket_bytes: {size} first_bucket_bytes: {size} }}"
@@ -136,20 +137,21 @@ def small_buckets(severity, images):
 
 
 def slow_network(severity, images):
-    """Messages take longer."""
+    """Messages between the machines take longer."""
     text = config(DIGITS_DATA, MODEL, steps=300)
     return OnNetwork(text, text, remedy="global_batch", planted_s=[0.001, 0.003, 0.008][severity], clean_s=0)
 
 
 def slow_saving(severity, images):
-    """A checkpoint of each epoch, for which the next one waits, on a disk that takes its time."""
+    """A checkpoint after each epoch on a disk that syncs slowly; each checkpoint waits until the one before is written.
+    """
     text = config(DIGITS_DATA, MODEL, batch=512, steps=400, validation=0.1)
     env = {**FAULTS, "SYNC_MS": str([4, 6, 12][severity])}
     return Plant("checkpoints", text + 'checkpoint { keep_best: "loss" }', text, "checkpoint.keep_best", env=env)
 
 
 def frequent_evaluation(severity, images):
-    """Epochs of few steps."""
+    """Evaluations after epochs of few steps."""
     batch = [512, 1024, 1437][severity]
     return Plant(
         "evaluation",
@@ -160,7 +162,7 @@ def frequent_evaluation(severity, images):
 
 
 def more_ranks_than_cores(severity, images):
-    """Ranks that compute all the time and share cores."""
+    """More ranks than cores, all of which compute all the time."""
     ranks = CORES * [2, 3, 4][severity]
     model = 'name: "mlp" mlp { hidden: [512, 512] }'
     return Plant(
@@ -171,12 +173,12 @@ def more_ranks_than_cores(severity, images):
         ranks=ranks,
         clean_ranks=CORES,
         also=("communication",),
-        points=0.08,  # ranks that share a core also share its caches, and compute longer
+        points=0.08,  # ranks that share a core also share its caches, and so compute longer
     )
 
 
 class BusyNeighbours(Plant):
-    """Other processes that use the core on which it trains."""
+    """Other processes that use the core on which the run trains."""
 
     def __init__(self, severity):
         model = 'name: "mlp" mlp { hidden: [512, 512] }'
@@ -220,7 +222,7 @@ SEVERITIES = range(3)
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """A folder of photographs of noise."""
+    """Returns a folder of images of noise."""
     folder = tmp_path_factory.mktemp("images")
     random = np.random.default_rng(1)
     for number in range(256):
@@ -277,7 +279,7 @@ def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
 @pytest.mark.all_tier("what a restart takes depends on time, and needs a machine with nothing else to do")
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_restart_takes_is_named(tmp_path, severity):
-    """Steps are made again from the last checkpoint on, after the time that the start takes."""
+    """A restart loses the time of the start, and of the steps after the last checkpoint that are made again."""
     at = [205, 230, 249][severity]
     saving = "checkpoint { every_steps: 50 }"
 
@@ -323,7 +325,7 @@ def test_a_healthy_run_gets_no_verdict(tmp_path, name):
     def attempt(folder):
         reports = accounts(folder / "run", text, ranks=None if ranks == 1 else ranks)
         assert reports[-1]["steps"] > 0
-        # However busy the machine is, nothing of it grows.
+        # The machine may be busy, but nothing in this run grows.
         grows = [finding for report in reports for finding in report["findings"] if "memory_grows" in finding["rule"]]
         assert not grows, grows
         said = [report for report in reports if report["verdict"] or report["findings"]]

@@ -1,8 +1,8 @@
-"""Faults of users and machines that hit a command, case by case: it ends in time, with the documented status and one
-line, leaves nothing running, and changes nothing outside its run folder and its output.
+"""Tests commands that meet faults of users and machines. In each case the command ends in time, with the documented
+exit status and one error line, leaves no process running, and changes nothing outside its run folder and its output.
 
-Each case has a copy of one trained run, some data, and a tree of bystanders that must stay what it is. Every commit runs
-a third of them, drawn by its seed.
+Each case has a copy of one trained run, some data, and a tree of unrelated files that must not change. Every commit's
+tests run a third of the cases, drawn with the commit as the seed.
 """
 
 import dataclasses
@@ -47,13 +47,13 @@ epochs: 2 global_batch: 64 checkpoint {{ every_steps: 20 keep: 2 }}"""
 @dataclasses.dataclass
 class Case:
     name: str
-    command: str  # of a shell in the case's folder; {L} is the program
-    status: object  # or a set
-    says: tuple = ()  # parts of the one line on standard error
-    plant: object = None  # called with the folder before
-    check: object = None  # called with the folder and what the command wrote to standard output
-    lines: int = 1  # on standard error, of ours
-    tells: tuple = ()  # with what each of these lines begins
+    command: str  # a shell command, run in the case's folder; {L} is the program
+    status: object  # the exit status, or a set of allowed ones
+    says: tuple = ()  # texts that the error line contains
+    plant: object = None  # called with the folder before the command
+    check: object = None  # called with the folder and the command's standard output
+    lines: int = 1  # the number of the program's lines on standard error
+    tells: tuple = ()  # the beginnings of these lines
 
 
 CASES = []
@@ -67,7 +67,7 @@ def folder_of(path, name):
     return path / RUN / name
 
 
-# ---- Outputs that are no plain files ---------------------------------------------------------------------------------
+# ---- Outputs that are not regular files ------------------------------------------------------------------------------
 
 
 def plant_outputs(folder):
@@ -104,7 +104,7 @@ def null_is_a_device(folder, out):
 
 
 def wrote_to_stdout(folder, out):
-    """The result alone: lines of predictions, or a safetensors file."""
+    """Checks that standard output is the result alone: lines of predictions, or a safetensors file."""
     if out.startswith(b"index,"):
         assert all(line.split(b",")[0].isdigit() for line in out.splitlines()[1:])
     else:
@@ -175,7 +175,7 @@ STREAMED = {
 }
 for command, (words, check) in STREAMED.items():
     for stream, text in STREAMS.items():
-        # The last three print their results, and a result that is lost is an error.
+        # Commands without a check print their results, and a result that cannot be written is an error.
         loses = check is None and stream in ("full-stdout", "full")
         case(
             f"{command}-{stream}",
@@ -232,7 +232,7 @@ for kind in ("pipe", "folder", "socket", "device", "link", "empty", "huge", "gar
     for name in (MANIFEST, MODEL, STATE):
         short = pathlib.Path(name).stem
         for reader in ("train", "verify", "evaluate", "export"):
-            # Another checkpoint is there to go on from.
+            # `train` has another checkpoint from which it can resume.
             status = DONE if reader == "train" else CHECKPOINT
             case(f"{reader}-{short}-{kind}", READERS[reader], status, plant=replaced(name, kind))
     for name, readers in (("lock", ("train", "train-2")), ("log.jsonl", ("train",)), ("config.pbtxt", ("evaluate",)), ("weights.safetensors", ("verify",)), ("checkpoints", ("train", "verify")), ("flight", ("train",))):
@@ -293,7 +293,7 @@ for command, words in LAUNCHED.items():
 case("launcher-none", "PATH=/nowhere {L} -n 2 evaluate run", USAGE, "mpirun is not installed")
 
 
-# ---- Mistakes that are called by their names -------------------------------------------------------------------------
+# ---- Mistakes for which the error names the cause --------------------------------------------------------------------
 
 
 def plant_mistakes(folder):
@@ -362,11 +362,11 @@ for name, shape in (("2-64", "4294967296, 4294967296"), ("2-63", "92233720368547
     trains(f"shape-{name}", f"data {{ format: SYNTHETIC input_shape: [{shape}] classes: 2 synthetic {{ samples: 100 }} }}", USAGE, "input_shape")
 
 
-# ---- Safetensors of others -------------------------------------------------------------------------------------------
+# ---- Safetensors files that other programs wrote ---------------------------------------------------------------------
 
 
 def weights_with(change):
-    """run/weights.safetensors, as `change` of its header and bytes makes it."""
+    """Returns a function that rewrites run/weights.safetensors with the header and data that `change` returns."""
 
     def plant(folder):
         path = folder_of(folder, "weights.safetensors")
@@ -402,7 +402,7 @@ for name, change in {
         case(f"weights-{name}-{reader.split()[1]}", reader, CHECKPOINT, plant=weights_with(change))
 
 
-# ---- Running them ----------------------------------------------------------------------------------------------------
+# ---- Running the cases -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -420,7 +420,7 @@ def base(tmp_path_factory):
 
 
 def snapshot(folder):
-    """Names, kinds and bytes of what must stay as it is."""
+    """Returns the names, kinds and bytes of the files that must not change."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -1,6 +1,6 @@
-"""Precision and what is not finite, against PyTorch: autocast, GradScaler, anomalies.
+"""Compares mixed precision and the handling of non-finite values with PyTorch: autocast, GradScaler, anomalies.
 
-On GPUs the 16-bit curves are compared with PyTorch's on the same GPU, on the CPU with its CPU's.
+On GPUs the 16-bit curves are compared with PyTorch's on the same GPU, and on the CPU with PyTorch's on the CPU.
 """
 
 import json
@@ -33,7 +33,8 @@ GROWTH = 7
 
 
 def pytorch(folder, precision, planted=(), steps=STEPS, growth=GROWTH):
-    """Losses, loss scales and skipped steps of PyTorch's run; its initial weights are left in `folder`."""
+    """Trains in PyTorch. Returns the losses, the loss scales and the skipped steps, and saves the initial weights to
+    `folder`."""
     x, y = (tensor.to(TORCH_DEVICE) for tensor in noisy_digits(folder, SAMPLES, planted))
     torch.manual_seed(11)
     model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
@@ -75,13 +76,15 @@ def config_of(folder, precision, more="", steps=STEPS, optimizer="", growth=GROW
 
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
 def test_the_curve_is_pytorchs(precision, tmp_path):
-    # A scale that does not grow: on a GPU our weights' gradients fit where PyTorch's, rounded to float16, do not.
+    # The loss scale does not grow here: at a larger scale, Lockstep's weight gradients on a GPU stay finite where
+    # PyTorch's, rounded to float16, overflow.
     expected, _, skipped = pytorch(tmp_path, precision, growth=STEPS)
     assert not skipped
     run = train(config_of(tmp_path, precision, growth=STEPS), tmp_path / "run")
     assert run.status == DONE, run
     losses = np.array(step_losses(tmp_path / "run"), dtype=float)
-    # 1 % of the curve, smoothed over an epoch, where single small losses turn on the last bits.
+    # The curves are averaged over windows of 20 steps and must agree within 1 %, because small single losses depend on
+    # the last bits.
     finite = np.isfinite(expected) & np.isfinite(losses)
     assert finite.mean() > 0.7
     windows = [slice(i, i + 20) for i in range(0, STEPS, 20)]
@@ -132,7 +135,8 @@ def test_anomaly_detection_names_the_operation(tmp_path):
     pytorch(tmp_path, "FP32", planted=[200], steps=1)
     more = "debug { anomaly_detection: true launch_blocking: true }"
     run = train(config_of(tmp_path, "FP32", more), tmp_path / "run")
-    # Before it comes the stack of the forward. On a GPU the loss is an operation of ours, whose node has another name.
+    # Before this line comes the forward's stack. On a GPU the loss is Lockstep's own operation, whose node has another
+    # name.
     named = r"debug.anomaly_detection: Function '(\w+Backward0|torch::autograd::CppNode<.*>)' returned nan values in its "
     assert run.status == USAGE and re.search(named, run.error_lines[-1]), run
     if DEVICE == "CUDA":

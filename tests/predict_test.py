@@ -1,5 +1,5 @@
-"""`lockstep predict`: what it writes of tables, images and arrays, beside scikit-learn's and NumPy's own readers, and a
-competition's sample submission."""
+"""Tests the output of `lockstep predict` for tables, images and arrays, which scikit-learn's and NumPy's readers read,
+and a competition's sample submission."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def table(count, seed, labelled):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run of three classes on a table, test.csv without labels, and a sample submission in another order."""
+    """Makes a run of three classes on a table, test.csv without labels, and a sample submission in another order."""
     path = tmp_path_factory.mktemp("predict")
     write_table(path / "train.csv", table(200, 1, True), HEADER)
     write_table(path / "test.csv", table(7, 2, False), [*HEADER[:3], HEADER[4]])
@@ -78,7 +78,7 @@ def test_lines_of_json(folder):
     predicted(folder, "--output", "named.jsonl", "--id", "Id", "--keep", "Note", "b")
     lines = [json.loads(line) for line in (folder / "named.jsonl").read_text().splitlines()]
     for line, row in zip(lines, rows_of(folder / "named.csv"), strict=True):
-        # An id that begins with zeros is no number.
+        # An id with leading zeros stays a string.
         assert line == row | {"b": float(row["b"]), "probability": float(row["probability"])}
 
 
@@ -95,7 +95,7 @@ def test_pipes(folder):
 
 
 def sample(folder, header, cells, ids=None):
-    """A sample submission with the ids in reverse; `cells` are its other columns."""
+    """Writes a sample submission with the ids in reverse order; `cells` are its other columns."""
     ids = ids or [row["Id"] for row in reversed(rows_of(folder / "test.csv"))]
     write_table(folder / "sample.csv", [[i, *cells] for i in ids], header)
     return folder / "sample.csv"
@@ -122,7 +122,8 @@ def test_a_submission_of_probabilities(folder):
 
 @pytest.mark.parametrize("cell, words", [("0.5", ()), ("0", ("--probabilities",)), ("0", ())])
 def test_a_submission_of_two_classes(cell, words, tmp_path):
-    """Fractions ask for the probability of class 1, whole numbers for the class."""
+    """If the sample has fractions, the submission has the probability of class 1; if it has whole numbers, the class.
+    """
     x = np.random.default_rng(1).normal(size=(80, 2))
     rows = [[i, f"{a:.6f}", f"{b:.6f}", int(a > 0)] for i, (a, b) in enumerate(x)]
     write_table(tmp_path / "train.csv", rows, ["id", "a", "b", "y"])
@@ -195,7 +196,7 @@ def test_mistakes_are_one_line(words, part, folder):
 
 
 def test_an_id_that_looks_like_a_file_is_taken_whole(tmp_path):
-    """The folder and the ending may be left out of images' ids, but not of a table's ids, whatever their column is
+    """Ids of images may lack the folder and the extension, but the ids of a table may not, whatever their column is
     called."""
     header = ["file", *HEADER[1:4]]
     rows = [[f"a/{i}.csv", *row[1:4]] for i, row in enumerate(table(60, 1, True))]

@@ -1,5 +1,5 @@
-"""`lockstep prepare`: images against Pillow, shards against tarfile, tokens against the tokenizers package; runs that are
-killed, run out of space or are given nonsense."""
+"""Tests `lockstep prepare`: images are compared with Pillow, shards with tarfile, and tokens with the tokenizers
+package; also runs that are killed, run out of disk space, or get wrong input."""
 
 import json
 import os
@@ -27,13 +27,13 @@ def prepare(*arguments, **options):
 
 
 def contents(folder):
-    """Returns the content of the files below a folder, by their paths."""
+    """Returns the contents of the files below a folder, by path."""
     folder = pathlib.Path(folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def photograph(width, height, seed):
-    """Waves of colour with a little noise."""
+    """Returns an image of colour waves with a little noise."""
     draw = np.random.default_rng(seed)
     x, y = np.meshgrid(np.arange(width), np.arange(height))
     waves = [np.sin(x * draw.uniform(0.01, 0.2) + y * draw.uniform(0.01, 0.2) + c) for c in range(3)]
@@ -42,14 +42,14 @@ def photograph(width, height, seed):
 
 
 def write_photographs(folder, count, side=120):
-    """`count` JPEG files, every seventh of them PNG, in three folders."""
+    """Writes `count` image files into three class folders: JPEG, and every seventh PNG."""
     for i in range(count):
         path = folder / f"class{i % 3}" / ("deep" if i % 2 else "") / f"{i:04}.{'png' if i % 7 == 0 else 'jpg'}"
         path.parent.mkdir(parents=True, exist_ok=True)
         photograph(side + i % 50, side + i % 31, i).save(path)
 
 
-# Images
+# Tests of `prepare images`.
 
 
 def target_of(name):
@@ -88,7 +88,7 @@ def test_resizes_as_pillow(tmp_path):
         assert result.format == "JPEG" and result.size == expected.size
         difference = np.abs(np.asarray(result.convert("RGB"), "f4") - np.asarray(expected, "f4"))
         assert difference.mean() < 4, name
-        # JPEG itself costs as much: Pillow encodes the same pixels.
+        # JPEG itself loses as much: Pillow encodes the same pixels for comparison.
         expected.save(tmp_path / "twin.jpg", quality=90)
         twin = np.asarray(Image.open(tmp_path / "twin.jpg"), "f4")
         assert difference.mean() < np.abs(twin - np.asarray(expected, "f4")).mean() + 1, name
@@ -98,7 +98,7 @@ def test_quality_and_threads(tmp_path):
     write_photographs(tmp_path / "src", 30)
     bytes_of = {}
     for quality, threads in ((90, 1), (90, 3), (50, 2)):
-        destination = tmp_path / f"{quality}/{threads}"  # whose folder is not there yet
+        destination = tmp_path / f"{quality}/{threads}"  # the folder `quality` does not exist yet
         options = ["--size", 64, "--quality", quality, "--threads", threads]
         run = prepare("images", tmp_path / "src", destination, *options)
         assert run.status == DONE, run
@@ -114,12 +114,12 @@ def test_bad_images(tmp_path):
     bad.write_bytes((tmp_path / "src/class2/0002.jpg").read_bytes()[:500])
     command = ["images", tmp_path / "src", tmp_path / "dst", "--size", 64]
     expect_error(prepare(*command), DATA, f"{bad}: truncated JPEG file")
-    # The same command goes on when asked to skip.
+    # With --bad skip the same command resumes.
     run = prepare(*command, "--bad", "skip")
     assert run.status == DONE and "1 skipped" in run.out, run
     assert (tmp_path / "dst/skipped.txt").read_text().startswith("class1/0001.jpg\t")
     assert len(contents(tmp_path / "dst")) == 21
-    # And what was prepared trains.
+    # The prepared folder can be trained on.
     data = 'format: IMAGES train: "dst" validation_fraction: 0.2 images { size: 16 } mean: 0.5'
     config = write_config(tmp_path, f'epochs: 1 global_batch: 4 data {{ {data} }} model {{ name: "mlp" }}')
     assert train(config, tmp_path / "run").status == DONE
@@ -127,7 +127,7 @@ def test_bad_images(tmp_path):
 
 @pytest.mark.parametrize("size", [20, 64])
 def test_pictures_that_are_turned(tmp_path, size):
-    """As Pillow turns them, whether they are shrunk or would be copied."""
+    """The pictures are turned as Pillow turns them, both if they are resized and if they would otherwise be copied."""
     (tmp_path / "src").mkdir()
     picture = photograph(48, 30, 1)
     for value in range(1, 9):
@@ -147,7 +147,7 @@ def test_pictures_that_are_turned(tmp_path, size):
 
 @pytest.mark.parametrize("command", [["images", "--size", 64], ["shards"]])
 def test_what_is_no_image(tmp_path, command):
-    """It is said to be left out; a link that only looks like one is not packed."""
+    """A message says that such files are left out; a link with an image's name to another file is an error."""
     write_photographs(tmp_path / "src", 10)
     (tmp_path / "src/class1/notes.txt").write_text("no image")
     (tmp_path / "src/class1/a.tiff").write_bytes(b"II*\0")
@@ -159,7 +159,7 @@ def test_what_is_no_image(tmp_path, command):
     expect_error(run, DATA, "class1/b.jpg: a link to a file that is not JPEG, PNG, WebP or BMP: remove it")
 
 
-# Shards
+# Tests of `prepare shards`.
 
 
 def test_shards_as_tarfile_reads_them(tmp_path):
@@ -189,7 +189,7 @@ def test_shards_as_tarfile_reads_them(tmp_path):
     assert subprocess.run(["tar", "tf", tmp_path / "dst-0-2/shard-000000.tar"], capture_output=True).returncode == 0
 
 
-# Tokens
+# Tests of `prepare tokens`.
 
 WORDS = """the a of and to in is that it was for on are as with his they at be this from have or by one had not but what
 all were when we there can an your which their said if do will each about how up out them then she many some so these
@@ -201,7 +201,7 @@ SPACES = [" "] * 30 + ["\n", "\n\n", "  ", "\t", "   ", "\r\n", "\u00a0", "\u300
 
 
 def write_text(path, bytes_wanted, seed):
-    """Words and white space of all kinds, in UTF-8."""
+    """Writes words and white space of all kinds, in UTF-8."""
     draw = random.Random(seed)
     parts, size = [], 0
     while size < bytes_wanted:
@@ -225,7 +225,7 @@ def read_tokens(path):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """A folder with a vocabulary that the tokenizers package has trained, and its encoder."""
+    """Returns a folder with a vocabulary that the tokenizers package has trained, and its encoder."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -241,7 +241,7 @@ def vocabulary(tmp_path_factory):
     )
     tokenizer.train([str(write_text(folder / "text", 300_000, 0))], trainer)
     tokenizer.model.save(str(folder))
-    # Text that looks like the special token is text.
+    # Text that looks like the special token must be encoded as ordinary text.
     plain = tokenizers.Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     plain.pre_tokenizer = tokenizer.pre_tokenizer
     return folder, plain
@@ -251,7 +251,7 @@ def test_tokens_as_tokenizers_has_them(tmp_path, vocabulary):
     folder, tokenizer = vocabulary
     end = tokenizer.token_to_id(END)
     files = [write_text(tmp_path / f"{i}.txt", size, i) for i, size in enumerate([1, 50, 3000, 400_000, 2_500_000], 1)]
-    # Pieces of this file end in the middle of long runs.
+    # In this file, the pieces that are encoded separately end within long runs of one character.
     (tmp_path / "runs.txt").write_text(("a" * 300_000 + " " * 400_000 + "\n" + "=" * 500_000 + "\n") * 3)
     files.append(tmp_path / "runs.txt")
     expected = []
@@ -320,12 +320,12 @@ def test_bad_text(tmp_path, vocabulary):
     expect_error(error, DATA, "vocab.json: token word is 70000: tokens are whole numbers below 65536")
 
 
-# Interruptions and failures
+# Tests of interruptions and failures.
 
 
 def interrupted(command, progress, wanted_kills, looks=100):
-    """Runs the command again and again until it is done, killing it at a random moment, of up to `looks` at progress()
-    since it has grown; `wanted_kills` times at most. Returns the kills."""
+    """Runs the command repeatedly until it completes, and kills it at most `wanted_kills` times. A kill comes after a
+    random number, at most `looks`, of polls in which progress() has grown. Returns the number of kills."""
     kills = 0
     while True:
         process = subprocess.Popen(
@@ -352,10 +352,10 @@ def test_killed_images(tmp_path):
     command[2] = tmp_path / "dst"
 
     def progress():
-        """Batches of files that have their names."""
+        """Returns the number of complete batches of 64 files that have their final names."""
         try:
             return sum(1 for _ in (tmp_path / "dst.partial/files").rglob("*.jpg")) // 64
-        except FileNotFoundError:  # it was renamed meanwhile
+        except FileNotFoundError:  # the folder was renamed meanwhile
             return 0
 
     assert interrupted(command, progress, 8, looks=5) >= 8
@@ -375,7 +375,7 @@ def test_killed_shards(tmp_path):
     def progress():
         try:
             return len(list((tmp_path / "dst.partial/files").glob("*.tar")))
-        except FileNotFoundError:  # it has its name by now
+        except FileNotFoundError:  # the folder has been renamed
             return 0
 
     assert interrupted(command, progress, 8) >= 8
@@ -393,7 +393,7 @@ def test_killed_tokens(tmp_path):
     assert prepare("tokens", file, "--output", tmp_path / "whole/t.bin", *options).status == DONE
 
     def progress():
-        """Checkpoints, of 16 pieces of 1 MiB."""
+        """Returns the number of checkpoints; there is one after every 16 pieces of 1 MiB."""
         try:
             return int((tmp_path / "parts/t.bin.partial/position").read_text().split()[0]) // 16
         except (FileNotFoundError, IndexError):
@@ -406,7 +406,7 @@ def test_killed_tokens(tmp_path):
 
 @pytest.fixture
 def little_space(tmp_path):
-    """A folder on a file system of 4 MiB, and what makes it larger."""
+    """Yields a folder on a file system of 4 MiB, and a function that enlarges the file system."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system takes root")
     folder = tmp_path / "small"
@@ -439,13 +439,13 @@ def test_full_disk(tmp_path, little_space, what):
 
 
 def test_no_larger_files(tmp_path):
-    """A limit on a file's size, which needs no mount."""
+    """Tests a limit on file sizes, which needs no mount."""
     file = write_text(tmp_path / "text", 2_000_000, 1)
     done = subprocess.run(
         [LOCKSTEP, "prepare", "tokens", file, "--output", tmp_path / "o.bin"],
         capture_output=True,
         text=True,
-        restore_signals=False,  # Python ignores SIGXFSZ, and so does the program then
+        restore_signals=False,  # Python ignores SIGXFSZ, and the program inherits that
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )
     assert done.returncode == DATA and "cannot be written: File too large" in done.stderr, done

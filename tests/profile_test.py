@@ -1,5 +1,5 @@
-"""Profiles of a run: traces of each rank and the table of the heaviest kernels, by config and on request, while training
-computes the same, bit for bit."""
+"""Tests profiles of a run: traces of each rank and the table of the heaviest kernels, started by the config and on
+request; the training's results stay the same, bit for bit."""
 
 import contextlib
 import gzip
@@ -57,13 +57,13 @@ def summary(run_dir, step):
 
 
 def work_of(trace):
-    """The kernels, or on a CPU the operations, of the profiled steps."""
+    """Returns the kernels of the profiled steps, or on a CPU the operations."""
     kinds = ("kernel", "gpu_memcpy", "gpu_memset") if DEVICE == "CUDA" else ("cpu_op",)
     return [e for e in trace["traceEvents"] if e.get("cat") in kinds and "step" in e.get("args", {})]
 
 
 def expect_whole(run_dir, step, steps, ranks):
-    """Each rank's trace is of these steps, and the summary says of it what another reader finds in it."""
+    """Checks that each rank's trace covers these steps, and that the summary agrees with the trace."""
     found = traces(run_dir, step)
     assert len(found) == ranks
     for rank, (trace, row) in enumerate(zip(found, summary(run_dir, step)["ranks"], strict=True)):
@@ -106,7 +106,7 @@ def test_on_request(tmp_path, ranks):
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    """A run of 50 steps on two ranks with three profiles."""
+    """Returns the folder of a run of 50 steps on two ranks with three profiles."""
     skip_without_gpus(2)
     folder = tmp_path_factory.mktemp("profiled")
     config = config_in(folder, "max_steps: 50 profile { first_step: 5 steps: 2 every: 20 }")
@@ -127,7 +127,8 @@ def test_by_config(profiled, tmp_path):
 
 
 def test_modules_and_phases(profiled):
-    """The kernels have the model's own ranges: its layers, and its backward in the same modules."""
+    """The kernels are assigned to the model's modules: its layers in the forward, and the same modules in the backward.
+    """
     rows = {(k["phase"], k["module"]) for k in summary(profiled, 25)["ranks"][0]["kernels"]}
     modules = {module for phase, module in rows if phase == "forward"}
     assert any(re.fullmatch(r"[\d*]+", module) for module in modules), rows
@@ -164,7 +165,7 @@ def test_a_run_that_has_ended(profiled, tmp_path):
 
 
 def test_a_trace_of_pytorch(tmp_path):
-    """The table of a trace that PyTorch wrote has its profiler's own figures."""
+    """For a trace that PyTorch wrote, the table has the figures of PyTorch's profiler."""
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
@@ -189,7 +190,8 @@ def test_a_kernel_that_becomes_slower(tmp_path):
     assert run.status == DONE, run
     first, second = events(tmp_path / "run", "profile")
     assert first["slower"] == []
-    # The product most. Filling its matrix takes longer, too, and what comes after it in the same caches may.
+    # The matrix product is slowed down most. Filling its matrix takes longer, too, and so may later operations that
+    # share its caches.
     sentence = second["slower"][0]
     assert ("aten::mm in forward" in sentence) if DEVICE == "CPU" else "in forward" in sentence
     assert f"slower: {sentence}" in run.out
@@ -218,7 +220,7 @@ def test_a_disk_that_takes_no_trace(tmp_path):
 
 @contextlib.contextmanager
 def asking(job):
-    """A command that asks a job, which has stopped for now, for a profile."""
+    """Suspends the job, and yields (its process id, a `profile` command that has requested a profile and waits)."""
     job.wait_for("step", 3)
     rank = job.process.pid
     os.kill(rank, signal.SIGSTOP)
@@ -255,7 +257,8 @@ def test_a_run_that_ends_within_a_profile(tmp_path):
 
 
 def test_a_profile_ends_with_the_epoch(tmp_path):
-    """Its evaluation is no part of a step. An epoch has 26 steps here."""
+    """The evaluation after the epoch is not part of a step, so the profile ends after two steps: an epoch has 26 steps.
+    """
     run_dir = tmp_path / "run"
     more = "max_steps: 40 profile { first_step: 25 steps: 4 }"
     config = write_config(tmp_path, digits_config(more, data=digits_data("validation_fraction: 0.1")))
@@ -264,7 +267,7 @@ def test_a_profile_ends_with_the_epoch(tmp_path):
 
 
 def test_a_run_that_goes_on(tmp_path):
-    """From an earlier step than that of its last profile: a new one is found all the same."""
+    """The resumed run starts at an earlier step than its last profile's. The new profile is found all the same."""
     run_dir = tmp_path / "run"
     config = config_in(tmp_path, "profile { first_step: 20 steps: 2 } checkpoint { every_epochs: 0 }")
     assert train(config, run_dir, *sets("max_steps=30")).status == DONE

@@ -1,6 +1,7 @@
 #!/bin/sh
-# pytest.sh PYTHON FILE [ARG ...]: runs pytest on a file of tests/ with the wheels' Python; the report goes where Bazel
-# wants it. With $DEVICE = CUDA and no GPU each case that $CASES lists is reported as skipped.
+# pytest.sh PYTHON FILE [ARG ...]: runs pytest on a file of tests/ with the Python that has the wheels, and writes the
+# report to the file that Bazel names. If $DEVICE is CUDA and there is no GPU, each case that $CASES lists is reported
+# as skipped.
 set -eu
 python=$1
 shift

@@ -1,5 +1,5 @@
-"""The Python package, and the wheel that `lockstep bundle --wheel` makes of it: installed by pip into an environment
-that has torch and nothing else, it trains, evaluates and predicts as the program does in a shell."""
+"""Tests the Python package, and the wheel that `lockstep bundle --wheel` makes of it: pip installs it into an
+environment that has torch and nothing else, and it trains, evaluates and predicts like the program in a shell."""
 
 import base64
 import csv
@@ -61,7 +61,7 @@ PLATFORM = re.compile(r"manylinux_(2)_(\d+)_x86_64")
 
 @pytest.fixture(autouse=True)
 def the_program(monkeypatch):
-    """This package is that of a source checkout: the variable names its program."""
+    """This is the package of a source checkout, which finds its program through the variable LOCKSTEP."""
     monkeypatch.setenv("LOCKSTEP", LOCKSTEP)
 
 
@@ -72,7 +72,7 @@ def config(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of a run that is done and keeps its best checkpoint."""
+    """Returns the folder of a finished run that keeps its best checkpoint."""
     folder = tmp_path_factory.mktemp("trained")
     run = train(write_config(folder, SMALL + ' checkpoint { keep_best: "loss" }'), folder / "run")
     assert run.status == DONE, run
@@ -91,8 +91,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """A new environment with the wheel, as pip installs it; the path of its Python. A .pth file lends it torch and pip
-    from the tests' own, behind what it has itself."""
+    """Makes a new environment in which pip has installed the wheel. Returns the path of its Python. A .pth file adds
+    the tests' own torch and pip behind the environment's packages."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"
@@ -106,8 +106,8 @@ def environment(wheel, tmp_path_factory):
 
 
 def bare(**more):
-    """Returns only those environment variables without which nothing runs. With an empty PATH pip finds no compiler,
-    and the package does not find this source."""
+    """Returns only the environment variables without which nothing runs. With an empty PATH pip finds no compiler, and
+    the package does not find this source tree."""
     begins = ("OMPI_ALLOW", "OMP_", "XDG_", "HOME")
     kept = {name: value for name, value in os.environ.items() if name.startswith(begins)}
     return {"PATH": "", **kept, **more}
@@ -118,11 +118,12 @@ def run_python(python, text, *arguments, cwd=None, env=None):
     return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=bare() if env is None else env)
 
 
-# The wheel
+# Tests of the wheel.
 
 
 def test_the_wheel_is_small_and_whole(wheel):
-    """The checksums of RECORD are computed again, and its tag is that of the newest glibc that objdump finds."""
+    """The checksums in RECORD are right, and the wheel's platform tag names the newest glibc version that objdump
+    finds."""
     assert wheel.stat().st_size <= 40e6
     name, version, *tags = wheel.stem.split("-")
     assert (name, tags[:2]) == ("lockstep", ["py3", "none"])
@@ -181,8 +182,8 @@ def test_a_wheel_that_cannot_be_made(wheel, tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank trains from a wheel as two do", unless=lambda ranks: ranks == 2)
 def test_an_installed_wheel_trains(environment, tmp_path, ranks):
-    """In an environment without pandas in reach: -I keeps the tests' folder away, and pandas is hidden. The numbers are
-    those of the program in a shell."""
+    """In the environment pandas cannot be imported: -I keeps the tests' folder out of sys.path, and pandas is hidden.
+    The results are those of the program in a shell."""
     skip_without_gpus(ranks)
     config = write_config(tmp_path, SMALL)
     shell = train(config, tmp_path / "shell", ranks=ranks)
@@ -215,7 +216,7 @@ def test_an_installed_wheel_trains(environment, tmp_path, ranks):
 
 
 def test_the_command_of_the_wheel(environment):
-    """It is the program, with its exit statuses; another torch is said by the start script."""
+    """The wheel's command is the program, with its exit statuses; the start script reports a missing torch."""
     command = environment.with_name("lockstep")
     run = Run(["version"], program=command)
     assert run.out == Run(["version"]).out
@@ -225,7 +226,7 @@ def test_the_command_of_the_wheel(environment):
 
 @pytest.mark.all_tier("a program with a model of its own is packed as Lockstep is")
 def test_a_program_with_its_own_model_makes_a_wheel(tmp_path):
-    """The package starts it, and its command has its name."""
+    """The wheel's package starts the user's program, and its command has the program's name."""
     assert Run(["bundle", "--wheel", tmp_path], program=OWN_MODEL).status == DONE
     (wheel,) = tmp_path.glob("*.whl")
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
@@ -238,11 +239,11 @@ def test_a_program_with_its_own_model_makes_a_wheel(tmp_path):
     assert done.returncode == 0 and done.stdout == "Run('run')\n", done
 
 
-# The package
+# Tests of the package.
 
 
 def test_docstrings(tmp_path, monkeypatch):
-    """Their examples, in a folder with a run."""
+    """Runs the examples of the docstrings, in a folder with a run."""
     monkeypatch.chdir(tmp_path)
     config = write_config(tmp_path, SMALL)
     lockstep.train(config, epochs=20, run_dir="runs/train", progress=False)
@@ -254,7 +255,7 @@ def test_docstrings(tmp_path, monkeypatch):
 
 
 def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
-    """Also lines of progress, overrides of each form, and paths relative to the current folder."""
+    """Also tests progress lines, overrides of each form, and paths relative to the current folder."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(DIGITS, "digits.csv")
     fields = {
@@ -276,7 +277,7 @@ def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
 
 
 def test_options_of_a_model_of_ones_own(tmp_path, monkeypatch):
-    """They go into the file of the config, which --set cannot change."""
+    """The options of a user's own model go into the config file, because --set cannot change them."""
     config = {"data": {"train": str(DIGITS)}, "model": {"name": "mlp", "option": {"width": 3, 'a "b"': "c\\d"}}}
     with pytest.raises(lockstep.LockstepError, match="option") as caught:
         lockstep.train(config, run_dir=tmp_path / "run")
@@ -303,7 +304,7 @@ def test_a_frame_an_array_and_a_file_predict_the_same(trained, tmp_path):
 
 
 def test_names_of_columns_and_classes_are_kept(tmp_path):
-    """Labels that look like numbers stay texts; columns are found by their names."""
+    """Labels that look like numbers stay strings, and columns are found by name."""
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"a": rng.uniform(size=200), "town": rng.choice(["x, y", 'z "q"'], size=200)})
     frame["kind"] = np.where(frame.town == "x, y", "007", "8")
@@ -331,7 +332,7 @@ def test_names_of_columns_and_classes_are_kept(tmp_path):
 
 @pytest.mark.all_tier("arrays of rows are passed on as these arrays are")
 def test_arrays_and_masks(tmp_path):
-    """A run that learnt from NumPy's arrays takes arrays; a class for each pixel comes as an array."""
+    """A run that was trained on NumPy arrays takes arrays; predicted classes of pixels are returned as an array."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (32, 8, 8, 3), dtype=np.uint8)
     np.save(tmp_path / "images.npy", images)
@@ -425,7 +426,8 @@ def wait_for_steps(process, run_dir, count):
     unless=lambda ranks, whom: (ranks, whom) in ((None, "group"), (2, "process")),
 )
 def test_an_interrupt_leaves_a_checkpoint(tmp_path, ranks, whom):
-    """Jupyter interrupts a kernel's process, or like a terminal all of its group. The same call goes on."""
+    """Jupyter interrupts the kernel's process, or, like a terminal, its whole process group. The same call then resumes
+    the run."""
     skip_without_gpus(ranks)
     run_dir = tmp_path / "run"
     process = start_training(tmp_path, ranks)
@@ -445,7 +447,7 @@ def test_an_interrupt_leaves_a_checkpoint(tmp_path, ranks, whom):
 
 
 def test_a_run_does_not_outlive_its_python(tmp_path):
-    """A kernel that is killed leaves a checkpoint, too."""
+    """If a Jupyter kernel is killed, its run ends and leaves a checkpoint."""
     process = start_training(tmp_path, None)
     wait_for_steps(process, tmp_path / "run", 5)
     process.kill()
@@ -464,7 +466,7 @@ def test_a_run_that_was_asked_to_stop_is_returned(tmp_path):
 
 
 def test_importing_other_modules_keeps_the_function(tmp_path):
-    """lockstep.export is a function, whatever of the package of that name is imported."""
+    """lockstep.export stays a function, whichever modules of the package lockstep.export are imported."""
     script = """
         import sys, lockstep
         import lockstep.export.errors

@@ -1,4 +1,4 @@
-"""Jobs that fail are started again by --restarts, from their newest checkpoint, unless that is of no use."""
+"""Tests that --restarts starts failed jobs again from their newest checkpoint, unless that is useless."""
 
 import os
 import re
@@ -35,11 +35,11 @@ from harness import (
 FAULTY = path_of("FAULTY")
 FAULTS = path_of("MACHINE_FAULTS_SO")
 THROW = 1
-FURTHER = 20  # steps that a start must come further than the one before, not to wait longer for the next
+FURTHER = 20  # steps that each start makes beyond the last failure, so that the next restart waits only 1 s
 
 
 def config_in(folder, more="", model=SMALL_MLP, data=digits_data()):
-    """The run uses no CUDA graph, whose replays do not call the model that fails."""
+    """Writes a config without a CUDA graph, because a graph's replays do not call the model that fails."""
     return write_config(folder, digits_config(f"graph: false {more}", data, model, optimizer=""))
 
 
@@ -50,7 +50,8 @@ def last_checkpoint(run_dir):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank is started again as two are", unless=lambda ranks: ranks == 2)
 def test_a_job_goes_on_by_itself(tmp_path, ranks):
-    """Twice, after its processes were killed; then it is stopped, and what it did is what an undisturbed run does."""
+    """The job resumes twice after its processes were killed, and is then stopped. Its losses are those of an
+    undisturbed run."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "checkpoint { every_steps: 20 }")
     run_dir = tmp_path / "run"
@@ -74,7 +75,7 @@ def test_a_job_goes_on_by_itself(tmp_path, ranks):
     (stopped,) = events(run_dir, "stopped")
     whole = train(config, tmp_path / "whole", "--set", f"max_steps={stopped['step']}", ranks=ranks)
     assert whole.status == DONE, whole
-    # A process that was killed may have been further than its last checkpoint.
+    # A killed process may have made further steps than its last checkpoint.
     losses = {step: loss for step, loss in losses_by_step(run_dir).items() if step <= stopped["step"]}
     assert losses == losses_by_step(tmp_path / "whole")
 
@@ -89,7 +90,7 @@ def test_a_job_that_gets_no_further(tmp_path, ranks):
     assert len(events(tmp_path / "run", "start")) == 3
     assert run.err.count("the model broke") == 3, run
     last = run.error_lines[-1]
-    # The 36th; a job of one rank is known by its log, which on GPUs is some steps late.
+    # The fault is in step 36. The step of a job with one rank is read from its log, which on GPUs is some steps behind.
     assert re.match(r"lockstep: error: the job failed with status 70 at step (2[5-9]|3\d);", last), run
     assert "; not started again, as it failed 3 times and came no further than step " in last, run
     assert "restart 2 of 100 follows in 5 s" in run.err, run
@@ -115,7 +116,7 @@ def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
 
 
 def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
-    """It is over then, and goes on another time."""
+    """A job that is stopped while it waits for a restart ends, and the same command resumes it later."""
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
     run_dir = tmp_path / "run"
     with Started(config, run_dir, None, ["--restarts", "9"], program=FAULTY) as job:
@@ -128,7 +129,7 @@ def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks start afresh as one does", unless=lambda ranks: ranks is None)
 def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
-    """Else each restart would throw away what the one before has done."""
+    """Otherwise each restart would discard the steps of the start before."""
     skip_without_gpus(ranks or 1)
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"
@@ -146,7 +147,7 @@ def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
 
 
 def test_a_stop_that_came_before_a_failure(tmp_path):
-    """Its user wants the run to end, so it is not started again."""
+    """The user wants the run to end, so it is not started again."""
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"
     with Started(config, run_dir, None, ["--restarts", "9"]) as job:
@@ -162,11 +163,12 @@ def test_a_stop_that_came_before_a_failure(tmp_path):
 
 
 def test_a_restart_when_the_time_is_over(tmp_path):
-    """A time of the day is that of the first start: a restart after it would take the next day's."""
+    """A time limit is fixed at the first start. If a restart computed it again, it would take a time of day that is
+    past as the next day's."""
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
     run = train(config, tmp_path / "run", "--restarts", "9", "--time-budget", "3s", program=FAULTY)
     assert run.status == STOPPED, run
-    # Whichever came first.
+    # The time may be over during a step, or while the job waits for a restart.
     assert "; its time is over: the same command goes on another time" in run.err or events(tmp_path / "run", "stopped"), run
 
 
@@ -181,7 +183,7 @@ def test_inside_mpirun(tmp_path):
 
 
 def test_a_gpu_that_breaks(tmp_path):
-    """The job goes on with the other one, and its steps are the same, sums of one and of two GPUs apart."""
+    """The job goes on with the other GPU. Its steps are the same, up to the different order of sums on one GPU."""
     needs_gpus(2)
     import torch
 

@@ -1,8 +1,8 @@
-"""A run goes on from its newest checkpoint as if it had never ended: the same bits with as many ranks, the same
-samples and the same losses but for rounding with more or fewer.
+"""Tests that a run resumes from its newest checkpoint as if it had never ended: with the same number of ranks it gives
+the same bits, and with another number the same samples, and the same losses up to rounding.
 
-A run that was never interrupted leaves its checkpoints behind; each is put into a folder of its own, from which
-a second run goes on, and both must end alike. (checkpoint_fault_test.py ends runs for real.)
+A run that was never interrupted leaves its checkpoints behind. Each checkpoint is copied into a folder of its own, in
+which a second run resumes, and both runs must end alike. (checkpoint_fault_test.py really kills runs.)
 """
 
 import json
@@ -46,20 +46,21 @@ from harness import (
 )
 
 FAULTY = path_of("FAULTY")
-# How many of a run's checkpoints a run goes on from; 50 for the whole sweep, as in `./lockstep test --soak resume`.
+# The number of a run's checkpoints from which a run resumes; 50 for the whole sweep, as in `./lockstep test --soak
+# resume`.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
 COMMON = "deterministic: true log { every_steps: 1 } "
 
 
 def digits(data="", model=SMALL_MLP, optimizer="type: ADAMW lr: 0.003", more=""):
-    """A config of 56 steps, with dropout."""
+    """Returns a config of 56 steps, with dropout."""
     more += " checkpoint { every_steps: 1 keep: 100 }"
     return digits_config(more, digits_data(data), model, optimizer, epochs=2)
 
 
 def with_checkpoint_only(run_dir, step, target):
-    """A run folder as it would be had the run ended right after the checkpoint of `step`."""
+    """Makes a run folder in the state right after the checkpoint of `step`. Returns it."""
     (target / "checkpoints").mkdir(parents=True)
     shutil.copytree(checkpoint_folder(run_dir, step), checkpoint_folder(target, step))
     shutil.copy(run_dir / "config.pbtxt", target)
@@ -70,12 +71,12 @@ def with_checkpoint_only(run_dir, step, target):
 
 
 def expect_same_end(run_dir, expected):
-    """Both runs ended in the same bits."""
+    """Checks that both runs ended with the same bits."""
     assert losses_by_step(run_dir) == losses_by_step(expected)
     last = checkpoints(expected)[-1]
     saved, wanted = checkpoint_folder(run_dir, last), checkpoint_folder(expected, last)
     for name in sorted(os.listdir(wanted)):
-        # The manifest holds the run folder's name and the program's.
+        # The manifest has the names of the run folder and of the program, so it may differ.
         if name != "manifest.pb":
             assert (saved / name).read_bytes() == (wanted / name).read_bytes()
     assert weight_bytes(run_dir) == weight_bytes(expected)
@@ -92,7 +93,7 @@ def expect_bitwise(tmp_path, config_text, ranks=None):
     whole = tmp_path / "whole"
     run = train(config, whole, ranks=ranks)
     assert run.status == DONE, run
-    # A step that is faster than the disk leaves some out.
+    # If steps are faster than the disk, some checkpoints are skipped.
     steps = checkpoints(whole)[:-1]
     assert steps
     for step in random.Random(config_text).sample(steps, min(SAMPLES, len(steps))):
@@ -104,7 +105,7 @@ def expect_bitwise(tmp_path, config_text, ranks=None):
 
 
 def values_of(message):
-    """Returns the values that the field `type` of a message in the config may have."""
+    """Returns the values that the field `type` of a config message may have."""
     template = Run(["config", "--template"]).out
     return re.search(rf"\n{message} {{\n  # One of (.*)\.\n  type:", template)[1].split(", ")
 
@@ -130,7 +131,7 @@ def test_every_optimizer(tmp_path, optimizer):
     unless=lambda schedule: schedule in ("COSINE", "PLATEAU"),
 )
 def test_every_schedule(tmp_path, schedule):
-    """The rate is so high that PLATEAU has something to do."""
+    """The learning rate is so high that PLATEAU has to lower it."""
     own = {"STEP": "every_steps: 9", "PLATEAU": "patience: 1"}.get(schedule, "")
     expect_bitwise(
         tmp_path,
@@ -148,7 +149,7 @@ def test_every_schedule(tmp_path, schedule):
 )
 @pytest.mark.all_tier("three ranks with sharded moments keep all that these keep", unless=lambda ranks: ranks == 3)
 def test_several_ranks(tmp_path, ranks, optimizer):
-    """Random numbers are each rank's own, and with `shard` moments and averages are, too."""
+    """Each rank has its own random numbers, and with `shard` also its own part of moments and averages."""
     expect_bitwise(
         tmp_path,
         digits(optimizer=f"{optimizer} lr: 0.003 ema_decay: 0.9", more="accumulation: 2 ddp { bucket_bytes: 4096 }"),
@@ -159,7 +160,7 @@ def test_several_ranks(tmp_path, ranks, optimizer):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank keeps what each of two keeps", unless=lambda ranks: ranks == 2)
 def test_augmented_images_through_batch_norm(tmp_path, ranks):
-    """Each rank's statistics are its own until the epoch's end."""
+    """Each rank has its own BatchNorm statistics until the end of the epoch."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (320, 3073), dtype=np.uint8)
     images[:, 0] %= 10
@@ -176,7 +177,7 @@ def test_augmented_images_through_batch_norm(tmp_path, ranks):
 
 
 def test_batch_norm_on_another_number_of_ranks(tmp_path):
-    """The buffers of ranks that are no more are left."""
+    """The saved buffers of ranks that no longer exist are ignored."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits(model=faulty_model(norm=1)))
     run_dir = tmp_path / "run"
@@ -195,12 +196,13 @@ def test_loss_scale(tmp_path):
 
 
 def test_another_number_of_ranks_and_accumulation(tmp_path):
-    """4 -> 2 -> 3 -> 1 ranks: every epoch takes each sample once, and the losses are those of one rank all along."""
+    """With 4 -> 2 -> 3 -> 1 ranks, every epoch takes each sample once, and the losses are those of a run on one rank.
+    """
     skip_without_gpus(4)
     samples, batch = 480, 48
     rng = np.random.default_rng(0)
     rows = np.column_stack([np.arange(samples), rng.normal(size=(samples, 7)), rng.integers(0, 3, samples)])
-    rows[:, 0] /= samples  # a sample's number, so that the model can tell
+    rows[:, 0] /= samples  # the sample's number as a feature, by which the recorded samples are identified
     np.savetxt(tmp_path / "train.csv", rows, fmt=["%.9g"] * 8 + ["%d"], delimiter=",")
     text = f"""global_batch: {batch} epochs: 4 log {{ every_steps: 1 }}
     data {{ train: "train.csv" }} optimizer {{ type: ADAM lr: 0.01 }} model {{ %s }}"""
@@ -210,7 +212,7 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     assert run.status == DONE, run
 
     part = tmp_path / "part"
-    taken = []  # numbers of samples, step by step
+    taken = []  # the numbers of the samples that each step took
     first = 0
     for (ranks, accumulation), last in zip([(4, 1), (2, 3), (3, 2), (None, 1)], [7, 17, 31, 40], strict=True):
         for file in tmp_path.glob("record-*"):
@@ -243,7 +245,7 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     unless=lambda before, after: before[0] and after[0],
 )
 def test_sharded_state_is_cut_anew(tmp_path, before, after):
-    """Moments and averages of 2 ranks' pieces, as 3 ranks' or whole, and the other way round."""
+    """Moments and averages that two ranks saved in parts are loaded by three ranks or by one, and vice versa."""
     skip_without_gpus(3)
     text = digits(model='name: "mlp" mlp { hidden: [24] }', optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     config = write_config(tmp_path, text)
@@ -314,17 +316,17 @@ def test_lists_checkpoints(tmp_path):
 # ---- Damage -------------------------------------------------------------------------------------
 
 
-STEPS_PER_EPOCH = 29  # of 1,797 samples, 64 a step
+STEPS_PER_EPOCH = 29  # for 1,797 samples with 64 in each step
 THREE_EPOCHS = digits().replace("every_steps: 1 keep: 100", "every_epochs: 1 keep: 3")
 
 
 @pytest.fixture(scope="module")
 def three_epochs(tmp_path_factory):
-    """A run with a checkpoint of each of its three epochs."""
+    """Returns a run folder with a checkpoint after each of its three epochs."""
     folder = tmp_path_factory.mktemp("three_epochs")
     config = write_config(folder, THREE_EPOCHS)
     run_dir = folder / "run"
-    # At its end it waits for the checkpoint; within, one may be left out.
+    # A run waits for the checkpoint at its end, but may skip one before, so each epoch is a run of its own.
     for epochs in (1, 2, 3):
         assert train(config, run_dir, *sets(f"epochs={epochs}")).status == DONE
     assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
@@ -335,7 +337,7 @@ def three_epochs(tmp_path_factory):
 
 @pytest.fixture
 def trained(three_epochs, tmp_path):
-    """Its config and a copy of it, to be damaged."""
+    """Returns the config, and a copy of the run folder that may be damaged."""
     shutil.copytree(three_epochs, tmp_path / "run")
     return write_config(tmp_path, THREE_EPOCHS), tmp_path / "run"
 
@@ -396,8 +398,8 @@ def test_all_damaged(trained):
 
 
 def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
-    """No update takes place after one, and on a GPU the host learns of it eight steps later: what was saved between
-    is not what to go on from."""
+    """No update follows an anomaly, and on a GPU the host learns of it up to eight steps later. Checkpoints taken in
+    between must not be resumed from."""
     noisy_digits(tmp_path, 1700, planted=[64 * 20 + 1])
     config = write_config(
         tmp_path,
@@ -408,7 +410,7 @@ def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
     run_dir = tmp_path / "run"
     expect_error(train(config, run_dir), USAGE, "step 21: the loss is")
     assert all(step < 21 for step in checkpoints(run_dir))
-    # From there it comes to the same.
+    # The resumed run reaches the same anomaly.
     expect_error(train(config, run_dir), USAGE, "step 21: the loss is")
 
 
@@ -417,7 +419,7 @@ def test_fewer_steps_than_there_were(trained):
     expect_error(train(config, run_dir, *sets("epochs=2")), USAGE, "is of step 87, and 58 steps are all")
 
 
-# ---- What is not this run's ---------------------------------------------------------------------
+# ---- Things of other runs -----------------------------------------------------------------------
 
 
 def test_another_config_is_refused(trained):
@@ -445,7 +447,7 @@ def test_other_data_are_refused(tmp_path):
     config = write_config(tmp_path, digits().replace(str(DIGITS), str(tmp_path / "some.csv")))
     run_dir = tmp_path / "run"
     assert train(config, run_dir).status == DONE
-    # Somewhere else they may lie.
+    # The data may be moved to another path.
     (tmp_path / "some.csv").rename(tmp_path / "moved.csv")
     config = write_config(tmp_path, digits().replace(str(DIGITS), str(tmp_path / "moved.csv")))
     assert train(config, run_dir, *sets("epochs=3")).status == DONE
@@ -484,21 +486,21 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(trained):
 
 
 def test_two_runs_at_once(tmp_path):
-    """The second is refused while the first trains, and not once it has been killed."""
+    """The second run is refused while the first one trains, and accepted once the first was killed."""
     config = write_config(tmp_path, digits(more="").replace("epochs: 2", "epochs: 100000"))
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as first:
         first.wait_for("step")
         expect_error(train(config, run_dir), USAGE, f"process {first.process.pid} on ", "trains in it")
         expect_error(train(config, run_dir, "--fresh"), USAGE, f"process {first.process.pid} on ")
-    # With no steps left to make it ends at once.
+    # max_steps leaves only two steps to make, so the run ends at once.
     newest = max(checkpoints(run_dir), default=0)
     run = train(config, run_dir, *sets(f"max_steps={newest + 2}"))
     assert run.status == DONE, run
 
 
 def test_machines_that_share_no_disk(tmp_path):
-    """Each rank has a folder of its own under the run's name; neither is touched beyond rank 0's."""
+    """Each rank sees another folder under the run's name, which is an error."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits())
     folders = [tmp_path / f"machine-{rank}" for rank in (0, 1)]
@@ -510,7 +512,7 @@ def test_machines_that_share_no_disk(tmp_path):
     assert os.listdir(tmp_path / "machine-1") == []
 
 
-# ---- Which are kept -----------------------------------------------------------------------------
+# ---- Checkpoints that are kept ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("metric,better", [("accuracy", max), ("loss", min)])
@@ -519,7 +521,8 @@ def test_machines_that_share_no_disk(tmp_path):
     unless=lambda metric: metric == "accuracy",
 )
 def test_the_best_is_kept(tmp_path, metric, better):
-    """One after each validation that is the best so far; the newest and the best stay, and whoever names the run gets the best."""
+    """A checkpoint follows each validation that is the best so far. The newest and the best are kept, and commands that
+    take the run use the best."""
     text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
     when = f'checkpoint {{ every_epochs: 0 keep: 1 keep_best: "{metric}" }}'
     config = write_config(tmp_path, text.replace("checkpoint { every_steps: 1 keep: 100 }", when))
@@ -544,7 +547,7 @@ def test_the_best_is_kept(tmp_path, metric, better):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank ends early as two do", unless=lambda ranks: ranks)
 def test_it_ends_early(ranks, tmp_path):
-    """Only the first evaluation counts as better than those before it."""
+    """min_delta is 1, so only the first evaluation counts as an improvement."""
     skip_without_gpus(ranks)
     config = write_config(tmp_path, digits(data="validation_fraction: 0.2").replace("epochs: 2", "epochs: 20"))
     fields = sets("early_stopping.metric=accuracy", "early_stopping.min_delta=1")
@@ -561,9 +564,9 @@ def test_it_ends_early(ranks, tmp_path):
 
     epochs, steps = ends_after(3)
     assert epochs == 4 and events(run_dir, "done")[-1]["step"] == steps
-    assert ends_after(3) == (epochs, steps)  # it has ended
-    assert ends_after(5)[0] == 6  # what it has seen counts
-    # The best is kept, by however little it is better.
+    assert ends_after(3) == (epochs, steps)  # the run has ended already
+    assert ends_after(5)[0] == 6  # the evaluations before the resumption count
+    # The best checkpoint is kept even if its accuracy is better by less than min_delta.
     best = max(events(run_dir, "eval"), key=lambda e: (e["val_accuracy"], e["step"]))
     assert f"step-{best['step']:012}, the best accuracy" in Run(["evaluate", run_dir]).out
 
@@ -599,7 +602,8 @@ def test_every_so_manieth_is_kept(tmp_path):
 
 
 def test_a_slow_disk_makes_checkpoints_late(tmp_path):
-    """As slow as max_mb_per_s lets it be: the run is faster, and says so."""
+    """The disk is as slow as max_mb_per_s makes it. The run's steps are faster, and the run reports that a checkpoint
+    is late."""
     config = write_config(tmp_path, digits(model='name: "mlp" mlp { hidden: [512] }'))
     run_dir = tmp_path / "run"
     run = train(config, run_dir, *sets("checkpoint.max_mb_per_s=10"))
@@ -624,7 +628,7 @@ def test_from_another_runs_checkpoint(tmp_path, trained):
     assert resumed["differences"] == []
     expected = {s: loss for s, loss in losses_by_step(source).items() if s > step}
     assert losses_by_step(run_dir) == expected
-    # The run goes on from its own checkpoint, not from the one from which it began.
+    # A second start resumes from the run's own checkpoint, not from the other run's.
     assert train(config, run_dir, "--from", f"{source}@{step}", *sets("epochs=3")).status == DONE
     assert [e["step"] for e in events(run_dir, "resume")] == [step, max(expected)]
 
@@ -637,7 +641,8 @@ def test_from_another_config(tmp_path, trained):
     assert events(run_dir, "resume")[0]["differences"] == ["optimizer.lr: 0.001 where it was 0.003"]
     assert "optimizer.lr: 0.001 where it was 0.003" in run.out
     assert events(run_dir, "step")[0]["lr"] == 0.001
-    # As another model it does not fit, and leaves nothing that a later start would take for a run's.
+    # Another model cannot load the checkpoint, and the failed start leaves nothing that a later start would resume
+    # from.
     run = train(config, tmp_path / "other", "--from", source, *sets("epochs=4", "model.mlp.hidden=[25]"))
     expect_error(run, CHECKPOINT, "has shape [24, 64] where the model has [25, 64]")
     run = train(config, tmp_path / "other", *sets("epochs=1"))
@@ -645,7 +650,7 @@ def test_from_another_config(tmp_path, trained):
 
 
 def test_from_a_run_that_has_ended(tmp_path, trained):
-    """There is no step to make, and still an end."""
+    """There is no step left to make, and the run still ends properly."""
     config, source = trained
     run_dir = tmp_path / "branch"
     run = train(config, run_dir, "--from", source, *sets("epochs=3"))
@@ -681,7 +686,7 @@ def load(path):
 
 
 def test_weights_of_a_run_that_has_not_ended(tmp_path):
-    """Its newest checkpoint's averages, as its final weights would be."""
+    """The exported weights are the averages in the newest checkpoint, as the final weights would be."""
     config = write_config(
         tmp_path, digits(data="validation_fraction: 0.2", optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     )
@@ -716,7 +721,7 @@ def test_export_and_average(tmp_path, trained):
     assert run.status == DONE, run
     for name, tensor in load(out).items():
         assert (tensor == ((one[name].double() + other[name].double()) / 2).float()).all()
-    # It is weights to start from, and to evaluate.
+    # The averaged weights can be the start of a training, and can be evaluated.
     assert train(config, tmp_path / "again", *sets(f"init_from={out}")).status == DONE
     expect_error(Run(["average", run_dir, tmp_path / "none", "--output", out]), CHECKPOINT, "none: no run")
     expect_error(Run(["export", run_dir, "--output", tmp_path / "no" / "out"]), CHECKPOINT, "No such file")

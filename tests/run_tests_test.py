@@ -1,5 +1,5 @@
-"""Tests how run_tests.py reads reports, a build's events, Bazel's rules, and its arguments; and the report that
-without_gpu.py writes."""
+"""Tests how run_tests.py reads test reports, a build's events, Bazel's rules and its own arguments; also tests the
+report that without_gpu.py writes."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def completed(label, **more):
 
 @pytest.fixture
 def found(tmp_path):
-    """Returns what is read from the events of a run in which much went wrong."""
+    """Returns what run_tests.py reads from the events of a run with many failures."""
     places = {}
     for name, text in (("gtest", GTEST), ("py test", PYTEST), ("bazel", BAZEL)):
         path = tmp_path / f"{name}.xml"
@@ -216,7 +216,7 @@ def test_a_target_without_a_reason():
 
 
 def collect(folder, text):
-    """Returns what pytest says of a file of tests with that text, and the cases that conftest.py lists."""
+    """Returns pytest's output for a test file with this text, and the cases that conftest.py lists."""
     shutil.copy(pathlib.Path(__file__).with_name("conftest.py"), folder)
     (folder / "some_test.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", str(folder)]
@@ -304,7 +304,7 @@ def test_all_targets_unless_some_are_named():
 
 
 def soak(folder, commit, outcomes, needs=""):
-    """Runs three parts that end so; the counts and those that ran."""
+    """Runs three parts with these outcomes. Returns the counts, and the names of the parts that ran."""
     parts = {name: Part("it works", "1 min", [], needs=needs if name == "c" else "") for name in "abc"}
     ran = []
 
@@ -323,7 +323,7 @@ def test_soak_goes_on_where_it_was(tmp_path):
     assert soak(folder, "c0ffee", {"b": KeyboardInterrupt}) == ((1, 0, 0), ["b"])
     assert soak(folder, "c0ffee", {"b": True}) == ((3, 0, 0), ["b"])
     assert soak(folder, "c0ffee", {}) == ((3, 0, 0), [])
-    # Nothing is known about another commit, and nothing is kept about a tree that is no commit.
+    # Results of one commit do not count for another, and results for uncommitted changes are not kept.
     assert soak(folder, "decade", dict.fromkeys("abc", True), needs="/no/such/program") == ((2, 0, 1), ["a", "b"])
     for _ in range(2):
         assert soak(tmp_path / "changed", None, dict.fromkeys("abc", True)) == ((3, 0, 0), ["a", "b", "c"])

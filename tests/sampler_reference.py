@@ -1,7 +1,7 @@
-"""The sample order, written a second time from the descriptions in data/dataset/permutation.h and sampler.h.
+"""The sample order, implemented a second time from the descriptions in data/dataset/permutation.h and sampler.h.
 
-Whoever wants to know in Python which samples a Lockstep step holds can use it; the tests hold the C++
-against it. `python3 tests/sampler_reference.py N SEED EPOCH` prints an epoch's order.
+It tells in Python which samples a Lockstep step contains, and the tests compare the C++ code with it. `python3
+tests/sampler_reference.py N SEED EPOCH` prints an epoch's order.
 """
 
 import sys
@@ -18,7 +18,7 @@ def _mix(x):
 
 
 class Permutation:
-    """Position -> index of n samples for (seed, round)."""
+    """Maps positions to indices of n samples, for (seed, round)."""
 
     def __init__(self, n, seed, round):
         self.n = n
@@ -41,7 +41,7 @@ class Permutation:
 
 
 def steps(samples, global_batch, seed, epochs):
-    """Yields the sample indices of each optimizer step, a short last batch kept."""
+    """Yields the sample indices of each optimizer step; a short last batch is kept."""
     for epoch in range(epochs):
         order = Permutation(samples, seed, epoch)
         for first in range(0, samples, global_batch):

@@ -1,4 +1,4 @@
-"""data.sampling: how often an epoch takes each sample, seen in the loss of an epoch that changes nothing."""
+"""Tests data.sampling: the loss of an epoch that does not change the weights shows how often each sample was drawn."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ RARE, COMMON = 30, 90
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Rows of a rare class that differ, and of a common one that are the same. `weight` is 1 for every third of the rare
-    rows and 0.5 for the common ones."""
+    """Makes train.csv with different rows of a rare class, and identical rows of a common one. `weight` is 1 for every
+    third of the rare rows, 0 for the other rare rows, and 0.5 for the common rows."""
     path = tmp_path_factory.mktemp("sampling")
     draw = np.random.default_rng(4)
     rows = [[*draw.normal(size=3).round(4), 1, int(i % 3 == 0)] for i in range(RARE)] + [[0.5, -1, 2, 0, 0.5]] * COMMON
@@ -27,7 +27,7 @@ def config_text(sampling, more=""):
 
 
 def losses_of_rows(folder, run):
-    """The loss of each row, and the rows."""
+    """Returns the loss of each row, and the rows."""
     done = Run(["predict", run, "--input", "train.csv", "--output", "p.csv", "--probabilities"], cwd=folder)
     assert done.status == DONE, done
     rows = rows_of(folder / "train.csv")
@@ -43,7 +43,7 @@ def test_classes_are_drawn_alike(ranks, accumulation, folder, tmp_path):
     (epoch,) = events(tmp_path / "run", "epoch")
     losses, rows = losses_of_rows(folder, tmp_path / "run")
     is_rare = np.array([row["y"] == "1" for row in rows])
-    # 60 of the 120 draws are of the 30 rare rows, each twice.
+    # 60 of the 120 draws are rare rows: each of the 30 is drawn twice.
     assert epoch["train_loss"] == pytest.approx((losses[is_rare].mean() + losses[~is_rare].mean()) / 2, rel=2e-6)
 
 
@@ -53,7 +53,7 @@ def test_rows_are_drawn_by_their_weights(folder, tmp_path):
     (epoch,) = events(tmp_path / "run", "epoch")
     losses, rows = losses_of_rows(folder, tmp_path / "run")
     weights = np.array([float(row["weight"]) for row in rows])
-    # The ten rare rows with a weight of 1 have 10 of 55 parts of 120 draws, two or three each.
+    # The ten rare rows with weight 1 have 10/55 of the total weight, so each is drawn two or three times in 120 draws.
     rare = losses[(weights == 1)]
     common = losses[weights == 0.5].mean()
     least, most = (120 * common + (count * (rare - common)).sum() for count in (np.full(10, 2), np.full(10, 3)))

@@ -1,5 +1,5 @@
-"""Tar shards end to end: archives as Python's tarfile writes them give the same training as the folder that they were
-made from; WebDataset's convention; damage; the index from one run to the next."""
+"""Tests tar shards end to end: archives that Python's tarfile writes give the same training as the folder of their
+images; also tests WebDataset's naming convention, damaged archives, and the index that is kept between runs."""
 
 import io
 import os
@@ -16,7 +16,7 @@ FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarf
 
 
 def jpeg(random, label, side):
-    """The bytes of a file."""
+    """Returns the bytes of a JPEG file."""
     file = io.BytesIO()
     photograph(random, label, side).save(file, "JPEG")
     return file.getvalue()
@@ -24,7 +24,7 @@ def jpeg(random, label, side):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """train/, a folder of class folders with 20 images each, and an empty cache for indexes."""
+    """Makes train/, a folder of class folders with 20 images each, and an empty cache for indexes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     random = np.random.default_rng(2)
     for label, name in enumerate(CLASSES):
@@ -49,7 +49,7 @@ def write_tar(path, members, format=tarfile.USTAR_FORMAT):
 
 
 def write_shards(folder, members, shards=3, format=tarfile.USTAR_FORMAT):
-    """Deals shuffled members out to shards."""
+    """Distributes the members, shuffled, over shards."""
     order = np.random.default_rng(3).permutation(len(members))
     for shard in range(shards):
         write_tar(folder / f"{shard:03}.tar", [members[i] for i in order[shard::shards]], format)
@@ -57,8 +57,8 @@ def write_shards(folder, members, shards=3, format=tarfile.USTAR_FORMAT):
 
 
 def settle(folder, hours=1):
-    """Makes its files so old: what has just changed, or will in the future, is not kept in an index. A folder's time of
-    change is the clock's to set, which has to go on until that is long ago."""
+    """Makes the folder's files look `hours` old, because an index does not keep entries of files that have changed just
+    now or in the future. A folder's change time (ctime) cannot be set, so the function waits until it is 3 s ago."""
     then = time.time_ns() - hours * 3600 * 10**9
     for path in [folder, *folder.rglob("*")]:
         os.utime(path, ns=(then, then))
@@ -113,9 +113,10 @@ def test_what_is_kept_changes_no_loss(folder, cache):
     unless=lambda kind: kind == "pax",
 )
 def test_names_in_every_format(folder, kind):
-    """Long names and others than ASCII, as Python's tarfile writes them: the order of samples depends on each."""
+    """Tests long names and non-ASCII names, as Python's tarfile writes them: the order of the samples depends on each
+    name."""
     random = np.random.default_rng(4)
-    longest = 150 if kind == "ustar" else 1000  # bytes
+    longest = 150 if kind == "ustar" else 1000  # bytes of the longest name
     members = []
     for label, name in enumerate(["a", "b" * 90, "\u00e4\u4e2d" * 9]):
         for i in range(12):
@@ -186,7 +187,7 @@ def test_damaged_shards(folder):
     flipped[3] ^= 1
     (shards / "001.tar").write_bytes(flipped)
     expect_error(train_on(folder, 'train: "shards"'), DATA, "shards/001.tar: no tar archive")
-    # An image in it is no image: the run goes on without it where asked.
+    # An image in the archive is damaged: with policy SKIP the run goes on without it.
     name, content = members[0]
     write_tar(shards / "001.tar", [(name, content[:100]), *members[1:]])
     expect_error(train_on(folder, 'train: "shards"'), DATA, f"shards/001.tar: {name}: truncated JPEG")
@@ -228,7 +229,7 @@ def test_an_index_is_kept_and_checked(folder, kind):
     whole = file.read_bytes()
     kept = file.stat()
     assert losses(folder, data, f"a{changed.name}{next(number)}") == first
-    assert file.stat().st_ino == kept.st_ino  # it was not written anew
+    assert file.stat().st_ino == kept.st_ino  # the index was not written again
 
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 4
@@ -237,7 +238,7 @@ def test_an_index_is_kept_and_checked(folder, kind):
         assert losses(folder, data, f"a{changed.name}{next(number)}") == first
         assert file.read_bytes() == whole
 
-    # An image more.
+    # Adds one more image.
     if changed.suffix == ".tar":
         write_tar(changed, [("red/99.jpg", members[-1][1])])
     else:
@@ -259,7 +260,7 @@ def test_a_cache_that_cannot_be_written(folder):
     settle(folder / "train")
     first = losses(folder, 'train: "train"', "first")
     for number, place in enumerate(["/proc/nowhere", "/dev/null", "relative", str(folder / "config.pbtxt")]):
-        os.environ["XDG_CACHE_HOME"] = place  # the fixture puts it back
+        os.environ["XDG_CACHE_HOME"] = place  # the fixture restores the variable
         assert losses(folder, 'train: "train"', f"run{number}") == first
 
 

@@ -1,8 +1,9 @@
-"""A signal at any moment of a run's life: status, message and disk are those of the table in docs/design.md ('Starting
-and stopping'), and the run that goes on ends with the same bits.
+"""Sends a signal at any moment of a run's life: exit status, message and files on disk must be those in the table of
+docs/design.md ('Starting and stopping'), and the resumed run must end with the same bits.
 
-A cell is a signal, a number of ranks and a moment, 0 to 3 s in steps of 20 ms: 1,800 in all. SIGNALS=N takes N of them,
-drawn by SEED; PART=I/N the i-th of n parts of all. Another process keeps half of the cores busy meanwhile.
+A case is a signal, a number of ranks and a moment (0 to 3 s in steps of 20 ms); there are 1,800. SIGNALS=N takes N of
+them, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all. Busy processes occupy half of the cores
+meanwhile.
 """
 
 import os
@@ -33,13 +34,13 @@ from harness import (
 
 SEED = int(os.environ.get("SEED", "1"))
 TRAINING_S = 5
-LATE_S = 5  # for a first step to come after a signal
+LATE_S = 5  # seconds that a first step may take to come after a signal
 NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
 
 
 def chosen_cells():
-    """Returns shuffled cells, as many for each signal and number of ranks."""
+    """Returns shuffled cases, with as many for each signal and number of ranks."""
     cells = CELLS.copy()
     random.Random(SEED).shuffle(cells)
     if "PART" in os.environ:
@@ -53,7 +54,7 @@ def chosen_cells():
 
 
 CHOSEN = chosen_cells()
-# Each signal, and each number of ranks.
+# The cases in every commit's tests: each signal, and each number of ranks.
 IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (signal.SIGINT, 3))
 COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
 
@@ -64,8 +65,8 @@ def config_of(folder, steps):
 
 
 def config_in(folder, ranks):
-    """A training of some five seconds, longer than any moment here, by a trial of how fast this machine is, busy as it
-    is."""
+    """Writes the config of a training of some five seconds, longer than any moment here. A trial run measures the speed
+    of this machine while the other processes keep it busy."""
     trial = train(config_of(folder, 100), folder / "trial", ranks=ranks)
     assert trial.status == DONE, trial
     rate = events(folder / "trial", "done")[-1]["samples_per_s"] / 64
@@ -79,7 +80,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def busy_cores():
-    """Every other core that this test may use does something else."""
+    """Keeps half of the cores that this test may use busy."""
     count = max(1, len(os.sched_getaffinity(0)) // 2)
     others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
     yield
@@ -98,7 +99,7 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     config, whole, _ = undisturbed(ranks)
     run_dir = tmp_path / "run"
     with Started(config, run_dir, ranks) as job:
-        time.sleep(0.02 * moment)  # not to wait for something: when it happens
+        time.sleep(0.02 * moment)  # the moment of the signal; the test waits for nothing here
         job.process.send_signal(number)
         sent = time.monotonic()
         status, out, err = job.end()
@@ -106,7 +107,7 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     what = f"status {status}\n{out[-500:]}\n{err[-500:]}"
     stopped = [int(step) for step in re.findall(r"^stopped after step (\d+) of ", out, re.M)]
     if status == -number:
-        # It was being loaded.
+        # The signal came while the program was being loaded.
         assert out == "" and not run_dir.exists(), what
         return
     if status == 128 + number and not stopped and number != signal.SIGUSR2:

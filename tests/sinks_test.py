@@ -1,5 +1,5 @@
-"""The data that a run gives other programs, read by these programs: TensorBoard's own reader, Prometheus' parser and
-server, and the user's alert command."""
+"""Tests the data that a run gives to other programs, by reading them with these programs: TensorBoard's own reader,
+Prometheus' parser and server, and the user's alert command."""
 
 import contextlib
 import json
@@ -53,7 +53,7 @@ HOLDOUT = digits_data("validation_fraction: 0.2")
 
 
 def free_port():
-    """A port that nothing listens on."""
+    """Returns a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -63,7 +63,7 @@ def free_port():
 
 
 def tensorboard(run_dir):
-    """TensorBoard's reader of a run, which has read what is there."""
+    """Returns TensorBoard's reader of a run, which has read all events so far."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     reader = EventAccumulator(str(run_dir / "tensorboard"), size_guidance={"scalars": 0, "histograms": 0})
@@ -71,7 +71,7 @@ def tensorboard(run_dir):
 
 
 def scalars(reader, tag):
-    """Value by step, of a tag whose steps grow."""
+    """Returns the values of a tag by step. Each step must occur once, in increasing order."""
     points = reader.Scalars(tag) if tag in reader.Tags()["scalars"] else []
     steps = [point.step for point in points]
     assert steps == sorted(set(steps)), tag
@@ -79,15 +79,15 @@ def scalars(reader, tag):
 
 
 def logged(run_dir, kind, field, first=0):
-    """Returns the same from the log, as TensorBoard's 32-bit numbers. If a step was made twice, the last line
-    counts."""
+    """Returns a field of the log's lines by step, rounded to float32 as in TensorBoard. If a step was made twice, the
+    last line counts."""
     import numpy as np
 
     values = {line["step"]: line[field] for line in events(run_dir, kind) if field in line}
     return {step: float(np.float32(value)) for step, value in values.items() if step >= first}
 
 
-TAGS = {  # tag -> where the log has the same
+TAGS = {  # tag -> (event, field) of the same values in the log
     "train_loss": ("step", "loss"),
     "epoch": ("step", "epoch"),
     "lr-AdamW": ("step", "lr"),
@@ -110,7 +110,8 @@ TAGS = {  # tag -> where the log has the same
     ],
 )
 def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
-    """All of a run that was stopped, and of one that was killed all steps but those of its last second."""
+    """If the run was stopped, TensorBoard reads all its steps; if it was killed, it may lack those of the last second.
+    """
     skip_without_gpus(2)
     config = write_config(tmp_path, digits_config("observe { tensorboard: true }", HOLDOUT))
     run_dir = tmp_path / "run"
@@ -120,7 +121,7 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
             assert Run(["checkpoint", run_dir]).status == DONE
             (step,) = checkpoints(run_dir)
             job.wait_until((run_dir / "tensorboard").is_dir)
-            # It has written steps that are going to be made again.
+            # The process has written steps that will be made again.
             job.wait_until(lambda: max(scalars(tensorboard(run_dir), "train_loss"), default=0) > step)
             os.kill(job.rank(0), signal.SIGKILL)
             job.end()
@@ -138,13 +139,13 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
         assert expected, tag
         found = scalars(reader, tag)
         assert {step: value for step, value in found.items() if step >= first} == expected, tag
-        # The values that the killed process had written for earlier steps are those that it had logged.
+        # The values that the killed process wrote for earlier steps are those in its log.
         assert found.items() <= logged(run_dir, kind, field).items(), tag
     assert scalars(reader, "throughput/samples_per_sec").keys() == scalars(reader, "train_loss").keys()
 
 
 def expect_histograms(run_dir, step, values_by_tag):
-    """Expects that TensorBoard finds the histograms that PyTorch's own writer makes of the same values."""
+    """Checks that TensorBoard reads the same histograms that PyTorch's own writer makes of these values."""
     from torch.utils.tensorboard import SummaryWriter
 
     peer = run_dir.with_name("peer")
@@ -163,7 +164,7 @@ def expect_histograms(run_dir, step, values_by_tag):
 
 
 def gradients_of(run_dir, step):
-    """Returns the gradients of a step whose state is saved. The optimizer is Adam with beta1: 0, whose first moment is
+    """Returns the gradients of a step whose state is saved. The optimizer is Adam with beta1: 0, so its first moment is
     the gradient."""
     import safetensors.torch
 
@@ -189,9 +190,9 @@ def test_histograms_are_pytorchs(tmp_path):
     expect_histograms(tmp_path / "run6", 6, values)
     norm = sum(float(gradient.double().square().sum()) for gradient in gradients.values()) ** 0.5
     assert losses_by_step(tmp_path / "run6")[6][1] == pytest.approx(norm, rel=1e-6)
-    # There are histograms of the 3rd step, too.
+    # Step 3 has histograms, too.
     assert [event.step for event in tensorboard(tmp_path / "run6").Histograms("gradients/0.weight")] == [3, 6]
-    # Where each rank has a part of the gradients, which have the same bits.
+    # With a sharded optimizer each rank has a part of the gradients, which have the same bits.
     sharded = train(config, tmp_path / "sharded", *sets("max_steps=6", "optimizer.shard=true"), ranks=2)
     assert sharded.status == DONE, sharded
     expect_histograms(tmp_path / "sharded", 6, values)
@@ -203,7 +204,7 @@ def test_histograms_change_no_bit(tmp_path):
         run = train(config, tmp_path / name, *sets("max_steps=20", f"observe.histograms_every_steps={every}"))
         assert run.status == DONE, run
     assert weight_bytes(tmp_path / "with") == weight_bytes(tmp_path / "without")
-    # A process's first step has none: its operations are counted.
+    # A process's first step has no histograms, because its operations are counted instead.
     steps = [event.step for event in tensorboard(tmp_path / "with").Histograms("parameters/0.weight")]
     assert steps == [*range(2, 21)]
 
@@ -232,7 +233,7 @@ def test_histograms_leave_out_what_is_not_finite(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank gives way as two do", unless=lambda ranks: ranks == 2)
 def test_histograms_give_way_to_the_step(tmp_path, ranks):
-    """Where memory runs out in a step with histograms, they are the first to go."""
+    """If memory runs out in a step with histograms, the histograms are given up first."""
     skip_without_gpus(ranks)
     observe = "observe { tensorboard: true histograms_every_steps: 4 }"
     model = faulty_model(fault=NO_MEMORY, at=3, fits=32 if ranks is None else 16)
@@ -242,7 +243,7 @@ def test_histograms_give_way_to_the_step(tmp_path, ranks):
     warnings = [line for line in run.error_lines if "histograms" in line]
     assert len(warnings) == 1, run
     assert "step 4 does not fit in memory with histograms" in warnings[0], run
-    # The model wants less memory than that.
+    # After the histograms are given up, the model itself still runs out of memory once, in step 4.
     assert [line["step"] for line in events(tmp_path / "run", "out_of_memory")] == [4]
     assert tensorboard(tmp_path / "run").Tags()["histograms"] == []
     whole = train(config, tmp_path / "whole", *sets("max_steps=9", "observe.histograms_every_steps=0"), ranks=ranks,
@@ -255,7 +256,7 @@ def test_histograms_give_way_to_the_step(tmp_path, ranks):
 
 
 def parsed(text):
-    """Value by name and labels of a page, as Prometheus' own parser for Python reads it."""
+    """Returns the values of a metrics page by name and labels, read by Prometheus' own parser for Python."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found = {}
@@ -269,14 +270,14 @@ def parsed(text):
 
 
 def of_rank(page, name, rank, **labels):
-    """The value of a series; nothing where there is none."""
+    """Returns the value of a series; None if there is none."""
     (run,) = {dict(labels)["run"] for name, labels in page if name == "lockstep_ranks"}
     wanted = frozenset({"run": run, "rank": str(rank), **labels}.items())
     return page.get((name, wanted))
 
 
 def scraped(port):
-    """The page of that port, parsed; empty where nothing answers."""
+    """Returns the parsed metrics page of the port; empty if nothing answers."""
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -285,7 +286,7 @@ def scraped(port):
 
 
 def owner_of(port):
-    """The process that listens there."""
+    """Returns the id of the process that listens on the port."""
     listens = f":{port:04X} 00000000:0000 0A"
     (line,) = [line for line in pathlib.Path("/proc/net/tcp").read_text().splitlines() if listens in line]
     wanted = f"socket:[{line.split()[9]}]"
@@ -297,7 +298,7 @@ def owner_of(port):
 
 
 class Shown:
-    """The figures that a two-rank job shows on a port and in a file."""
+    """The metrics that a job of two ranks shows on a port and in a file."""
 
     def __init__(self, tmp_path, port):
         self.port, self.file = port, tmp_path / "run.prom"
@@ -306,7 +307,8 @@ class Shown:
         self.pages = []
 
     def has_both_ranks(self, restarts):
-        """Returns whether both ranks are complete now, in the job that was started again so many times."""
+        """Returns whether both pages have complete metrics of both ranks, in a job that was restarted `restarts` times.
+        """
         self.pages = [scraped(self.port), parsed(self.file.read_text()) if self.file.exists() else {}]
         return all(
             page and all(of_rank(page, "lockstep_validation", rank, metric="accuracy") is not None for rank in (0, 1))
@@ -315,7 +317,7 @@ class Shown:
         )
 
     def expect_logged(self, run_dir):
-        """Expects that the figures of a step on each page are those of one step in the log."""
+        """Checks that on each page the figures of each rank are those of one step in the log."""
         fields = {"loss": "loss", "grad_norm": "grad_norm", "learning_rate": "lr", "epoch": "epoch"}
         lines = {tuple(line[field] for field in fields.values()) for line in events(run_dir, "step")}
         for page in self.pages:
@@ -326,7 +328,7 @@ class Shown:
 
 
 def test_one_port_and_one_file_show_all_ranks(tmp_path):
-    """A port that is in use is said in one line, and taken when it is free."""
+    """If the port is in use, one warning line says so, and the job takes the port once it is free."""
     skip_without_gpus(2)
     run_dir = tmp_path / "run"
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -342,13 +344,13 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     (line,) = [line for line in err.splitlines() if "warning" in line]
     assert line.startswith(f"lockstep: warning: observe.prometheus_port: 127.0.0.1:{port}: Address already in use: ")
     shown.expect_logged(run_dir)
-    # node_exporter would show it for ever.
+    # The file is removed at the end, because node_exporter would show it for ever.
     assert not shown.file.exists()
 
 
 @pytest.mark.all_tier("a restart takes seconds")
 def test_a_port_whose_owner_is_killed_is_taken_over(tmp_path):
-    """By the job that goes on."""
+    """The restarted job takes the port over."""
     skip_without_gpus(2)
     run_dir = tmp_path / "run"
     shown = Shown(tmp_path, free_port())
@@ -364,7 +366,7 @@ def test_a_port_whose_owner_is_killed_is_taken_over(tmp_path):
 
 
 def query(port, expression):
-    """The value of each series by its labels that a Prometheus server answers with."""
+    """Returns the series, with labels and value, with which a Prometheus server answers the query."""
     address = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(address, timeout=10) as answer:
@@ -413,12 +415,12 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
             job.wait_until(lambda: values("lockstep_restarts_total") == {"0": 1, "1": 1})
             (resumed,) = events(run_dir, "resume")
             job.wait_until(lambda: values("lockstep_step").get("0", 0) > resumed["step"] and values("lockstep_loss"))
-            # A counter of a process that is new begins anew, so that rates are right.
+            # The counters of a new process start at zero again, so that rates are right.
             counted = {rank: values("lockstep_steps_total")[rank] for rank in "01"}
             planned = values("lockstep_steps_planned")
             history = query(server_port, 'lockstep_loss{rank="0"}[1h]')[0]["values"]
             assert job.stop()[0] == STOPPED
-        # The server says of a target why it could not be scraped.
+        # The server keeps this series for each scrape of a target.
         errors = query(server_port, "scrape_samples_post_metric_relabeling")
         assert errors, "no scrape has succeeded"
     finally:
@@ -437,7 +439,7 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
 
 
 def fail_by_a_file(tmp_path, run_dir):
-    """A file lies where the folder is to be, and the textfile's folder does not exist."""
+    """A file has the name of TensorBoard's folder, and the folder of the Prometheus file does not exist."""
     (run_dir / "tensorboard").write_text("")
     return (), tmp_path / "nowhere" / "run.prom"
 
@@ -467,7 +469,7 @@ DISK = pytest.mark.all_tier("a disk that fails gives the same warning as a file 
     ],
 )
 def test_a_sink_that_fails_changes_nothing(tmp_path, fail):
-    """But for one warning of each."""
+    """The run prints one warning for each failed sink, and is otherwise unchanged."""
     config = write_config(tmp_path, digits_config())
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
@@ -493,20 +495,20 @@ def test_a_sink_that_fails_changes_nothing(tmp_path, fail):
 
 
 def alert_to(path):
-    """The words that set a command which adds a line of its variables to a file."""
+    """Returns the arguments that set an alert command which appends a line with its variables to a file."""
     variables = '"$LOCKSTEP_ALERT" "$LOCKSTEP_RUN" "$LOCKSTEP_MESSAGE"'
     return sets(f"""observe.on_alert=printf '%s\\t%s\\t%s\\n' {variables} >>{path}""")
 
 
 def alerts(path):
-    """The variables of each alert so far."""
+    """Returns the variables of each alert so far."""
     return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank runs the command as two do", unless=lambda ranks: ranks == 2)
 def test_a_failure_runs_the_alert_command(tmp_path, ranks):
-    """Once, with the line that the run ends with."""
+    """The command runs once, with the error line with which the run ends."""
     skip_without_gpus(ranks)
     rows = DIGITS.read_text().splitlines()
     rows[200] = ",".join(["3e38"] * 64 + ["0"])
@@ -527,7 +529,7 @@ def test_a_failure_runs_the_alert_command(tmp_path, ranks):
     unless=lambda rank: rank == 1,
 )
 def test_a_rank_that_is_lost_runs_the_alert_command(tmp_path, rank):
-    """Once, by a rank that is left."""
+    """The command runs once, started by a remaining rank."""
     skip_without_gpus(2)
     config, words = write_config(tmp_path, digits_config()), alert_to(tmp_path / "alerts")
     with Started(config, tmp_path / "run", ranks=2, words=words) as job:
@@ -555,7 +557,7 @@ def test_a_rank_that_fails_alone_runs_the_alert_command(tmp_path):
 
 
 def test_a_stall_runs_the_alert_command(tmp_path):
-    """A rank that is halted for more than stall_s; the run goes on with it."""
+    """A rank is suspended for longer than stall_s, and continues afterwards with the run."""
     skip_without_gpus(2)
     words = alert_to(tmp_path / "alerts") + sets("observe.stall_s=1", "observe.alert_below=0")
     with Started(write_config(tmp_path, digits_config()), tmp_path / "run", ranks=2, words=words) as job:
@@ -563,13 +565,13 @@ def test_a_stall_runs_the_alert_command(tmp_path):
         halted = job.rank(1)
         os.kill(halted, signal.SIGSTOP)
         last = max(losses_by_step(tmp_path / "run"))
-        # One names the step after which the rank was halted.
+        # One alert names the last step before the rank was suspended, or a later one.
         job.wait_until(lambda: any(int(alert[2].split()[-1]) >= last for alert in alerts(tmp_path / "alerts")))
         os.kill(halted, signal.SIGCONT)
         lines = log_text(tmp_path / "run").count("\n")
         job.wait_for("step", lines + 2)
         assert job.stop()[0] == STOPPED
-    # A machine that is busy may stall the run at other times, too.
+    # A busy machine may stall the run at other times, too.
     found = alerts(tmp_path / "alerts")
     assert {(kind, run_dir) for kind, run_dir, _ in found} == {("stalled", str(tmp_path / "run"))}
     assert all(re.fullmatch(r"no step for \d+ s after step \d+", message) for _, _, message in found)
@@ -583,7 +585,7 @@ def test_a_stall_runs_the_alert_command(tmp_path):
     ],
 )
 def test_a_slow_run_runs_the_alert_command(tmp_path, below, told):
-    """No run is all the time at its best speed, and none is slower than 0."""
+    """No run has its best speed all the time, and no run is slower than 0."""
     config = write_config(tmp_path, digits_config())
     words = alert_to(tmp_path / "alerts") + sets(f"observe.alert_below={below}", "max_steps=300")
     run = train(config, tmp_path / "run", *words)
@@ -620,13 +622,14 @@ def finish(): tell("finish")
 
 
 def import_run(run_dir, tracker, **env):
-    """The finished command."""
+    """Returns the finished import command."""
     words = [sys.executable, IMPORT, run_dir, "--to", tracker, "--project", "digits"]
     return subprocess.run(words, env=os.environ | env, cwd=run_dir.parent, capture_output=True, text=True, timeout=120)
 
 
 def resumed_run(tmp_path):
-    """A run that went on from a step before the last that its log has, and whose log ends within a line."""
+    """Returns the folder of a run that resumed from a step before the last one in its log, and whose log ends in an
+    incomplete line."""
     config = write_config(tmp_path, digits_config("checkpoint { every_steps: 20 }", HOLDOUT))
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
@@ -639,13 +642,13 @@ def resumed_run(tmp_path):
 
 
 def cut(run_dir):
-    """Leaves a part of a line at the end of the log."""
+    """Appends an incomplete line to the log."""
     with open(run_dir / "log.jsonl", "a") as file:
         file.write('{"event":"step","time":17')
 
 
 def expect_imported(run_dir, by_step):
-    """The numbers that came to a tracker are those of the log."""
+    """Checks that the values that the tracker got are those of the log."""
     for tag, (kind, field) in TAGS.items():
         name = "lr" if field == "lr" else tag
         expected = {line["step"]: line[field] for line in events(run_dir, kind)}
@@ -660,7 +663,7 @@ def expect_imported(run_dir, by_step):
     ],
 )
 def test_the_script_imports_a_run(tmp_path, tracker):
-    """With the calls that both trackers document."""
+    """A stand-in for the tracker records the calls; they are those that both trackers document."""
     run_dir = resumed_run(tmp_path)
     (tmp_path / f"{tracker}.py").write_text(TRACKER)
     whole = import_run(run_dir, tracker, PYTHONPATH=str(tmp_path), CALLS=str(tmp_path / "calls"))
@@ -673,7 +676,7 @@ def test_the_script_imports_a_run(tmp_path, tracker):
     by_step = {step: numbers for _, step, numbers in logs}
     assert [step for _, step, _ in logs] == sorted(by_step)
     expect_imported(run_dir, by_step)
-    # A log that ends within a line is one without that line.
+    # An incomplete last line of the log is ignored.
     cut(run_dir)
     (tmp_path / "calls").unlink()
     assert import_run(run_dir, tracker, PYTHONPATH=str(tmp_path), CALLS=str(tmp_path / "calls")).returncode == 0
@@ -681,7 +684,8 @@ def test_the_script_imports_a_run(tmp_path, tracker):
 
 
 def test_the_script_imports_what_was_made_last(tmp_path):
-    """A run began again at its first step, and steps come again; lines that are no JSON objects are left out."""
+    """In this log the run started again at its first step, so steps occur twice. Lines that are not JSON objects are
+    skipped."""
 
     def line(event, step=None, **fields):
         return json.dumps({"event": event, "time": 1} | ({} if step is None else {"step": step}) | fields)
@@ -694,7 +698,7 @@ def test_the_script_imports_what_was_made_last(tmp_path):
         line("step", 1, loss=10),
         "7",
         '["event"]',
-        # Python's splitlines() would cut it.
+        # Python's str.splitlines() would split this line at U+2028.
         json.dumps({"event": "step", "step": 2, "loss": 20, "note": "a\u2028b"}, ensure_ascii=False),
         line("step", 3, loss=30),
         line("step", 4, loss=40),
@@ -711,23 +715,23 @@ def test_the_script_imports_what_was_made_last(tmp_path):
 
 
 def records_of(path):
-    """The records of a file in the format of LevelDB's log, behind the header of Weights & Biases."""
+    """Yields the records of a file in the format of LevelDB's log, behind the header of Weights & Biases."""
     content, place, record = path.read_bytes(), 7, b""
     while place + 7 <= len(content):
-        if 32768 - place % 32768 < 7:  # what is left of a block is padding
+        if 32768 - place % 32768 < 7:  # the rest of the block is padding
             place += 32768 - place % 32768
             continue
         length, kind = int.from_bytes(content[place + 4 : place + 6], "little"), content[place + 6]
         record += content[place + 7 : place + 7 + length]
         place += 7 + length
-        if kind in (1, 4):  # whole, or a record's last piece
+        if kind in (1, 4):  # a whole record, or a record's last fragment
             yield record
             record = b""
 
 
 @pytest.mark.all_tier("a stand-in for wandb gets the same calls on every commit")
 def test_weights_and_biases_keeps_what_is_imported(tmp_path):
-    """In the file of an offline run."""
+    """The values are read from the file of an offline run."""
     pytest.importorskip("wandb", reason="wandb is not installed: .venv/bin/pip install wandb")
     from wandb.proto import wandb_internal_pb2
 
@@ -757,7 +761,7 @@ def test_what_cannot_be_imported_is_said_in_a_line(tmp_path, make, words):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     make(run_dir)
-    # No tracker is found there.
+    # The module of the tracker cannot be imported.
     (tmp_path / "wandb.py").write_text("raise ImportError")
     done = import_run(run_dir, "wandb", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1

@@ -1,7 +1,7 @@
-"""A cable that is slow: what is sent over the network device VETH arrives on the new device TAP so many seconds later,
-and the other way round. To be run where the devices are:
+"""A slow network cable: frames sent over the network device VETH arrive at the new device TAP SECONDS later, and vice
+versa. Run it in the network namespace of the devices:
 
-    python slow_cable.py DEVICE             of each machine, first: its frames are as they go over a cable
+    python slow_cable.py DEVICE             first, on each machine: makes its frames as they are on a real cable
     python slow_cable.py VETH TAP SECONDS
 """
 
@@ -27,7 +27,8 @@ ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO = 0x17, 0x1F, 0x24
 
 
 def send_whole_frames(device):
-    """Has the device compute checksums and cut packets into frames, which a network card does otherwise."""
+    """Lets the kernel compute checksums and split packets into frames of the device's size, which it otherwise leaves
+    to the network card."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for what in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO):
             value = ctypes.create_string_buffer(struct.pack("II", what, 0))
@@ -42,7 +43,7 @@ def delay_frames(veth, tap, delay):
     fcntl.ioctl(switch, TUNSETIFF, struct.pack("16sH", tap.encode(), IFF_TAP | IFF_NO_PI))
     subprocess.run(["ip", "link", "set", tap, "master", "bridge", "up"], check=True)
     print("ready", flush=True)
-    under_way = []  # when a frame arrives, its number, where, the frame
+    under_way = []  # heap of (arrival time, serial number, destination, frame)
     sent = 0
     while True:
         wait = max(0, under_way[0][0] - time.monotonic()) if under_way else None

@@ -1,5 +1,6 @@
-"""A real Slurm on this machine, for tests: munge, a controller and two nodes, each in a UTS and a mount namespace with a
-hostname and a /dev/shm of its own. All of it lies in one folder; nothing of the system is changed, no service is used."""
+"""A real Slurm on this machine, for tests: munge, a controller and two nodes. Each node has its own UTS and mount
+namespace, with its own host name and /dev/shm. All files are in one folder; the system is not changed, and none of its
+services is used."""
 
 import contextlib
 import os
@@ -17,7 +18,7 @@ NODES = ["n1", "n2"]
 
 
 def why_not():
-    """Returns why there can be none here; empty: there can."""
+    """Returns the reason why there cannot be a cluster here; empty if there can."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
     if missing:
         return f"needs a Slurm to start: {', '.join(missing)} are missing (apt-get install slurm-wlm munge)"
@@ -38,7 +39,7 @@ def free_ports(count):
 
 class Cluster:
     def __init__(self, cpus=4):
-        # munge wants all users to be able to come to its socket.
+        # munge requires that all users can reach its socket.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         for name in ("munge", "state", *(f"{use}.{node}" for use in ("spool", "tmp") for node in NODES)):
@@ -56,7 +57,7 @@ class Cluster:
             "SlurmdUser=root",
             "AuthType=auth/munge",
             "CredType=cred/munge",
-            # Requeued jobs wait as long as a credential lives, and five seconds is the least.
+            # Requeued jobs wait for the lifetime of a credential; the minimum is five seconds.
             f"AuthInfo=socket={self.folder}/munge/socket,cred_expire=5",
             f"StateSaveLocation={self.folder}/state",
             f"SlurmctldPidFile={self.folder}/slurmctld.pid",
@@ -114,9 +115,9 @@ class Cluster:
         self.run("unshare", "--uts", "--mount", "sh", "-ec", script)
 
     def lose(self, node):
-        """Acts as if the node lost power: all that runs on it is gone at once."""
+        """Simulates a power failure of the node: all its processes are killed at once."""
         for pid in processes_in_namespace((self.folder / f"slurmd.{node}.pid").read_text().strip(), "uts"):
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # the process has ended
                 os.kill(pid, signal.SIGKILL)
 
     def __exit__(self, *unused):
@@ -140,7 +141,7 @@ class Cluster:
         return self.run("sbatch", "--parsable", script, cwd=cwd).strip()
 
     def of(self, job, field):
-        """Returns the field's value in Slurm's description of the job."""
+        """Returns the value of a field in Slurm's description of the job."""
         words = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
         return words[field]
 

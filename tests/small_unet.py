@@ -1,4 +1,4 @@
-"""A small U-Net of a kind that tests export."""
+"""A small U-Net, which tests export."""
 
 import torch
 from torch import nn
@@ -6,7 +6,8 @@ from torch.nn import functional
 
 
 class UNet(nn.Module):
-    """Down and up again, with what was there before, and a class for each pixel."""
+    """A U-Net of one level: it downsamples, upsamples, joins the result with the skip connection, and outputs the class
+    scores of each pixel."""
 
     def __init__(self, classes):
         super().__init__()

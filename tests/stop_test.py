@@ -1,5 +1,6 @@
-"""A run that is asked to stop, by a signal to any of its processes, ends after the same step on all ranks with its
-state committed, and goes on as if it had not; one that is asked for a checkpoint makes it and trains on."""
+"""Tests runs that are asked to stop, by a signal to any of their processes: all ranks end after the same step with the
+state committed, and the run resumes as if it had not stopped. A run that is asked for a checkpoint writes it and trains
+on."""
 
 import datetime
 import os
@@ -40,7 +41,7 @@ from harness import (
 FAULT_AT = path_of("FAULT_AT_SO")
 FAULTY = path_of("FAULTY")
 MLP = 'model { name: "mlp" }'
-LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
+LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a request is obeyed; on GPUs the host queues steps ahead
 
 
 def config_in(folder, more="", model=SMALL_MLP):
@@ -53,7 +54,7 @@ def signals_in(pid, field):
 
 
 def expect_goes_on(tmp_path, config, run_dir, ranks, step):
-    """Expects that the run goes on from `step`, with the losses of a run that was not stopped."""
+    """Checks that the run resumes from `step`, with the losses of a run that was not stopped."""
     whole = tmp_path / "whole"
     for folder in (run_dir, whole):
         run = train(config, folder, *sets(f"max_steps={step + 20}"), ranks=ranks)
@@ -75,7 +76,7 @@ def expect_stopped(tmp_path, config, job, ranks, status):
     expect_goes_on(tmp_path, config, job.run_dir, ranks, step)
 
 
-# Every signal, target and number of ranks once.
+# The cases in every commit's tests: every signal, target and number of ranks once.
 IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, signal.SIGTERM), (3, 2, signal.SIGUSR2)]
 
 
@@ -102,7 +103,7 @@ IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, sign
     unless=lambda ranks, target, number: (ranks, target, number) in IN_COMMITS,
 )
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, number, status):
-    """`target`: a rank's process, or the one that the user started."""
+    """The signal goes to the process of rank `target`; None: to the process that the user started."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -120,7 +121,8 @@ def test_a_signal_before_the_first_step(tmp_path):
 
 
 def test_a_signal_before_the_ranks_have_met(tmp_path):
-    """mpirun would die of it, or its ranks: it waits until they can take it."""
+    """At this time the signal would kill mpirun or its ranks, so the program holds it back until the ranks can handle
+    it."""
     skip_without_gpus(2)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", 2) as job:
@@ -132,12 +134,12 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank makes its folder again as two do", unless=lambda ranks: ranks == 2)
 def test_a_folder_that_is_removed(tmp_path, ranks):
-    """The run ends, with its state in a folder that it makes again: it goes on from there."""
+    """The run ends, and saves its state in a folder that it creates again; the same command resumes from there."""
     skip_without_gpus(ranks or 1)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
         job.wait_for("step", 7)
-        (tmp_path / "run").rename(tmp_path / "gone")  # at once, as removing is not
+        (tmp_path / "run").rename(tmp_path / "gone")  # a rename takes effect at once, unlike removing
         shutil.rmtree(tmp_path / "gone")
         status, out, err = job.end()
     assert status == INTERRUPTED, err
@@ -149,12 +151,13 @@ def test_a_folder_that_is_removed(tmp_path, ranks):
 
 
 def test_a_folder_that_is_replaced(tmp_path):
-    """By another job's: what that has written stays, and what the first had is where it was moved to."""
+    """Another job's run folder takes the place of the first one's. The other job's files stay, and the first job's
+    files are where they were moved to."""
     config = config_in(tmp_path, "every_steps: 10")
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
         job.wait_for("checkpoint")
-        # So that it does not see the moment between the two.
+        # The job is suspended, so that it does not see the folder missing between the two commands.
         os.kill(job.process.pid, signal.SIGSTOP)
         run_dir.rename(tmp_path / "moved")
         assert train(config, run_dir, "--set", "max_steps=5").status == DONE
@@ -173,7 +176,8 @@ def test_a_folder_that_is_replaced(tmp_path):
     unless=lambda ranks, by: (ranks, by) in ((None, "file"), (2, "command")),
 )
 def test_its_user_stops_it(tmp_path, ranks, by):
-    """From any machine that sees the run folder; whoever starts jobs again is to leave this one alone: status 130."""
+    """A stop works from any machine that sees the run folder. Exit status 130 tells a supervisor not to start the job
+    again."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -192,7 +196,7 @@ def test_its_user_stops_it(tmp_path, ranks, by):
 
 
 def test_a_stop_that_was_left_for_the_next_start(tmp_path):
-    """A job that waits to be started again gets it, too."""
+    """A STOP file that exists before the start stops the run, like one written while a job waits for a restart."""
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run") as job:
         job.wait_for("step", 7)
@@ -211,7 +215,8 @@ def test_a_stop_that_was_left_for_the_next_start(tmp_path):
     unless=lambda ranks, limit: (ranks, limit) in ((2, "budget"), (None, "clock")),
 )
 def test_a_time_limit(tmp_path, ranks, limit):
-    """It has ended by then, which needs no timing here: Slurm's kill at the limit would be a status of its own."""
+    """The job must have ended before the limit. No time is measured here, because Slurm's kill at the limit would give
+    another exit status."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     if limit == "budget":
@@ -227,7 +232,7 @@ def test_a_time_limit(tmp_path, ranks, limit):
 
 
 def test_no_time_at_all(tmp_path):
-    """A step is made, so that each start gets further."""
+    """Each start makes at least one step, so that the run advances."""
     config = config_in(tmp_path)
     before = 0
     for _ in range(2):
@@ -250,7 +255,7 @@ def test_a_time_that_is_none(tmp_path, words, part, ranks):
 
 
 def test_a_second_interrupt_ends_the_process(tmp_path):
-    """Where the first comes to nothing: the model never returns."""
+    """The first interrupt has no effect here, because the model never returns."""
     config = config_in(tmp_path, model=faulty_model(fault=7, at=5))
     with Started(config, tmp_path / "run", program=FAULTY) as job:
         job.wait_for("step", 5)
@@ -265,7 +270,7 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks end at once as one does", unless=lambda ranks: ranks is None)
 def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
-    """Its data are never there: the signal waits five seconds for it."""
+    """The data set never finishes loading; the signal waits five seconds before it ends the process."""
     skip_without_gpus(ranks or 1)
     config = write_config(tmp_path, faulty_data(hang=1) + MLP)
     with Started(config, tmp_path / "run", ranks, program=FAULTY) as job:
@@ -291,7 +296,7 @@ def test_a_checkpoint_on_demand(tmp_path, ranks):
         assert Run(["verify", job.run_dir]).status == DONE
         assert not (job.run_dir / "checkpoint.request").exists()
         assert job.stop()[0] == STOPPED
-    # It trains on without further ones.
+    # The run trains on without writing further checkpoints.
     made = [e["step"] for e in events(job.run_dir, "checkpoint")]
     assert made == checkpoints(job.run_dir) and len(made) <= 5, made
     expect_error(Run(["checkpoint", job.run_dir]), USAGE, f"{job.run_dir}: no job trains in it now")

@@ -1,5 +1,5 @@
-"""TabM (Gorishniy et al. 2025) in PyTorch, with the names of Lockstep's parameters: each member is spelt out as a network with
-a weight matrix of its own, which is the shared one times the member's two factors."""
+"""TabM (Gorishniy et al. 2025) in PyTorch, with Lockstep's parameter names. Each member is computed separately as a
+network with a weight matrix of its own: the shared matrix times the member's two factors."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 def drawn(*sizes):
-    """Parameters other than those at a start, so that a factor at a wrong place shows."""
+    """Returns random parameters, unlike an initialisation's, so that a factor in a wrong place changes the result."""
     return nn.Parameter(torch.empty(sizes).uniform_(-1, 1) / sizes[-1] ** 0.5)
 
 

@@ -1,5 +1,5 @@
-"""Multi-label, regression and classification end to end, over any number of ranks: losses against PyTorch's, metrics
-against their definitions in NumPy (scikit-learn's), predictions as CSV."""
+"""Tests multi-label classification, regression and classification end to end, on several numbers of ranks: losses are
+compared with PyTorch's, metrics with their definitions in NumPy (scikit-learn's), and predictions as CSV."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ TASKS = ["MULTI_LABEL", "REGRESSION", "CLASSIFICATION"]
 
 @pytest.fixture(scope="module", params=[f"{task}-{model}" for model in ("mlp", "tabm") for task in TASKS])
 def case(request, tmp_path_factory):
-    """(task, folder, config's text, PyTorch's losses, its outputs on the held out samples, their targets)"""
+    """Returns (task, folder, config's text, PyTorch's losses, its outputs for the held-out samples, their targets)."""
     task, name = request.param.split("-")
     folder = tmp_path_factory.mktemp(request.param)
     random = np.random.default_rng(3)
@@ -121,7 +121,7 @@ def metrics_of(task, output, target):
     }
 
 
-# Every way to cut a batch once with every model, every task.
+# The cases in every commit's tests: with every model every way to cut a batch, and every task.
 IN_COMMITS = {
     "MULTI_LABEL-mlp": [(None, 1), (2, 1)],
     "REGRESSION-mlp": [(3, 2)],
@@ -144,7 +144,7 @@ def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     np.testing.assert_allclose(trained_losses(config, tmp_path / "run", ranks=ranks), losses, rtol=1e-5)
     done = events(tmp_path / "run", "done")[0]
     assert done["val_loss"] == pytest.approx(loss, rel=1e-5)
-    # A count may turn on the last bits.
+    # Metrics that count predictions may depend on the last bits of the outputs.
     expected = metrics_of(task, output, target)
     for name, value in expected.items():
         assert done[f"val_{name}"] == pytest.approx(float(value), rel=1e-5 if task == "REGRESSION" else 0.02), name
@@ -197,7 +197,8 @@ def test_smoothing_is_for_classes(tmp_path):
     ],
 )
 def test_standardised_targets(ranks, tmp_path):
-    """The same training as with targets that NumPy has standardised, and metrics and predictions in the targets' unit."""
+    """The training equals one on targets that NumPy has standardised; metrics and predictions are in the targets'
+    original unit."""
     skip_without_gpus(ranks)
     draw = np.random.default_rng(8)
     x = draw.normal(size=(90, 3)).round(4)

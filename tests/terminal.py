@@ -1,4 +1,4 @@
-"""Runs a command on a terminal of its own, for tests of what a user sees there."""
+"""Runs a command on its own pseudo-terminal, for tests of the output that a user sees there."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from harness import wait_until
 
 
 class Terminal:
-    """A command on a terminal of its own."""
+    """A command that runs on its own pseudo-terminal."""
 
     def __init__(self, words, env, rows=50, columns=200):
         self.master, slave = pty.openpty()
@@ -50,7 +50,7 @@ class Terminal:
         wait_until(holds)
 
     def wait_for(self, pattern):
-        """Waits until the text is shown."""
+        """Waits until the shown text matches the pattern."""
         self.wait_until(lambda: re.search(pattern, self.text))
 
     def type(self, keys):

@@ -1,7 +1,7 @@
-// For tests: trains on the CPU as `lockstep train` does, and reads GPUs as if its ranks computed on them. So the
-// readings of a run can be tested on a machine without a GPU.
+// For tests: trains on the CPU as `lockstep train` does, but reads the figures of GPUs as if its ranks computed on
+// them. So a run's GPU readings can be tested on a machine without a GPU.
 //
-//   train_beside_gpus CONFIG GPU,GPU [FIELD=VALUE ...]     GPU: its UUID; the first is this process's own
+//   train_beside_gpus CONFIG GPU,GPU [FIELD=VALUE ...]     GPU: a UUID; the first is the GPU of this process
 #include <unistd.h>
 
 #include <cstdlib>

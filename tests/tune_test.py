@@ -1,4 +1,5 @@
-"""`lockstep tune`: what it tries is what `train` then does, it says what it found, and nothing stays behind."""
+"""Tests `lockstep tune`: its trials train as `train` does with these settings, it reports its results, and leaves
+nothing behind."""
 
 import json
 import math
@@ -61,24 +62,24 @@ def lines_of(run):
 @pytest.mark.all_tier("two ranks find a rate as one does", unless=lambda ranks: ranks == 1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
-    """The loss of a trial is the loss of a training with these settings, and the suggestion is the best of them."""
+    """The loss of a trial is the loss of a training with these settings, and the suggestion is the best trial."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     run = tune(config, "--json", ranks=ranks)
     assert run.status == DONE, run
     curve, *trials, found, written = lines_of(run)
     assert list((tmp_path / "runs").iterdir()) == [] and not (tmp_path / "alerted").exists()
-    # A range test of the digits goes from a loss of ln 10 down and up again.
+    # In a range test of the digits the loss starts at ln 10, falls, and rises again.
     assert abs(curve["range_test"][0][1] - math.log(10)) < 0.3
     assert 1e-7 < curve["falls_from"] < curve["lowest_at"] <= curve["grows_from"] <= 10
     assert trials[0]["lr"] == 1e-5 and found["whole_run"]
     best = min(trials, key=lambda trial: trial.get("val_loss", math.inf))
     assert found["suggestion"] == {"optimizer.lr": best["lr"], "schedule.warmup_steps": best["warmup_steps"]}
-    # One of them is the best rate without warm-up.
+    # The last trial uses the best rate without warm-up.
     assert [trial["warmup_steps"] for trial in trials] == [0, *[4] * (len(trials) - 2), 0]
-    # The digits' rate is no secret: half of the samples cannot be told apart at 1e-5, and nearly all at the best one.
+    # The digits have a clear best rate: the loss at 1e-5 is more than twice that at the best rate.
     assert found["val_loss"] < 0.5 * trials[0]["val_loss"]
-    # The user's config with what was found says all of it.
+    # The user's config, changed by tune, is all that `train` needs to repeat the result.
     assert written == {"config": str(tmp_path / "config.tuned.pbtxt")}
     trained = train(written["config"], tmp_path / "runs/mine", ranks=ranks)
     assert trained.status == DONE, trained
@@ -92,10 +93,10 @@ def test_it_tells_what_it_does(tmp_path):
     lines = run.out.splitlines()
     assert lines[0].startswith("range test: 240 steps, ") and lines[1].split() == ["lr", "loss"]
     (header,) = (i for i, line in enumerate(lines) if line.split() == ["lr", "warm-up", "steps", "val_loss", "seconds"])
-    # The user's own rate diverges, which is said and stops nothing.
+    # The user's own rate diverges; this is reported, and the search goes on.
     assert lines[header + 1].split()[0] == "1e+20" and "yours: step " in lines[header + 1], run
     assert "suggestion: optimizer.lr " in run.out
-    # The last line is a command that trains with it.
+    # The last line is a command that trains with the suggestion.
     command = [word.strip("'") for word in lines[-1].split()]
     assert command[1:3] == ["train", str(tmp_path / "config.tuned.pbtxt")] and "optimizer.lr=1e20" not in command
     text = (tmp_path / "config.tuned.pbtxt").read_text()
@@ -105,7 +106,7 @@ def test_it_tells_what_it_does(tmp_path):
 
 @pytest.mark.all_tier("a search that finds nothing takes 5 s")
 def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
-    """A second is over after the user's own rate, or soon after."""
+    """The time of one second is over after the trial of the user's own rate, or soon after."""
     config = config_in(tmp_path)
     run = tune(config, "--json", "--time", "1", "--set", "optimizer.lr=0.02", "--set", "schedule.warmup_steps=4")
     assert run.status == DONE, run
@@ -155,7 +156,7 @@ def test_nothing_stays_of_one_that_is_killed(tmp_path):
 
 
 def test_a_trial_that_fails(tmp_path):
-    """A rank that is killed says nothing of a rate."""
+    """A rank that is killed tells nothing about a learning rate, so tune fails."""
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"], ranks=2)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -168,7 +169,7 @@ def test_a_trial_that_fails(tmp_path):
 
 
 def test_the_fastest_step(tmp_path):
-    """Micro-batches of two samples are much slower than larger ones. The training stays the same."""
+    """Micro-batches of two samples are much slower than larger ones. The results of the training stay the same."""
     config = config_in(tmp_path, "accumulation: 32")
     run = tune(config, "--json", only="batch")
     assert run.status == DONE, run
@@ -190,7 +191,7 @@ def test_the_fastest_step(tmp_path):
 @pytest.mark.all_tier("it makes one after the other the searches that other tests make one by one")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_all_that_can_be_found(tmp_path, ranks):
-    """One file has the step and the rate, and trains."""
+    """One written config has both the step's settings and the learning rate, and it trains."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "accumulation: 16")
     run = tune(config, only=None, ranks=ranks)
@@ -210,7 +211,7 @@ def fields_of(config):
 
 
 def test_the_loader(tmp_path):
-    """Samples that take two milliseconds of waiting each: as many threads as there are help."""
+    """Each sample takes two milliseconds of waiting, so as many threads as tune may use help."""
     text = f"""global_batch: 64 epochs: 1 {faulty_data(sleep_us=2000)} model {{ name: "mlp" }}
         loader {{ threads: 1 }} run_dir: "{tmp_path}/runs/mine" """
     run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="loader", program=FAULTY)
@@ -229,7 +230,7 @@ def test_the_loader(tmp_path):
 
 
 def test_a_loader_that_training_does_not_wait_for(tmp_path):
-    """Nothing is tried where the steps take less than half of what the loader gives."""
+    """tune tries nothing if the steps need less than half of the samples/s that the loader gives."""
     config = config_in(tmp_path, "accumulation: 64")
     run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
     assert run.status == DONE, run
@@ -240,7 +241,7 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
 @pytest.mark.all_tier("a search of bucket sizes takes 25 s")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_exchange_between_ranks(tmp_path, ranks):
-    """Bucket sizes from which there is more than one bucket; the training stays the same."""
+    """tune tries bucket sizes that give more than one bucket; the results of the training stay the same."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "ddp { bucket_bytes: 4096 first_bucket_bytes: 4096 }")
     run = tune(config, "--json", "--set", "model.mlp.hidden=[512, 512, 512]", only="exchange", ranks=ranks)
@@ -255,7 +256,8 @@ def test_the_exchange_between_ranks(tmp_path, ranks):
 
 
 def test_ranks_that_are_unlike(tmp_path):
-    """The second rank is slower, and has memory for less: all find the same, and train with it."""
+    """The second rank is slower, and has memory for fewer samples. All ranks find the same settings, and can train with
+    them."""
     model = faulty_model(fault=8, fits=12, rank=1, sleep_us=3000)
     text = f'global_batch: 96 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"'
     run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="batch,exchange", ranks=2, program=FAULTY)
@@ -267,7 +269,7 @@ def test_ranks_that_are_unlike(tmp_path):
 
 
 def test_a_trial_that_hangs(tmp_path):
-    """The second rank is stopped in a step, and the watchdog ends the trial."""
+    """The second rank is stopped (SIGSTOP) in a step, and the watchdog ends the trial."""
     model = faulty_model(fault=5, at=3, rank=1)
     text = f"""global_batch: 64 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"
         watchdog {{ heartbeat_timeout_s: 2 }}"""
@@ -279,7 +281,8 @@ def test_a_trial_that_hangs(tmp_path):
 
 
 def test_other_global_batches(tmp_path):
-    """Steps of four samples cost as much as larger ones. The learning rate follows the optimizer's rule."""
+    """Steps of four samples take as long as larger ones, so a larger batch is suggested. The learning rate follows the
+    optimizer's rule."""
     config = config_in(tmp_path, "accumulation: 1")
     words = ["--global-batch", "auto", "--json", "--set", "global_batch=4", "--set", "device=CPU"]
     run = tune(config, *words, "--time", "30", only="largest")
@@ -302,7 +305,7 @@ def test_other_global_batches(tmp_path):
 
 @pytest.mark.all_tier("the precision is tried as other settings of the step are")
 def test_the_precision(tmp_path):
-    """It is asked for by name alone, because it changes what is computed."""
+    """The precision is tuned only if --only names it, because it changes the results."""
     run = tune(config_in(tmp_path), "--json", "--set", "device=CPU", only="precision")
     assert run.status == DONE, run
     tried = [line["setting"] for line in lines_of(run) if "setting" in line]
@@ -310,7 +313,7 @@ def test_the_precision(tmp_path):
 
 
 def test_few_samples(tmp_path):
-    """With 1437 samples, a batch of 1024 can be timed, and one of 1500 cannot, but can be trained with."""
+    """With 1437 samples, a batch of 1024 can be timed. One of 1500 cannot be timed, but can be trained with."""
     config = config_in(tmp_path)
     run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
     assert run.status == DONE, run
@@ -336,7 +339,7 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
 
 @pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
-    """As a pipe is."""
+    """The config that tune writes is a link to /dev/null. Like a FIFO, it is written once, after both searches."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
     run = tune(config, only="batch,rate")
@@ -353,7 +356,8 @@ def test_steps_that_do_not_fit(tmp_path):
     header = lines[0].split()
     assert header[:2] == ["micro-batch", "accumulation"], run
     assert lines[1].split()[:3] == ["12", "4", "no"] and "yours: accumulation 1 does not fit in memory" in lines[1], run
-    # Checkpointing makes no larger ones fit, because this model has nothing to compute again.
+    # Activation checkpointing does not let larger micro-batches fit, because this model has no activations to
+    # recompute.
     assert [line.split()[1:3] for line in lines[1:3]] == [["4", "no"], ["4", "yes"]], run
     assert "accumulation 2 does not fit in memory" in lines[2], run
     assert any(line.startswith("suggestion: accumulation ") for line in lines), run
@@ -367,7 +371,7 @@ def test_steps_that_do_not_fit(tmp_path):
 
 
 def test_steps_that_a_library_cannot_make(tmp_path):
-    """A way that fails on the device is none, and the search goes on to the next."""
+    """A setting that fails on the device is discarded, and the search goes on with the next one."""
     text = f'global_batch: 4 epochs: 2 {digits_data()} model {{ {faulty_model(fault=1)} }} run_dir: "{tmp_path}/runs/mine"'
     run = tune(write_config(tmp_path, text), "--json", only="batch", program=FAULTY)
     assert run.status == USAGE and "a trial failed" not in run.err, run

@@ -1,7 +1,8 @@
-"""without_gpu.py CASES FILE: exit status 1 where this machine may have a GPU; where it has none, 0, and a report at
-$XML_OUTPUT_FILE in which each case of the tests in FILE is skipped.
+"""without_gpu.py CASES FILE: exits with 1 if this machine may have a GPU. If it has none, it exits with 0 and writes a
+report to $XML_OUTPUT_FILE in which each case of the test file FILE is skipped.
 
-CASES is what conftest.py wrote when the tests were built. Starting pytest and PyTorch only to skip takes four seconds.
+CASES is the file that conftest.py wrote when the tests were built. Starting pytest and PyTorch only to skip takes four
+seconds.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ def may_have_gpu():
 
 
 def cases_of(listed, stem, every_tier):
-    """The names of a file's cases in the lines of CASES."""
+    """Returns the names of a test file's cases in the lines of CASES."""
     rows = [line.split("\t") for line in listed.splitlines()]
     return [name for tier, file, name, _ in rows if file == stem and (every_tier or tier == "commit")]
 

@@ -1,8 +1,9 @@
 """Local stand-ins for the repositories that Bazel 4 itself would download.
 
-Why: Bazel's own @bazel_tools loads @rules_cc, @rules_java and @remote_coverage_tools, and fetches
-them from the network unless the workspace defines them first. Lockstep uses nothing of theirs beyond
-the rules that are native to Bazel 4, so a build needs no network once the packages are installed.
+Why: Bazel's own @bazel_tools loads @rules_cc, @rules_java and @remote_coverage_tools, and Bazel
+downloads these unless the workspace defines them first. Lockstep needs nothing from them beyond the
+rules that are native to Bazel 4, so with these stand-ins a build needs no network once the packages
+are installed.
 """
 
 _RULES = {

@@ -1,8 +1,8 @@
 """@system: the libraries that come from the distribution's packages (third_party/apt-packages.txt).
 
-Why the system's: MPI must be the one that the user's mpirun belongs to, and the others are well kept
-in Debian and Ubuntu. Their headers are found through the compiler's own search path, so no target
-lists them; only MPI's lie elsewhere, and mpicc knows where.
+Why they come from the system: MPI must be the one that the user's mpirun belongs to, and Debian and
+Ubuntu maintain the other libraries well. The compiler finds their headers in its default search
+path, so no target lists them; only MPI's headers are elsewhere, and mpicc says where.
 """
 
 _BUILD = """package(default_visibility = ["//visibility:public"])

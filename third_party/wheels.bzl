@@ -1,11 +1,12 @@
 """@wheels: LibTorch, the CUDA toolkit, CUTLASS, cuDNN with its frontend and NCCL from .venv's pinned wheels.
 
-Why wheels: third_party/requirements.txt then pins the whole toolchain, the same on every machine and
-the very one that PyTorch's users have; no system CUDA is needed, and PyTorch, the oracle of the
-tests, is the same build as the LibTorch under test.
+Why wheels: third_party/requirements.txt then pins the whole toolchain to the versions that
+PyTorch's users have, on every machine. No CUDA toolkit has to be installed on the system, and the
+PyTorch that the tests compare with is the same build as the LibTorch under test.
 
-Why the libraries are linked with -L and an rpath instead of as Bazel `srcs`: Bazel's symlinks to
-shared libraries break libtorch_cuda.so's $ORIGIN, and libtorch_nvshmem.so is then not found.
+Why the libraries are linked with -L and an rpath instead of as Bazel `srcs`: Bazel makes symlinks
+to shared libraries, which break libtorch_cuda.so's $ORIGIN, so that libtorch_nvshmem.so is not
+found.
 
 Why some of torch/include is left out: it carries old copies of protobuf's, fmt's and pybind11's
 headers, which would shadow the system's.
@@ -123,7 +124,7 @@ def _python_wheels_impl(ctx):
     ctx.symlink(site + "/include", "cudnn_frontend")
     ctx.symlink(site + "/cutlass_library/source", "cutlass")
 
-    # Not a symbolic link: Python would take the link's folder for its environment.
+    # A script, not a symbolic link: Python would take the link's folder for its environment.
     ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)
     ctx.file("BUILD", _BUILD.replace("{site}", site))
 

@@ -1,6 +1,6 @@
-"""All that Lockstep needs from outside, in one call.
+"""Defines all external repositories that Lockstep needs, in one call.
 
-A workspace that uses Lockstep says the same in its own WORKSPACE:
+A workspace that uses Lockstep has these lines in its own WORKSPACE:
 
     local_repository(name = "lockstep", path = "/where/lockstep/is")
     load("@lockstep//third_party:workspace.bzl", "lockstep_dependencies")

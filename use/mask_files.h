@@ -1,12 +1,13 @@
-// MaskFiles: a folder of predicted masks, a PNG file for each image, as masks to train on are.
+// MaskFiles: writes predicted masks to a folder, as one PNG file for each image. The files can be used as training
+// masks.
 //
-// Promise: the mask of the image a/b.jpg is FOLDER/a/b.png. It has the image's size: each of its pixels is the nearest
-// one of what was predicted, which is the whole image stretched to another size. A pixel's value is that of its class
-// in the masks that were trained on.
+// Promise: the mask of the image a/b.jpg is FOLDER/a/b.png, and has the image's size. The model predicted a mask of the
+// whole image, resized to another size; each pixel of the file is the nearest pixel of that mask. A pixel's value is
+// the value that its class had in the masks of the training data.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/masks_test.py)
-//   two images whose masks would have the same name -> Error (kData), before anything is predicted
-//   the folder or a file cannot be written -> Error (kCheckpoint); the folder's before anything is predicted
+//   two images whose masks would have the same path -> Error (kData), before anything is predicted
+//   the folder or a file cannot be written -> Error (kCheckpoint); for the folder before anything is predicted
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@ namespace lockstep {
 
 class MaskFiles {
  public:
-  // Makes the folder, if it is not there. Throws Error (kCheckpoint).
+  // Creates the folder if it does not exist. Throws Error (kCheckpoint).
   explicit MaskFiles(std::string folder);
 
-  // `images`: paths below the folder or within the archives that `files` names, of all of whose images `numbers` has
-  // the predicted ones. Throws Error (kData).
+  // `files` is the path of the images' folder or archive. `images` are the predicted images, as paths within it, and
+  // `numbers` are their indices among all of its images. Throws Error (kData).
   void Prepare(std::string files, std::vector<std::string> images, std::vector<int64_t> numbers);
 
-  // `classes`: of each image the pixels of its mask, which has the size `size`. `values`: the value of each class.
-  // Throws Error (kData, kCheckpoint).
+  // `classes` holds the predicted class of each pixel of all masks, one mask of size `size` after the other. `values`
+  // holds the pixel value of each class. Throws Error (kData, kCheckpoint).
   void Write(std::span<const uint8_t> classes, const ImageSize& size,
              std::span<const int32_t> values) const;
 

@@ -28,7 +28,7 @@ std::vector<NamedRun> RunsNamed(const std::string& name) {
   const std::string run_dir = ParseRunPoint(name).run_dir;
   if (!HoldsFolds(run_dir)) return {{name, LoadRunConfig(run_dir)}};
   const std::string first = FoldRunDir(run_dir, 0);
-  const std::string point = name.substr(run_dir.size());  // "@best", say
+  const std::string point = name.substr(run_dir.size());  // for example "@best"
   std::vector<NamedRun> runs = {{first + point, LoadRunConfig(first)}};
   const int64_t count = runs.front().config.data().folds().count();
   for (int64_t fold = 1; fold < count; ++fold) {

@@ -1,11 +1,12 @@
-// The runs that a name on the command line means: one, or the folds of a cross-validation.
+// RunsNamed(): the runs that a run name on the command line stands for: one run, or the folds of a cross-validation.
 //
 // Layout: `lockstep train CONFIG --folds 5` trains the runs RUN/fold-0 to RUN/fold-4. RUN itself has no config and no
-// weights; a command that takes RUN uses all of its folds. RUN@best and RUN@last mean that of each fold.
+// weights of its own; a command that takes RUN uses all of its folds. RUN@best and RUN@last are the checkpoints @best
+// and @last of each fold.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/folds_test.py)
-//   a fold has not begun yet -> Error (kUsage), which names it -> test_folds_that_are_missing
-//   there is no run -> LoadRunConfig()'s error -> tests/tasks_test.py
+//   a fold has not started yet -> Error (kUsage), which names it -> test_folds_that_are_missing
+//   there is no such run -> LoadRunConfig()'s error -> tests/tasks_test.py
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,17 @@
 namespace lockstep {
 
 struct NamedRun {
-  std::string name;  // as ReadWeights() takes it (ckpt/weights.h)
+  std::string name;  // the run's folder, or FOLDER@best etc., as ReadWeights() takes it
   config::Config config;
 };
 
 // Returns the folder of a fold of the cross-validation in `run_dir`.
 std::string FoldRunDir(const std::string& run_dir, int64_t fold);
 
-// Whether `run_dir` is the folder of a cross-validation, of which fold 0 has begun.
+// Whether `run_dir` is the folder of a cross-validation whose fold 0 has started.
 bool HoldsFolds(const std::string& run_dir);
 
-// Returns the run, or the folds in their order. Throws Error (kUsage).
+// Returns the run, or the folds of the cross-validation in order. Throws Error (kUsage).
 std::vector<NamedRun> RunsNamed(const std::string& name);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Outputs: what a run predicts of each sample, and how that is written.
+// Outputs: the predictions of a run for some samples, and the columns in which they are written.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,32 +13,32 @@ namespace lockstep {
 
 struct Outputs {
   Task task = Task::kClassification;
-  // The names of the classes, labels or numbers, in order.
+  // The names of the classes, labels or regression targets, in order.
   std::vector<std::string> names{};
-  bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
-  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only
-  // float64 [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of
-  // use/predict.h).
+  bool have_names = false;  // whether the user gave the names; otherwise they are "0", "1", ...
+  // On the CPU, float64 [samples, names]: the probability of each class or label, or the regression outputs. If
+  // best_only, float64 [samples, 2]: the index of the most probable class (the first of several) and its probability,
+  // as BestOf() of use/predict.h returns them.
   at::Tensor values{};
   bool best_only = false;
 };
 
-// Returns the names of `count` classes, labels or numbers: `given`, or their numbers.
+// Returns the names of `count` classes, labels or regression targets: `given`, or "0", "1", ... if `given` is empty.
 std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count);
 
-// The name of the most probable class.
+// A column with the name of the most probable class.
 PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name);
-// The probability of class or label `index`, with six decimals.
+// A column with the probability of class or label `index`, with six decimals.
 PredictionColumn ProbabilityColumn(const Outputs& outputs, const std::string& name, int64_t index);
-// 1 if the probability of label `index` is at least a half, otherwise 0.
+// A column with 1 if the probability of label `index` is at least 0.5, and 0 otherwise.
 PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, int64_t index);
-// Number `index`, with all digits that a float32 holds.
+// A column with regression output `index`, with all digits of a float32.
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
 
-// Returns the columns that predictions have beside the samples' names. For classes they are `label` and, with
-// best_only, `probability`, which is that of this class; otherwise the probability of each class under its name, or
-// under probability_0, ... For labels they are `probability`, or probability_0, ...; for numbers `value`, or value_0,
-// and so on. ... ...
+// Returns the prediction columns of a file, without the samples' names. For classes they are `label` and either, if
+// best_only, `probability`, the probability of that class, or one column for each class, called by the class's name or
+// probability_0, probability_1, ... For labels there is one column for each label, called `probability` or
+// probability_0, ...; for regression, `value` or value_0, ...
 std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
 
 }  // namespace lockstep

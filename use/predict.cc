@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Returns what one model says of a batch, on its device.
+// Returns one model's predictions for a batch, on the model's device.
 at::Tensor ValuesOf(const Predictor& predictor, const TargetUnit& in_own_unit, const World& world,
                     const at::Tensor& input) {
   const SampleSpec& spec = predictor.spec;
@@ -44,8 +44,7 @@ at::Tensor Predict(std::span<const Predictor> predictors, const Dataset& dataset
     throw Error::OnEveryRank(ExitStatus::kUsage, "predict is for samples, not for tokens");
   }
   const bool masks = spec.task == Task::kSegmentation;
-  // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
-  // them.
+  // Each rank fills in its own samples and leaves the others at zero, so the sum over the ranks has all samples.
   at::Tensor predictions =
       masks ? at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte)
             : at::zeros({dataset.size(), best_only ? 2 : spec.classes}, at::kDouble);
@@ -58,7 +57,7 @@ at::Tensor Predict(std::span<const Predictor> predictors, const Dataset& dataset
   const auto mean_of = [&](const at::Tensor& input) {
     at::Tensor values = ValuesOf(first, units.front(), world, input);
     if (predictors.size() == 1) return values;
-    // A GPU divides by multiplying with the inverse.
+    // The mean is computed on the CPU, because a GPU divides by multiplying with the inverse, which gives other bits.
     values = values.cpu();
     for (size_t i = 1; i < predictors.size(); ++i) {
       values += ValuesOf(predictors[i], units[i], world, input).cpu();

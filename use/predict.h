@@ -1,11 +1,12 @@
-// Predict(): what trained models say of the samples of a data set.
+// Predict(): computes the predictions of trained models for the samples of a data set.
 //
-// Promise: each sample is read once, however many models predict it. The prediction of several models is the mean, in
-// float64, summed in their order on the CPU: the same bits as the mean of what each of them says alone.
+// Promise: each sample is read only once, even for several models. The prediction of several models is the mean of
+// their predictions. It is summed in float64 on the CPU in the order of the models, so it has the same bits as the mean
+// of predictions that are made one model at a time.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   tokens, of which there is nothing to predict -> Error (kUsage) on every rank -> (none)
-//   a sample cannot be read -> Error (kData), as the data set says it -> tests/images_test.py
+//   a data set of tokens, for which nothing is predicted -> Error (kUsage) on every rank -> (none)
+//   a sample cannot be read -> Error (kData) from the data set -> tests/images_test.py
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,25 +23,26 @@
 
 namespace lockstep {
 
-// A model, what is done to samples before it gets them, and what its outputs mean.
+// A trained model, the preprocessing of its inputs, and the meaning of its outputs.
 struct Predictor {
   Model& model;
   const Preprocessing& preprocessing;
-  SampleSpec spec;  // as it was in training, with the unit of the numbers that the model has learnt
+  SampleSpec spec;  // as in training, with the mean and std of regression targets
   config::Precision precision = config::FP32;
 };
 
-// Returns, for each row of probabilities, [samples, classes], the most probable class (the first of several) and its
-// probability: float64 [samples, 2].
+// `probabilities` is [samples, classes]. Returns float64 [samples, 2]: for each sample the index of the most probable
+// class (the first of several) and its probability.
 at::Tensor BestOf(const at::Tensor& probabilities);
 
-// Predicts each sample of `dataset`, `global_batch` of all ranks at a time. Returns, on the CPU, float64 [samples,
-// classes]: the softmax of classes, the sigmoid of labels, or numbers. With `best_only`, which is for classes, BestOf()
-// of that. For masks, which only one model may predict, the class with the greatest output, uint8 [samples, height,
-// width].
+// Predicts all samples of `dataset`, in batches of `global_batch` samples over all ranks. Returns, on the CPU, float64
+// [samples, classes]: softmax probabilities of classes, sigmoid probabilities of labels, or regression outputs. If
+// `best_only`, which is only for classes, returns BestOf() of the probabilities. For segmentation, which only one model
+// may predict, returns the class with the greatest output, uint8 [samples, height, width].
 //
-// There is at least one predictor. The tasks and the classes of all are the same; so is, on a CPU, the preprocessing of
-// pixels, which loader threads do. Every rank must call it and gets all predictions in order.
+// `predictors` is not empty. All predictors have the same task and classes. On a CPU they also have the same
+// preprocessing of pixels, because the loader threads do it. Every rank must call the function, and gets all
+// predictions in the order of the data set.
 at::Tensor Predict(std::span<const Predictor> predictors, const Dataset& dataset,
                    int64_t global_batch, const LoaderOptions& loader_options, const World& world,
                    bool best_only);

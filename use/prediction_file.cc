@@ -32,7 +32,7 @@ Layout LayoutOf(const PredictionRequest& request) {
   return is("npy") ? Layout::kArray : is("jsonl") ? Layout::kJsonLines : Layout::kCsv;
 }
 
-// The first option that names columns of the output; empty if none is given.
+// Returns the first given option that affects which columns the output has; empty if none is given.
 std::string ColumnOption(const PredictionRequest& request) {
   if (!request.submission.empty()) return "--submission";
   if (!request.id.empty()) return "--id";

@@ -1,18 +1,18 @@
-// PredictionFile: the file that `lockstep predict` writes: which columns it has, and in which format.
+// PredictionFile: the file that `lockstep predict` writes, with its columns and its format.
 //
-// Promise: everything that can be wrong with the request, the ids and the sample submission is said before anything is
-// predicted.
+// Promise: every error in the request, the ids and the sample submission is reported before anything is predicted.
 //
-// The file is a table, a row for each sample in the order of the files: the sample's name; its fold, if several folds
-// held samples back; the columns that are kept of the input; and the columns of ColumnsOf() (use/outputs.h). The name
-// of a sample is its file for images, what the column --id holds for tables, and otherwise its number among the files'
-// samples, from 0. With a sample submission the table is the submission's (use/submission.h). As an array it holds the
-// outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width]. The masks of images may also be
-// a folder of PNG files (use/mask_files.h).
+// The file is a table with one row for each sample, in the order of the input files. Its columns are the sample's name;
+// its fold, if several folds held samples back; the columns of the input that --keep names; and the columns of
+// ColumnsOf() (use/outputs.h). The name of a sample is its file's path for images, the cell of the column --id for
+// tables, and otherwise its index among all samples of the files, from 0. With a sample submission the table has the
+// columns and rows of the submission (use/submission.h). An array file (.npy) holds only the outputs: float32 [samples,
+// names], or for masks uint8 [samples, height, width]. Masks may also be written as a folder of PNG files
+// (use/mask_files.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
-//   options that do not go together, or with the run's data -> Error (kUsage)
-//   a column that the input does not have, a sample submission that does not fit -> Error (kData)
+//   options that contradict each other or the run's data -> Error (kUsage)
+//   a column that the input does not have, a sample submission that does not match the samples -> Error (kData)
 //   the file cannot be written -> Error (kCheckpoint), before anything is predicted
 #pragma once
 
@@ -33,32 +33,33 @@
 namespace lockstep {
 
 struct PredictionRequest {
-  std::vector<std::string> files;  // what is predicted
-  bool held_back = false;          // whether that is what training held back, instead of files
-  std::string output;              // the file to write, or for PNG files the folder
-  // "csv", "jsonl", "npy" or "png"; empty: as the output's name ends (.jsonl, .npy, / for PNG files), otherwise CSV.
+  std::vector<std::string> files;  // the files to predict
+  bool held_back = false;  // whether to predict the samples that training held back, and no files
+  std::string output;      // the file to write; for PNG files, the folder
+  // "csv", "jsonl", "npy" or "png"; empty: chosen by the end of `output` (.jsonl, .npy, or / for PNG files), otherwise
+  // CSV.
   std::string format{};
-  bool probabilities = false;       // whether each class has a column
-  std::string id{};                 // the column of the input that names samples; empty: none
-  std::vector<std::string> keep{};  // columns of the input that the output has, too
-  std::string submission{};         // a sample submission; empty: none
+  bool probabilities = false;       // whether to write a column for each class
+  std::string id{};                 // the input column with the samples' names; empty: none
+  std::vector<std::string> keep{};  // input columns to copy to the output
+  std::string submission{};         // the path of a sample submission; empty: none
 };
 
-// Throws Error (kUsage) if the request does not say what is predicted.
+// Throws Error (kUsage) unless the request names either files or the held-back samples.
 void CheckSource(const PredictionRequest& request);
 
-// Throws Error (kUsage) if the request makes no sense for a run with such data.
+// Throws Error (kUsage) if the request is not possible for a run with this data.
 void CheckRequest(const PredictionRequest& request, const config::Data& data);
 
-// Returns whether of each sample only the most probable class and its probability are written.
+// Returns whether only the most probable class and its probability are written for each sample.
 bool WritesBestOnly(const PredictionRequest& request, const config::Data& data);
 
-// The samples whose predictions a file holds, in its order.
+// The samples whose predictions are written, in the order of the output.
 struct PredictedSamples {
   SampleSpec spec;
-  std::vector<std::string> files;  // of each sample; empty: a file holds more than one sample
-  std::vector<int64_t> numbers;    // of each sample, among all of the files
-  // For each sample, the fold of a cross-validation that held it back; empty: there is only one run.
+  std::vector<std::string> files;  // the file of each sample; empty: files hold several samples
+  std::vector<int64_t> numbers;    // the index of each sample among the samples of all files
+  // The fold of a cross-validation that held each sample back; empty: there is only one run.
   std::vector<int64_t> folds{};
 
   int64_t size() const { return static_cast<int64_t>(numbers.size()); }
@@ -66,33 +67,33 @@ struct PredictedSamples {
 
 class PredictionFile {
  public:
-  // Makes sure that the output can be written. Throws Error (kUsage, kCheckpoint).
+  // Checks that the output can be written. Throws Error (kUsage, kCheckpoint).
   PredictionFile(PredictionRequest request, config::Data data);
 
-  // Reads what names the samples, which are of the request's files. Throws Error (kData).
+  // Reads from the request's files the names of `samples` and the columns to keep. Throws Error (kData).
   void Prepare(PredictedSamples samples);
 
-  // Writes what was predicted, the result of Predict() (use/predict.h). Prepare() was called before. Throws Error
-  // (kCheckpoint).
+  // Writes the predictions `values`, which Predict() returned (use/predict.h). Prepare() must have been called before.
+  // Throws Error (kCheckpoint).
   void Write(const at::Tensor& values);
 
-  // Returns what a sample submission's columns hold, such as "Survived: label"; empty if there is none.
+  // Returns a description of the submission's columns, such as "Survived: label"; empty if there is no submission.
   std::string Contents() const { return submission_ ? submission_->Contents() : ""; }
 
  private:
   PredictionColumn NamesOfSamples() const;
-  // Columns of the input, of the samples.
+  // Reads columns of the input for the samples to predict. `field` is the option that names them, for errors.
   std::vector<PredictionColumn> ReadColumns(const std::vector<std::string>& columns,
                                             std::string_view field) const;
 
   const PredictionRequest request_;
   const config::Data data_;
-  std::optional<OutputTarget> target_;  // nothing: mask_files_ is there
+  std::optional<OutputTarget> target_;  // empty: mask_files_ is set
   std::optional<MaskFiles> mask_files_;
   PredictedSamples samples_;
   Outputs outputs_;
   std::optional<Submission> submission_;
-  std::vector<PredictionColumn> input_columns_;  // what the output has of the input
+  std::vector<PredictionColumn> input_columns_;  // sample names, folds and kept input columns
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kPiece = size_t{1} << 20;  // of a file, that is written at once
+constexpr size_t kPiece = size_t{1} << 20;  // bytes of the file that are written at once
 
 // Calls add(text, row) for each row, and writes the text in pieces.
 template <typename Add>
@@ -30,7 +30,7 @@ void WriteRows(int64_t rows, std::string text, const AppendBytes& append, const 
   flush();
 }
 
-// Bytes that are no UTF-8 become U+FFFD.
+// Returns `text` as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 std::string InQuotes(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -1,8 +1,9 @@
-// PredictionTable: predictions as a user sends them on, a row for each sample, and the files that hold them.
+// PredictionTable: a table of predictions with one row for each sample, and functions that write it as CSV or JSON
+// lines.
 //
-// Promise: a cell is made when it is written, so that a table takes no memory for its texts. CSV cells are in quotes
-// where they need them, as Python's csv module and pandas read them. A line of JSON is one object; a number that is not
-// finite is null there.
+// Promise: a cell is made only when it is written, so the texts of a table take no memory. CSV cells are quoted where
+// necessary, so that Python's csv module and pandas can read them. A JSON line is one object, in which numbers that are
+// not finite are null.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 namespace lockstep {
 
 struct PredictionColumn {
-  // The cells' type in JSON: texts; numbers, also nan and inf; or cells copied from a table, of which those that look
-  // like numbers are numbers.
+  // The type of the cells in JSON: kText: strings; kNumber: numbers, which may be nan or inf; kCopied: cells copied
+  // from an input table, which become numbers if they are valid JSON numbers.
   enum class Kind : uint8_t { kText, kNumber, kCopied };
 
   std::string name;
@@ -29,7 +30,7 @@ struct PredictionTable {
   std::vector<PredictionColumn> columns;
 };
 
-// Write the table with the names of its columns.
+// Write the column names, and then the rows.
 void WriteCsv(const PredictionTable& table, const AppendBytes& append);
 void WriteJsonLines(const PredictionTable& table, const AppendBytes& append);
 

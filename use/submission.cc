@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSeveral = -1;  // samples go by one name
+constexpr int64_t kSeveral = -1;  // in the place of a sample's index: several have this name
 
-// The first few of the names, for an error message.
+// Returns the first few names, for an error message.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;
   const std::vector<std::string> some(names.begin(), names.begin() + std::min(names.size(), kMost));

@@ -26,17 +26,17 @@
 namespace lockstep {
 namespace {
 
-// A run's model with its weights, and the samples that it is to be used on.
+// A run's model with its weights, and the samples to use it on.
 struct LoadedRun {
-  std::string weights;  // on rank 0: what they are, if they are not the final ones
+  std::string weights;  // on rank 0: which checkpoint, if it is not the final weights
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
   config::Precision precision = config::FP32;
 };
 
-// `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
-// every rank.
+// Loads the model of `run`. `open` opens the samples; it returns null if there are none. Every rank must call
+// LoadRun(). Throws Error on every rank.
 template <typename Open>
 LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World& world,
                   const Open& open) {
@@ -65,10 +65,10 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Returns the samples that the run held back; null if there are none.
+// Returns the samples that training held back; null if there are none.
 std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
                                         const World& world) {
-  // A bad sample must not be replaced by another one here, because its own prediction was asked for.
+  // An unreadable sample must not be replaced by another one here, because its own prediction was asked for.
   config.mutable_data()->clear_bad_samples();
   return OpenTrainingData(config, extensions.datasets, world).validation;
 }
@@ -82,7 +82,7 @@ LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& reques
   });
 }
 
-// Returns the run's model for samples of another run's data set, which its own would read in the same way.
+// Returns the run's model as a Predictor of another run's samples, which this run would read in the same way.
 Predictor PredictorOf(const LoadedRun& loaded, const config::Data& config) {
   Predictor predictor{.model = *loaded.model,
                       .preprocessing = *loaded.preprocessing,
@@ -95,7 +95,7 @@ Predictor PredictorOf(const LoadedRun& loaded, const config::Data& config) {
   return predictor;
 }
 
-// Returns the mean of what `predictors` say of the samples that were loaded for the first of them.
+// Returns the mean of the predictions of `predictors` for the samples that `first` holds.
 at::Tensor PredictWith(std::span<const Predictor> predictors, const LoadedRun& first,
                        const config::Config& config, const World& world, bool best_only) {
   return Predict(predictors, *first.dataset, EvaluationBatch(config, config.accumulation()),
@@ -118,7 +118,7 @@ PredictedSamples SamplesOf(const Dataset& dataset) {
   return samples;
 }
 
-// The samples that folds have held back, and their predictions, in the order of the files.
+// The samples that the folds held back, and their predictions. They are in the order of the files.
 struct HeldBackPredictions {
   PredictedSamples samples;
   at::Tensor values;
@@ -150,7 +150,7 @@ HeldBackPredictions InOrderOfFiles(const std::vector<HeldBackPredictions>& folds
   return all;
 }
 
-// Runs can be used together if their classes are the same, and what they predict of one sample has a mean.
+// Throws unless all runs have the same classes and their predictions of one sample can be averaged.
 void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& request) {
   const bool have_masks = runs.front().config.data().task() == config::Data::SEGMENTATION;
   if (runs.size() > 1 && have_masks && !request.held_back) {
@@ -166,13 +166,13 @@ void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& re
   }
 }
 
-// The files in which a run's held-back samples lie.
+// Returns the files that contain the samples that a run held back.
 std::vector<std::string> FilesHeldBack(const config::Data& data) {
   const auto& files = data.validation_size() > 0 ? data.validation() : data.train();
   return {files.begin(), files.end()};
 }
 
-// All that decides which samples a run reads of files that are given, and how the process computes with them.
+// The settings of a run that decide how it reads given files and how it computes predictions.
 struct WayToRead {
   config::Data data;
   int64_t batch = 0;
@@ -186,7 +186,7 @@ WayToRead WayOf(const config::Config& config, const World& world) {
                 .precision = PrecisionOn(world.device, config.precision()),
                 .deterministic = config.deterministic()};
   config::Data& data = way.data;
-  // Which samples were trained on, and how.
+  // These fields only decide which samples are trained on, and how.
   data.clear_train();
   data.clear_validation();
   data.clear_validation_fraction();
@@ -204,10 +204,11 @@ WayToRead WayOf(const config::Config& config, const World& world) {
     images.clear_mirror();
     images.clear_cache_mib();
   }
-  // The unit of what is learnt is each model's own.
+  // Each model converts its own predictions to the targets' unit.
   data.clear_target_mean();
   data.clear_target_std();
-  // On a CPU loader threads scale the pixels.
+  // On a GPU each model normalises the pixels itself; on a CPU the loader threads do it, for all models in the same
+  // way.
   if (world.device.is_cuda()) {
     data.clear_mean();
     data.clear_std();
@@ -215,8 +216,8 @@ WayToRead WayOf(const config::Config& config, const World& world) {
   return way;
 }
 
-// Returns whether all runs read the same of any files. Tables do not if columns are scaled by what is in the training
-// rows of each fold.
+// Returns whether all runs read given files in the same way. This is not so for tables whose columns are scaled by
+// statistics of each fold's training rows.
 bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
   const WayToRead first = WayOf(runs.front().config, world);
   return std::ranges::all_of(runs, [&](const NamedRun& run) {
@@ -227,8 +228,8 @@ bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
   });
 }
 
-// Returns the mean of the predictions of all runs, on every rank. Runs that read alike are in memory together, and each
-// sample is read once; others come one by one.
+// Returns the mean of the predictions of all runs, on every rank. If the runs read files in the same way, all models
+// are in memory together and each sample is read once; otherwise the runs are loaded one after the other.
 at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
                       const PredictionRequest& request, const Extensions& extensions,
                       const World& world) {
@@ -277,7 +278,7 @@ RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& f
 RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest request,
                            const Extensions& extensions, const World& world) {
   const config::Data& data = runs.front().config.data();
-  std::optional<PredictionFile> file;  // on rank 0
+  std::optional<PredictionFile> file;  // set only on rank 0
   Together(world.host, [&] {
     CheckRequest(request, data);
     RequireAlike(runs, request);

@@ -1,15 +1,15 @@
-// EvaluateRun() computes metrics with the weights of a trained run, and PredictRuns() writes predictions of a run or of
-// the folds of a cross-validation.
+// EvaluateRun() computes metrics with the weights of a trained run, and PredictRuns() writes predictions of one run or
+// of the folds of a cross-validation.
 //
-// Promise: files are predicted by all of the runs: a prediction is the mean of their probabilities, or of their
-// numbers. If the runs read files alike, each sample is read once for all of them. Samples that training held back are
-// predicted by the run that held them back, so no run predicts a sample that it has seen.
+// Promise: files are predicted by all runs, and a prediction is the mean of the runs' probabilities or regression
+// outputs. If the runs read files in the same way, each sample is read once for all of them. A sample that training
+// held back is predicted only by the run that held it back, so no run predicts a sample that it was trained on.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)
-//   the run has no weights, or they are another model's -> Error (kCheckpoint, kUsage) on every rank
-//   files of another kind than the run's -> Error (kData) on every rank
+//   the run has no weights, or weights of another model -> Error (kCheckpoint, kUsage) on every rank
+//   files that do not match the run's data -> Error (kData) on every rank
 //   the file cannot be written -> Error before anything is computed
-//   runs whose classes differ, masks of several runs -> Error (kUsage) on every rank
+//   runs whose classes differ; masks, which have no mean, of several runs -> Error (kUsage) on every rank
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ struct Extensions;  // trainer/run/extensions.h
 // Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
 // Every rank must call it. Throws Error.
 struct RunEvaluation {
-  // On rank 0: what the weights are, if they are not the run's final ones.
+  // On rank 0: which checkpoint the weights are from, if they are not the run's final weights.
   std::string weights;
   std::vector<Metric> metrics;
   int64_t samples = 0;
-  // One line for each sample of this rank that was replaced, with the reason.
+  // One line for each unreadable sample of this rank that was replaced by another one, with the reason.
   std::vector<std::string> bad_samples;
 };
 RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
                           const Extensions& extensions, const World& world);
 
-// Predicts the request's samples, whose labels may be missing, and writes the predictions. Every rank must call it.
-// Throws Error.
+// Predicts the samples of the request, whose labels may be missing, and writes the predictions. Every rank must call
+// PredictRuns(). Throws Error.
 struct RunPredictions {
-  std::string weights;  // as RunEvaluation's, or how many folds there are
+  std::string weights;  // as in RunEvaluation, or the number of folds
   int64_t samples = 0;
   std::string contents;  // on rank 0: PredictionFile::Contents()
 };

@@ -16,10 +16,10 @@
 namespace lockstep {
 namespace {
 
-// The number of the process that writes the file follows.
+// Returns the name of the temporary file for `path`, except the process ID at its end.
 std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
 
-// Removes the file unless it was renamed away.
+// The destructor removes the file. If the file was renamed before, no file has this name, and nothing happens.
 class Temporary {
  public:
   explicit Temporary(const std::string& path) : path_(path) {}
@@ -31,8 +31,8 @@ class Temporary {
   const std::string& path_;
 };
 
-// A file that is appended to. Whole pieces go past the page cache, each on its way while the next is being
-// filled; the rest goes through it.
+// Appends bytes to a file. Full pieces are written without the page cache (O_DIRECT), each by another thread while the
+// next piece is being filled. The last, partial piece is written through the page cache.
 class Appender {
  public:
   Appender(const std::string& path, int own_names) : file_(path, kSaving, own_names) {
@@ -90,10 +90,10 @@ class Appender {
 
   OutputFile file_;
   std::array<Piece, 2> pieces_;
-  size_t filling_ = 0;  // of pieces_
-  size_t filled_ = 0;   // bytes of it
+  size_t filling_ = 0;  // the index in pieces_ of the piece that is being filled
+  size_t filled_ = 0;   // how many bytes of that piece are filled
   int64_t written_ = 0;
-  std::future<void> under_way_;  // last, so that it ends before what it works on
+  std::future<void> under_way_;  // the last member: destroyed first, after its write has ended
 };
 
 }  // namespace
@@ -109,9 +109,10 @@ void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write) {
   const std::string temporary = TemporaryPrefix(path) + std::to_string(getpid());
   const Temporary remove_on_failure(temporary);
-  // Nobody but a process of this number before it has made a file of that name.
+  // A file with this name can only be left from an earlier process with the same process ID, so it may be overwritten.
   WriteDurably(temporary, kInRunFolder, write);
-  // It is opened before the name appears: whoever waits for the file may rename the folder at once.
+  // The folder is opened before the file gets its name, because a process that waits for the file may then rename the
+  // folder at once.
   SyncedFolder folder(ParentFolder(path), kSaving);
   RenameFile(temporary, path, kSaving);
   folder.Sync();

@@ -1,11 +1,11 @@
 // WriteFileAtomically(): writes a file so that it appears whole or not at all.
 //
-// Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut; if it throws, or
-// the process is killed while it runs, `path` holds the old content. Readers need no lock: rename replaces the file in
-// one step.
+// Promise: when WriteFileAtomically() returns, `path` holds the new content and survives a power cut. If it throws, or
+// the process is killed while it runs, `path` holds the whole old content, or after step 4 the whole new content.
+// Readers need no lock, because rename replaces the file in one step.
 //
 // Protocol:
-//   1. open PATH.tmp.PID, new
+//   1. create the file PATH.tmp.PID
 //   2. write everything
 //   3. fsync the file: the content must be on the disk before the file gets its name
 //   4. rename the file to PATH
@@ -13,9 +13,9 @@
 //      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 renames a
 //      checkpoint's folder in this way
 // Large content does not go through the page cache (O_DIRECT). Such content is written in pieces, and each piece is
-// written while the next piece is made. To write 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M oflag=direct`
-// takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed between 1 and 4
-// leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
+// written while the caller produces the next piece. Writing 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M
+// oflag=direct` takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed
+// between steps 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
 //   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the
@@ -54,8 +54,8 @@ void WriteFileAtomically(const std::string& path,
 // Writes a file whose content is `text`. Throws Error (kCheckpoint).
 void WriteFileAtomically(const std::string& path, std::string_view text);
 
-// Removes the temporary files of processes that were killed while they wrote `path`. No process may be writing it.
-// Files that cannot be removed stay, because they do no harm.
+// Removes the temporary files of processes that were killed while they wrote `path`. No process may be writing `path`
+// at the same time. Files that cannot be removed stay, because they do no harm.
 void RemoveTornWrites(const std::string& path);
 
 }  // namespace lockstep

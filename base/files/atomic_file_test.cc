@@ -21,12 +21,12 @@
 
 namespace {
 
-// Another process's action, which is called once the next file has its name.
+// Simulates the action of another process: the next successful rename() calls it, once.
 std::function<void()> after_rename;
 
 }  // namespace
 
-// Takes the place of the C library's in this program.
+// Replaces the C library's rename() in this program.
 extern "C" int rename(const char* from, const char* to) noexcept {
   const int result = renameat(AT_FDCWD, from, AT_FDCWD, to);
   if (result == 0 && after_rename) std::exchange(after_rename, nullptr)();
@@ -69,7 +69,7 @@ TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
-// More than is written at once, in pieces of any length.
+// Writes files of at least one piece of 16 MiB, and appends their content in spans of many lengths.
 TEST_F(AtomicFile, WritesWhatIsLarge) {
   for (const size_t bytes : {size_t{16} << 20, (size_t{32} << 20) + 1, size_t{50'000'001}}) {
     std::string content(bytes, '\0');
@@ -86,7 +86,7 @@ TEST_F(AtomicFile, WritesWhatIsLarge) {
   }
 }
 
-// The second of several pieces.
+// The write of the second piece of 16 MiB fails.
 TEST_F(AtomicFile, AFailureWithinWhatIsLargeLeavesTheOldFile) {
   Write(path_, "old");
   {
@@ -154,7 +154,7 @@ TEST_F(AtomicFile, NothingIsRemovedWhereThereIsNoFolder) {
   RemoveTornWrites(folder_ + "/none/file");
 }
 
-// So rank 0 commits a checkpoint as soon as the last rank's part is there.
+// Another process renames the folder as soon as the file has its name. Rank 0 does so when it commits a checkpoint.
 TEST_F(AtomicFile, AFolderThatIsRenamedMeanwhile) {
   const std::string folder = folder_ + "/partial", renamed = folder_ + "/whole";
   fs::create_directory(folder);

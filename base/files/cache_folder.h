@@ -1,5 +1,4 @@
-// CacheFolder(): gives the folder in which Lockstep keeps data for this user that it can make again
-// (~/.cache/lockstep).
+// CacheFolder(): returns the folder in which Lockstep caches data for this user (~/.cache/lockstep).
 #pragma once
 
 #include <string>

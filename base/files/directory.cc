@@ -18,7 +18,8 @@ bool IsFolder(int directory, const char* name, int flags) {
   return fstatat(directory, name, &status, flags) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Links and file systems that do not tell are asked one by one.
+// Returns the kind of the entry. It calls fstatat() only for links, and on file systems that do not report the entry's
+// type.
 EntryKind KindOf(int directory, const dirent& entry) {
   if (entry.d_type == DT_DIR) return EntryKind::kFolder;
   if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return EntryKind::kOther;

@@ -1,4 +1,4 @@
-// FileDescriptor: owns a file descriptor, and closes it in its destructor. ReadAt() reads at any place of a file.
+// FileDescriptor: owns a file descriptor, and closes it in its destructor. ReadAt() reads from any offset of a file.
 #pragma once
 
 #include <unistd.h>

@@ -17,8 +17,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }
 
-  // The bytes of the file, which begin at a page. If the file is cut short while it is mapped, reading a part that is
-  // gone ends the process (SIGBUS).
+  // Returns the address of the file's first byte, which is aligned to a page. If the file is cut short while it is
+  // mapped, reading a part that is gone ends the process (SIGBUS).
   const char* data() const { return memory_; }
 
  private:

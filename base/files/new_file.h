@@ -1,5 +1,5 @@
-// NewFile: writes a new file under a temporary name, which replaces the old file when it is finished. NewFile is for
-// data that can be made again, such as caches.
+// NewFile: writes a new file under a temporary name. When the new file is finished, it replaces the old file. NewFile
+// is for data that can be made again, such as caches.
 //
 // Promise: `path` does not change until Finish() renames the new file to it, so readers find either the whole old file
 // or the whole new file. A file that is not finished is removed. Nothing is synced: after a power cut `path` may hold
@@ -10,12 +10,12 @@
 //   2. write everything
 //   3. close the file. Some file systems report only at this point that they could not store the content
 //   4. rename the file to PATH
-// A process that is killed between 1 and 4 leaves PATH.?????? behind.
+// A process that is killed between steps 1 and 4 leaves PATH.?????? behind.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/new_file_test.cc)
 //   no folder, no permission -> Error with the path and the system's reason -> NewFile.NamesWhatCannotBeMade
-//   disk full, write error -> likewise; `path` stays, nothing else -> NewFile.AFullDiskLeavesTheOldFile
-//   a folder has its name -> likewise -> NewFile.DoesNotReplaceAFolder
+//   disk full, write error -> likewise; only the old file stays -> NewFile.AFullDiskLeavesTheOldFile
+//   `path` is a folder -> likewise -> NewFile.DoesNotReplaceAFolder
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class NewFile {
   // Appends `bytes` to the file.
   void Write(std::span<const std::byte> bytes);
 
-  // Gives the file its name. No other call may follow.
+  // Renames the file to `path`. No other call may follow.
   void Finish();
 
  private:

@@ -70,7 +70,7 @@ TEST(NewFile, SeveralOfOnePathDoNotMeet) {
 TEST(NewFile, NamesWhatCannotBeMade) {
   EXPECT_EQ(DataErrorOf([] { NewFile("/nowhere/x", kErrors); }),
             "/nowhere/x: cannot be made: No such file or directory");
-  // Nobody makes a file there, not even root.
+  // The parent of this path is a plain file, so not even root can create a file there.
   const std::string path = WriteTestFile("no-folder", "text") + "/x";
   EXPECT_EQ(DataErrorOf([&] { NewFile(path, kErrors); }),
             path + ": cannot be made: Not a directory");

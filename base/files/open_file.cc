@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned kMode = 0666;
 
-// Cuts the last name off, which it returns.
+// Removes the last name from `path` and returns it.
 std::string CutName(std::string_view& path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   const size_t slash = path.rfind('/');

@@ -5,8 +5,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/open_file_test.cc)
 //   there is no such file, or no permission -> no descriptor, and the system's reason -> OpenFile.SaysWhyThereIsNone
-//   a folder, pipe, socket or device -> likewise, in words -> OpenFile.OpensPlainFilesOnly
-//   a link among its own names -> likewise -> OpenFile.FollowsNoLinkBelowItsFolder
+//   a folder, pipe, socket or device -> no descriptor, and its kind as the reason -> OpenFile.OpensPlainFilesOnly
+//   a link among the path's own names -> likewise -> OpenFile.FollowsNoLinkBelowItsFolder
 //   a pipe that nobody writes to, a file without end -> no text, and the reason -> OpenFile.ReadsWhatAUserGives
 #pragma once
 
@@ -28,11 +28,11 @@ inline constexpr int kInCheckpoint = 3;
 // reason, and the returned descriptor is empty.
 FileDescriptor OpenPlainFile(const std::string& path, int own_names, int flags, std::string& why);
 
-// Returns the kind of a file with this mode: "a folder", "a pipe".
+// Returns the kind of a file that has the st_mode `mode`, for example "a folder" or "a pipe".
 const char* KindName(unsigned mode);
 
-// Returns the reason why a file with this mode is not a plain file, such as "it is a folder where a plain file is
-// expected"; empty if it is one.
+// Returns the reason why a file that has the st_mode `mode` is not a plain file, such as "it is a folder where a plain
+// file is expected". Returns an empty text if it is a plain file.
 std::string WhyNoPlainFile(unsigned mode);
 
 // Reads all of a file that a user named and that is read only once. It may be a pipe, such as `<(...)`. It must have at

@@ -49,7 +49,8 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(file_.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
-    // The file system wants greater multiples, or the write before was cut short.
+    // The file system requires a larger alignment for O_DIRECT, or the previous write was partial and left an unaligned
+    // rest.
     if (written < 0 && errno == EINVAL && direct_) {
       SetDirect(false);
       continue;
@@ -68,7 +69,7 @@ void OutputFile::SetDirect(bool direct) {
   if (direct == direct_) return;
   const int flags = fcntl(file_.get(), F_GETFL);
   if (flags < 0) Fail(path_, errors_);
-  // A file system that cannot says so, and goes on as before.
+  // If the file system does not support O_DIRECT, fcntl() fails and the mode stays as it was.
   const bool set = fcntl(file_.get(), F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
   direct_ = direct && set;
 }
@@ -99,7 +100,8 @@ void RenameWithoutReplacing(const std::string& from, const std::string& to,
                             const WriteErrors& errors) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) Fail(to, errors);
-  // The file system cannot do both in one step: NFS, for one.
+  // Some file systems, such as NFS, do not support RENAME_NOREPLACE. There, the check and the rename are separate
+  // steps.
   struct stat status {};
   if (lstat(to.c_str(), &status) == 0) {
     errno = EEXIST;

@@ -24,8 +24,8 @@ struct WriteErrors {
 // A file that is open for writing until the OutputFile is destroyed.
 class OutputFile {
  public:
-  // Makes the file or opens an existing one. In a folder of a run (base/files/open_file.h) that file must be a plain
-  // file. The call never waits. Throws Error, as all functions of this class do.
+  // Makes the file or opens an existing one. Unless `own_names` (base/files/open_file.h) is kGivenByUser, an existing
+  // file must be a plain file. The call never waits. Throws Error, as all functions of this class do.
   OutputFile(std::string path, const WriteErrors& errors, int own_names = kGivenByUser);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -44,8 +44,8 @@ class OutputFile {
   // Waits until everything that was written is on the disk.
   void Sync();
 
-  // Closes the file, and reports errors that the file system reports only then (NFS does so). The destructor would
-  // ignore them.
+  // Closes the file, and reports errors that the file system reports only then (NFS does so). The destructor ignores
+  // such errors.
   void Close();
 
  private:
@@ -68,8 +68,8 @@ void RenameFile(const std::string& from, const std::string& to, const WriteError
 void RenameWithoutReplacing(const std::string& from, const std::string& to,
                             const WriteErrors& errors);
 
-// A folder whose names are to be synced to the disk. It stays the same folder if another process renames it in the
-// meantime.
+// A folder whose names are to be synced to the disk. It is kept open, so Sync() finds it even if another process has
+// renamed it.
 class SyncedFolder {
  public:
   // Throws Error.

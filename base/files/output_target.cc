@@ -29,8 +29,7 @@ Error NotWritten(const std::string& path, const std::string& why) {
   return CheckpointError("{}: cannot be written: {}", path, why);
 }
 
-// Returns the descriptor of this process that `name` in `folder` names, such as /proc/self/fd/N; nothing: `folder` is
-// another one.
+// Returns N if `folder`/`name` is /proc/self/fd/N, that is, a descriptor of this process. Otherwise returns nothing.
 std::optional<int> DescriptorNamed(const fs::path& folder, const std::string& name) {
   const std::string own = fmt::format("/proc/{}/fd", getpid());
   std::error_code error;
@@ -41,7 +40,7 @@ std::optional<int> DescriptorNamed(const fs::path& folder, const std::string& na
   return number;
 }
 
-// A pipe opens once somebody reads it.
+// Opens a file that is not a plain file. If it is a pipe without a reader, tries for five seconds until it has one.
 FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
   constexpr std::chrono::seconds kPatience{5};
   constexpr std::chrono::milliseconds kInterval{20};
@@ -64,7 +63,7 @@ FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
 
 OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
   if (path_.empty()) throw UsageError("\"\": is no name of a file to write");
-  constexpr int kMostLinks = 40;  // the system's own limit
+  constexpr int kMostLinks = 40;  // the same limit as Linux has
   fs::path target = path_;
   struct stat status {};
   bool is_there = false;
@@ -82,7 +81,8 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     std::error_code error;
     const fs::path next = fs::read_symlink(target, error);
     if (error) throw NotWritten(path_, error.message());
-    // A link such as "pipe:[123]" is the only way to what another process has open.
+    // A link such as "pipe:[123]" (in /proc/PID/fd of another process) has no target path. It must be opened through
+    // the link itself.
     if (next.string().find(":[") != std::string::npos) break;
     target = next.is_absolute() ? next : folder / next;
   }

@@ -3,14 +3,14 @@
 //
 // Promise: a plain file is replaced when the new one is whole (base/files/atomic_file.h). If a link leads to the file,
 // the file is replaced and the link stays. A target that is not a plain file, or that this process has already opened
-// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as they come. Nothing is ever
-// written to the device of a disk.
+// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as soon as `write` appends them.
+// Nothing is ever written to the device of a disk.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
 //   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that
 //     could be lost -> OutputTarget.SaysAtOnceWhatCannotBeWritten
 //   a pipe that nobody reads -> likewise, after five seconds -> OutputTarget.WaitsForAReaderFiveSeconds
-//   its reader leaves, a full disk -> Error (kCheckpoint) -> OutputTarget.SaysThatItsReaderLeft
+//   the pipe's reader closes it, a full disk -> Error (kCheckpoint) -> OutputTarget.SaysThatItsReaderLeft
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class OutputTarget {
 
  private:
   std::string path_;  // the path as the user gave it
-  // The plain file that is replaced; empty: the content is written to through_.
+  // The path of the plain file that Write() replaces. If it is empty, Write() writes to the descriptor `through_`.
   std::string replaced_;
   FileDescriptor through_;
 };

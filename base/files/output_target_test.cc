@@ -36,7 +36,7 @@ TEST(OutputTarget, ReplacesPlainFilesAndLinksStay) {
   ASSERT_EQ(stat((folder + "/file").c_str(), &before), 0);
   WriteTo(folder + "/second", "after");
   ASSERT_EQ(stat((folder + "/file").c_str(), &after), 0);
-  EXPECT_NE(before.st_ino, after.st_ino);  // renamed into its place
+  EXPECT_NE(before.st_ino, after.st_ino);  // the file was replaced by a rename
   EXPECT_EQ(ReadFile(folder + "/file"), "after");
   EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link"));
   std::filesystem::create_symlink("made", folder + "/third");

@@ -15,7 +15,7 @@ namespace {
 Error Failure(const std::string& path, const char* what) {
   const int error = errno;
   const std::string text = fmt::format("{}: cannot be {}: {}", path, what, std::strerror(error));
-  // The machine's fault, not the file's.
+  // With these errors the machine is at fault, and not the file.
   const bool machine = error == EMFILE || error == ENFILE || error == ENOMEM;
   return {machine ? ExitStatus::kUsage : ExitStatus::kData, text};
 }
@@ -24,8 +24,9 @@ Error Failure(const std::string& path, const char* what) {
 
 Stamp StampOf(const struct stat& status) {
   const bool is_folder = S_ISDIR(status.st_mode);
-  // A folder's time of modification is set back by tar, rsync -a and cp -a, its time of change is not. Its
-  // size says little, and on some file systems follows its content late.
+  // For a folder, tar, rsync -a and cp -a set the modification time (mtime) back to an old value, but they cannot set
+  // the change time (ctime). A folder's size hardly depends on its entries, and some file systems update it late, so it
+  // is not used.
   const timespec& time = is_folder ? status.st_ctim : status.st_mtim;
   return {.bytes = is_folder ? 0 : int64_t{status.st_size},
           .changed_ns = time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec,
@@ -38,7 +39,7 @@ std::optional<Stamp> StampOf(const std::string& path) {
   return StampOf(status);
 }
 
-// The file is opened without blocking: a pipe would wait for its writer.
+// Opens with O_NONBLOCK, because opening a pipe would otherwise wait for a writer.
 ReadableFile::ReadableFile(std::string path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};

@@ -1,5 +1,5 @@
-// ReadableFile: a file that can be read at any place. Its Stamp (size, time of change, inode) shows whether the file
-// has changed since it was opened.
+// ReadableFile: a file that can be read at any offset. Its Stamp (size, time of the last change, inode) shows whether
+// the file has changed since it was opened.
 #pragma once
 
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ namespace lockstep {
 
 // A value that changes when the content of a file changes, or when entries of a folder are added or removed.
 struct Stamp {
-  int64_t bytes = 0;  // the size of a file
+  int64_t bytes = 0;  // the size of the file; 0 for a folder
   int64_t changed_ns = 0;
   uint64_t inode = 0;
   bool operator==(const Stamp&) const = default;

@@ -49,8 +49,8 @@ std::optional<at::ScalarType> DtypeOf(const std::string& name) {
   return std::nullopt;
 }
 
-// One tensor's entry in the header, checked against the bytes that follow the header. Throws
-// std::exception with the reason.
+// One tensor's entry in the header. ParseEntry() checks it, also against the number of bytes after the header, and
+// throws std::exception with the reason if it is wrong.
 struct Entry {
   at::ScalarType dtype;
   std::vector<int64_t> shape;
@@ -90,7 +90,8 @@ std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// The tensors are contiguous and on the CPU; their order in a file does not count.
+// Returns the checksum of `tensors`, which must be contiguous and on the CPU. It does not depend on their order in a
+// file.
 std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
   std::vector<std::pair<std::string, at::Tensor>> listed(tensors.begin(), tensors.end());
   std::vector<uint64_t> hashes(listed.size());
@@ -108,7 +109,8 @@ std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
   return fmt::format("{:016x}", Xxh3Of(text));
 }
 
-// The tensors, contiguous on the CPU, whose checksum it adds to `metadata`: it comes before their bytes.
+// Returns contiguous copies of the tensors on the CPU, and adds their checksum to `metadata`. The metadata is part of
+// the file's header, so the checksum must be known before the tensors' bytes are written.
 std::vector<NamedTensor> OnHost(const std::vector<NamedTensor>& tensors,
                                 std::map<std::string, std::string>& metadata) {
   std::vector<NamedTensor> on_host;
@@ -128,7 +130,7 @@ void AppendFromHost(const AppendBytes& append, const std::vector<NamedTensor>& o
       [](const at::Tensor& tensor, const AppendBytes& append) { append(BytesOf(tensor)); });
 }
 
-// False: the file has not as many bytes there, or cannot be read.
+// Fills `to` from byte `offset` of the file. Returns false if the file ends before `to` is full, or cannot be read.
 bool ReadAll(const FileDescriptor& file, uint64_t offset, std::span<std::byte> to) {
   return ReadAt(file, static_cast<int64_t>(offset), to) == to.size();
 }
@@ -148,7 +150,8 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
     offset += tensor.nbytes();
   }
   std::string text = header.dump();
-  // The tensors begin at a multiple of 8 bytes, so that they can be mapped.
+  // Pads the header with spaces, so that the tensors begin at a multiple of 8 bytes and can be used in a memory-mapped
+  // file.
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
   append(std::as_bytes(std::span(&length, 1)));
@@ -178,7 +181,7 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
     throw CheckpointError("{}: cannot be read: {}", path_, std::strerror(errno));
   }
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  // Hugging Face's own reader has the same limit.
+  // Hugging Face's own reader has the same limit for the header's size.
   constexpr uint64_t kMostHeader = 100'000'000;
   uint64_t length = 0;
   if (!ReadAll(file_, 0, std::as_writable_bytes(std::span(&length, 1))) ||
@@ -216,8 +219,8 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
   }
 }
 
-// Refuses gaps and overlaps, as the format demands: else a file could hold what nobody sees, or two tensors share their
-// bytes.
+// Refuses gaps between tensors and overlaps, as the format demands. Otherwise a file could contain hidden bytes, or two
+// tensors could share bytes.
 void SafetensorsFile::RequireFilled(uint64_t begin, uint64_t end) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, place] : places_) ranges.emplace_back(place.begin, place.bytes);

@@ -1,14 +1,14 @@
 // Reads and writes tensors in Hugging Face's safetensors format, which Python's `safetensors` can open.
 //
 // The format (https://github.com/huggingface/safetensors, 'Format'): 8 bytes, little-endian, with the header's length;
-// the header, which is JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {"key":
-// "value"}}; then the tensors' bytes, without gaps. The offsets count from the end of the header.
+// then the header, which is JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__":
+// {"key": "value"}}; then the tensors' bytes, without gaps. The offsets count from the end of the header.
 //
 // Promise: WriteSafetensors() writes a file whole or not at all (base/files/atomic_file.h). Reading a file gives
 // tensors or an error, also if the file is damaged.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/safetensors_test.cc)
-//   a file that is missing, truncated or no safetensors, tensors that overlap or leave gaps, bytes behind the last
+//   a file that is missing, truncated or no safetensors, tensors that overlap or leave gaps, bytes after the last
 //     -> Error (kCheckpoint) with path and reason -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation,
 //     .RefusesWhatDoesNotFillTheFile
 //   bytes that changed since we wrote them -> likewise -> Safetensors.NoticesAFlippedBit

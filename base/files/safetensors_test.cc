@@ -146,7 +146,7 @@ TEST(Safetensors, NoticesAFlippedBit) {
                 HasSubstr("its tensors are not those that its checksum is of"))
         << from_end;
   }
-  // Another's file has none.
+  // A file that another program wrote has no checksum, and is accepted.
   WriteRaw(WithHeader(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", "1234"));
   EXPECT_EQ(ReadSafetensors(Path(), kGivenByUser).size(), 1u);
 }

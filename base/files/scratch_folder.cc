@@ -16,9 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPrefix[] = "lockstep-scratch-";  // nobody else's: what has it is removed
+constexpr char kPrefix[] = "lockstep-scratch-";  // unlocked folders with this prefix are removed
 
-// std::filesystem::remove_all does not work in a program that links LibTorch, which has one of its own.
+// std::filesystem::remove_all() does not work in a program that links LibTorch, because LibTorch contains another
+// version of it.
 void RemoveTree(const std::string& path) {
   const auto remove = [](const char* name, const struct stat*, int, FTW*) {
     std::remove(name);
@@ -27,7 +28,8 @@ void RemoveTree(const std::string& path) {
   nftw(path.c_str(), remove, /*nopenfd=*/16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-// Holds the lock of the folder; nothing: somebody else does, or it is not there.
+// Locks the folder and returns the descriptor that holds the lock. Returns an empty descriptor if another process has
+// the lock or the folder does not exist.
 FileDescriptor Lock(const std::string& path) {
   FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (folder.get() < 0 || flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return {};
@@ -50,7 +52,7 @@ void RemoveAbandoned(const std::string& parent) {
 
 ScratchFolder::ScratchFolder(const std::string& parent) {
   RemoveAbandoned(parent);
-  // Again where another process took it for abandoned before it was locked.
+  // Tries again if another process has removed the new folder before it was locked.
   constexpr int kTries = 10;
   for (int i = 0; i < kTries && lock_.get() < 0; ++i) {
     std::string path = parent + "/" + kPrefix + "XXXXXX";

@@ -1,15 +1,15 @@
 // ScratchFolder: a folder for temporary files. The folder lies in memory unless another place is given.
 //
-// Promise: the folder is removed with its content when its owner ends. If the owner was killed, the next ScratchFolder
-// removes it when it begins.
+// Promise: the destructor removes the folder with its content. If the process is killed before that, the next
+// ScratchFolder that is made removes the folder.
 //
-// How: the folder is PARENT/lockstep-scratch-XXXXXX. Its owner locks it with flock() as long as the owner lives. Each
-// new ScratchFolder removes those folders of the same user that nobody locks.
+// How: the folder is PARENT/lockstep-scratch-XXXXXX. The ScratchFolder keeps it locked with flock(). Each new
+// ScratchFolder removes the same user's folders that are not locked.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/scratch_folder_test.cc)
 //   there is no /dev/shm, or it is full -> path() is empty -> ScratchFolder.DoesWithout
-//   the owner is killed -> the next one removes it -> ScratchFolder.RemovesWhatAKilledOneLeft
-//   the next one comes between mkdir and flock -> a new folder is made -> (needs two at the same instant)
+//   the process is killed -> the next ScratchFolder removes the folder -> ScratchFolder.RemovesWhatAKilledOneLeft
+//   another process removes the folder between mkdir and flock -> a new folder is made -> (none: hard to time)
 #pragma once
 
 #include <string>

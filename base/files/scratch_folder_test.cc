@@ -23,7 +23,7 @@ TEST(ScratchFolder, GoesWithAllThatIsInIt) {
     path = scratch.path();
     EXPECT_TRUE(path.starts_with(parent + "/lockstep-scratch-")) << path;
     WriteFile(path + "/deep/er/file", "x");
-    fs::create_symlink(parent, path + "/link");  // what it leads to stays
+    fs::create_symlink(parent, path + "/link");  // the target of the link must not be removed
   }
   EXPECT_TRUE(fs::exists(parent));
   EXPECT_FALSE(fs::exists(path));

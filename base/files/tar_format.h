@@ -11,7 +11,7 @@ namespace lockstep {
 
 inline constexpr int64_t kTarBlock = 512;
 
-// The place of a field in a header.
+// The offset and the length of a field of a header, in bytes.
 struct TarField {
   size_t at;
   size_t length;

@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// The most bytes of a name or of pax records: far beyond what any system takes for a path.
+// The maximum size of a long name or of a member's pax records, in bytes. It is far more than the longest path of any
+// system.
 constexpr int64_t kLongestRecords = int64_t{1} << 20;
 
 const char* CompressionOf(std::string_view bytes) {
@@ -55,7 +56,7 @@ class Walk {
                      what, archive_.bytes());
   }
 
-  // The 512 bytes at at_.
+  // Returns the 512 bytes at at_.
   std::string_view Block() {
     if (at_ < window_at_ || at_ + kTarBlock > window_at_ + window_bytes_) {
       window_at_ = at_;
@@ -81,7 +82,8 @@ class Walk {
     return text.substr(0, text.find('\0'));
   }
 
-  // Octal digits, or bits behind a first one that is set. Nothing: it is no number, or too large.
+  // Parses a number of octal digits or, if the first bit of the field is set, a big-endian binary number (GNU's base
+  // 256). Returns nothing if the field is not a number or the number is too large.
   static std::optional<int64_t> ParseNumber(std::string_view header, TarField field) {
     std::string_view text = header.substr(field.at, field.length);
     if ((static_cast<unsigned char>(text[0]) & 0x80) != 0) {
@@ -109,7 +111,7 @@ class Walk {
   }
 
   void CheckChecksum(std::string_view header) const {
-    // Some old programs added signed bytes.
+    // Some old programs computed the checksum from signed bytes, so both sums are accepted.
     int64_t sum = 0, signed_sum = 0;
     for (size_t i = 0; i < header.size(); ++i) {
       const bool blank = i >= kTarChecksum.at && i < kTarChecksum.at + kTarChecksum.length;
@@ -123,7 +125,7 @@ class Walk {
     throw Damaged("a member's header is damaged: its checksum does not match");
   }
 
-  // Returns the `bytes` bytes behind the header at at_, which describe the next member.
+  // Returns the `bytes` bytes after the header at at_. They describe the next member.
   std::string Records(int64_t bytes) const {
     if (bytes > kLongestRecords) throw Damaged(fmt::format("a name of {} bytes", bytes));
     std::string records(bytes, '\0');
@@ -132,7 +134,7 @@ class Walk {
     return records;
   }
 
-  // "LENGTH KEY=VALUE\n", the length that of the whole record.
+  // Reads records of the form "LENGTH KEY=VALUE\n", in which LENGTH is the length of the whole record.
   void ReadPax(std::string_view records) {
     while (!records.empty()) {
       size_t length = 0;
@@ -170,14 +172,15 @@ class Walk {
       const std::string records = Records(bytes);
       if (type == 'x') {
         ReadPax(records);
-      } else if (!name_) {  // a pax path goes before it
+      } else if (!name_) {  // the path of a pax record has precedence
         name_ = records.substr(0, records.find('\0'));
       }
       has_records_ = true;
       Pass(bytes);
       return;
     }
-    // Describe the archive, or the next member's link: not the next member.
+    // These two types describe the whole archive ('g') or the target of the next member's link ('K'), so the name and
+    // size of the next member's records do not apply to them.
     const bool apart = type == 'g' || type == 'K';
     std::string name = apart || !name_ ? NameOf(header) : *name_;
     const bool is_file = type == '0' || type == '7' || (type == '\0' && !name.ends_with('/'));
@@ -213,7 +216,7 @@ class Walk {
     visit_({.name = name, .offset = at_ + kTarBlock, .bytes = bytes});
   }
 
-  // A header and as many bytes behind it.
+  // Moves at_ past a header and the `bytes` bytes after it.
   void Pass(int64_t bytes) { at_ += kTarBlock + WholeTarBlocks(bytes); }
 
   const ReadableFile& archive_;
@@ -223,7 +226,7 @@ class Walk {
   int64_t window_at_ = 0;
   int64_t window_bytes_ = 0;
 
-  // The facts that are known of the next member before its own header is read.
+  // The facts about the next member that earlier records have given.
   bool has_records_ = false;
   bool is_sparse_ = false;
   std::optional<std::string> name_;

@@ -2,14 +2,15 @@
 //
 // Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with its whole name
 // and the place where its bytes begin. It reads these formats: ustar, GNU (long names, sizes of 8 GiB and more in base
-// 256), pax (path and size of a member's own records), and the old format of Unix version 7. It skips folders, links,
-// devices and members of other types, and a pax archive's global header.
+// 256), pax (only the records "path" and "size" of a member), and the old format of Unix version 7. It skips folders,
+// links, devices and members of other types, and a pax archive's global header.
 //
 // Invariants:
 //   1. VisitTar() reads the headers and not the content of the files: one read of 8 KiB or less for each member, two
 //      reads if the name is long.
-//   2. Every header's checksum is compared, and every member ends within the archive. The archive ends with a block of
-//      zeros, which shows that it was not cut between two members. Bytes after that block are ignored.
+//   2. VisitTar() checks that every header has the right checksum, that every member ends within the archive, and that
+//      the archive ends with a block of zeros. (An archive that was cut between two members lacks this block.) It
+//      ignores bytes after the block of zeros.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/tar_index_test.cc)
 //   an empty file, a compressed archive, no archive -> Error (kData) with path

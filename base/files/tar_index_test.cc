@@ -25,7 +25,7 @@ using Files = std::vector<std::pair<std::string, std::string>>;
 
 class TarIndex : public testing::Test {
  protected:
-  // Names and contents of what is found in an archive of these bytes.
+  // Returns the names and contents of the files that VisitTar() finds in an archive with the content `bytes`.
   Files FilesOf(const std::string& bytes) const {
     std::ofstream(path_) << bytes;
     const ReadableFile archive(path_);
@@ -47,7 +47,7 @@ class TarIndex : public testing::Test {
                       testing::UnitTest::GetInstance()->current_test_info()->name() + ".tar";
 };
 
-// Returns the header with a checksum that fits what was changed.
+// Returns the header with its checksum recomputed.
 std::string WithChecksum(std::string header) {
   header.replace(148, 8, 8, ' ');
   unsigned sum = 0;
@@ -90,7 +90,7 @@ TEST_F(TarIndex, ThePrefixOfUstar) {
   std::string member = TarMemberOf("1.jpg", "x");
   member.replace(345, 4, "some");
   EXPECT_THAT(FilesOf(WithChecksum(member) + TarEnd()), ElementsAre(Pair("some/1.jpg", "x")));
-  // GNU's archives keep other things there.
+  // GNU archives use the bytes of the prefix field for other data.
   member.replace(257, 8, std::string_view("ustar  \0", 8));
   EXPECT_THAT(FilesOf(WithChecksum(member) + TarEnd()), ElementsAre(Pair("1.jpg", "x")));
 }
@@ -155,7 +155,7 @@ TEST_F(TarIndex, RefusesDamagedHeaders) {
   for (size_t at = 0; at < 512; ++at) {
     std::string damaged = second;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    // The bytes behind a checksum's digits are not part of it.
+    // The last two bytes of the checksum field, after its digits, are not checked.
     if (at == 154 || at == 155) continue;
     ASSERT_THAT(ErrorOf(first + damaged + TarEnd()), HasSubstr(": byte 1024: ")) << at;
   }

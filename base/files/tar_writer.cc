@@ -21,17 +21,18 @@ void PutNumber(Header& header, TarField field, int64_t number) {
   Put(header, field, fmt::format("{:0{}o}", number, field.length - 1));
 }
 
-// Where `name` is cut into prefix and name; 0: it need not be; npos: it cannot be.
+// Returns the index of the slash at which `name` is split into the prefix field and the name field. Returns 0 if no
+// split is needed, and npos if the name does not fit.
 size_t CutOf(std::string_view name) {
   if (name.size() <= kTarName.length) return 0;
-  // The first slash that leaves a name short enough leaves the shortest prefix.
+  // The first slash after which the rest fits in the name field gives the shortest prefix.
   const size_t slash = name.find('/', name.size() - kTarName.length - 1);
   const bool fits = slash != std::string_view::npos && slash > 0 && slash <= kTarPrefix.length &&
                     slash + 1 < name.size();
   return fits ? slash : std::string_view::npos;
 }
 
-// "37 path=...\n", the number being the record's length with its own digits.
+// Returns a pax record such as "37 path=...\n". The number is the length of the whole record, including its own digits.
 std::string PathRecord(std::string_view name) {
   const std::string text = fmt::format(" path={}\n", name);
   size_t bytes = text.size();
@@ -50,7 +51,7 @@ void AppendTarBlocks(std::string_view name, char type, std::string_view content,
   if (cut == 0) {
     Put(header, kTarName, name);
   } else if (cut == std::string_view::npos) {
-    Put(header, kTarName, name.substr(0, kTarName.length));  // the record before it has the whole
+    Put(header, kTarName, name.substr(0, kTarName.length));  // a pax record has the whole name
   } else {
     Put(header, kTarPrefix, name.substr(0, cut));
     Put(header, kTarName, name.substr(cut + 1));

@@ -24,7 +24,7 @@ void AppendTarMember(const std::string& name, std::span<const std::byte> content
                      std::string& archive);
 
 // Appends a header of `type`, and `content` in whole blocks. AppendTarMember() makes its members with it. If the name
-// does not fit, only its first 100 bytes are kept.
+// does not fit, the header holds only its first 100 bytes.
 void AppendTarBlocks(std::string_view name, char type, std::string_view content,
                      std::string& archive);
 

@@ -22,9 +22,10 @@ namespace lockstep {
 namespace {
 
 constexpr int kPatienceS = 5;
-constexpr int kMostBytes = 8192;  // of a request
+constexpr int kMostBytes = 8192;  // the maximum size of a request
 
-// Returns a socket that listens there, or none; `why` then says why not, and what to do.
+// Returns a socket that listens on the address and port of `options`. If that fails, returns an empty descriptor, and
+// sets `why` to the reason and the advice for the user.
 FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
@@ -58,7 +59,7 @@ FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   return {};
 }
 
-// Returns the port that the system has given to a socket that listens.
+// Returns the port on which `listener` listens. The system chooses it if the port of the options is 0.
 int PortOf(const FileDescriptor& listener) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);

@@ -1,8 +1,9 @@
-// HttpServer: answers GET and HEAD on a port with what a function returns. A thread of its own does so.
+// HttpServer: answers GET and HEAD requests on a port with the replies that a function returns. It runs on a separate
+// thread.
 //
-// The HTTP server is that of libevent, which Open MPI needs anyway. (CivetWeb's threads have stacks of 100 KiB, which
-// the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and Brotli to every
-// bundle.)
+// It uses the HTTP server of libevent, because Open MPI needs libevent anyway. (CivetWeb's threads have stacks of 100
+// KiB, which the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and Brotli to
+// every bundle.)
 //
 // Invariants:
 //   1. The function is called on the server's thread only, for one request at a time.
@@ -34,7 +35,7 @@ namespace lockstep {
 
 struct HttpRequest {
   std::string path;                           // "/metrics", decoded
-  std::map<std::string, std::string> values;  // of the query, decoded
+  std::map<std::string, std::string> values;  // the query's keys and values, decoded
 };
 
 struct HttpReply {
@@ -50,11 +51,11 @@ class HttpServer {
 
   struct Options {
     std::string address;  // an IPv4 or IPv6 address in numbers
-    int port = 0;         // 0: one that is free
-    // The names of the fields or options in which the user sets port and address, for errors.
+    int port = 0;         // 0: the system chooses a free port
+    // The names of the fields or options in which the user sets the port and the address. Error messages contain them.
     std::string port_name;
     std::string address_name;
-    std::string remark{};  // what an error ends with
+    std::string remark{};  // the end of each error message
   };
 
   // Throws Error (kUsage).
@@ -86,7 +87,7 @@ class HttpServer {
   std::thread thread_;
 };
 
-// Returns whether only processes of this machine reach `address`, which is in numbers.
+// Returns whether only processes of this machine can reach `address`, a numeric IP address.
 bool IsLoopback(const std::string& address);
 
 }  // namespace lockstep

@@ -68,7 +68,7 @@ TEST(HttpServer, NamesAPortThatIsTaken) {
 
 TEST(HttpServer, NamesAnAddressThatIsNotThisMachines) {
   HttpServer::Options options = Anywhere();
-  options.address = "192.0.2.1";  // of RFC 5737: no machine has it
+  options.address = "192.0.2.1";  // an address for documentation (RFC 5737), which no machine has
   const auto listen = [&] { HttpServer(options, [](const HttpRequest&) { return HttpReply{}; }); };
   EXPECT_THAT(MessageOf(ExitStatus::kUsage, listen), HasSubstr("set --bind to an address"));
   options.address = "no number";

@@ -14,7 +14,7 @@ AutocastState Disabled(at::DeviceType device) {
 }  // namespace
 
 AutocastState AutocastState::Now(at::DeviceType device) {
-  // A foretold GPU's tensors are rounded as a GPU's.
+  // Tensors of a foretold GPU (device META) are rounded like those of a GPU.
   if (device == at::kMeta) device = at::kCUDA;
   return {.device = device,
           .enabled = at::autocast::is_autocast_enabled(device),

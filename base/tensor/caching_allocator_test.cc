@@ -57,9 +57,9 @@ TEST(CachingAllocator, KeepsWhatGraphsTook) {
   EXPECT_EQ(allocator.reserved_bytes(), 60 * kMiB) << "others cannot have it";
 }
 
-// The file holds what LibTorch 2.11 did on an H100 while a step of ResNet-50 was captured, from its memory snapshot.
-// "a BYTES" is an allocation, "f N" frees the Nth, and "s BYTES" is a segment that LibTorch took for the next
-// allocation.
+// The file comes from LibTorch's memory snapshot. It lists what the allocator of LibTorch 2.11 did on an H100 while a
+// step of ResNet-50 was captured in a CUDA graph. "a BYTES" is an allocation, "f N" frees the Nth allocation, and "s
+// BYTES" is a segment that LibTorch took for the next allocation.
 TEST(CachingAllocator, DoesWhatLibTorchDidOnAGpu) {
   std::ifstream file("base/tensor/testing/allocations_of_a_graph.txt");
   CachingAllocator allocator(kPlenty);

@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-// Returns whether this thread's current stream is being captured. Nothing can be timed on such a stream.
+// Returns whether this thread's current stream is being captured. Work on such a stream cannot be timed, because it
+// does not run yet.
 inline bool IsCapturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// The same; false if `device` is the CPU.
+// Returns whether `device` is a GPU and this thread's current stream is being captured.
 inline bool IsCapturing(at::Device device) { return device.is_cuda() && IsCapturing(); }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// A foretold GPU: LibTorch's device META, whose tensors have sizes and no memory. A step that is made there allocates what
-// it would allocate on a GPU, launches nothing, and computes nothing (trainer/run/foretell.h).
+// A foretold GPU: a simulated GPU, on which Lockstep predicts how much memory a run takes. It is LibTorch's device
+// META, whose tensors have sizes but no memory. A training step on it makes the allocations that it would make on a
+// GPU, but launches and computes nothing (trainer/run/foretell.h).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,17 +13,17 @@ struct GpuTraits {
   int minor = 0;
   int multiprocessors = 132;
 
-  // Whether it has products of BF16 and TF32.
+  // Returns whether the GPU can multiply matrices in BF16 and TF32.
   bool HasBfloat16() const { return major >= 8; }
 };
 
-// Whether operations take the way of a GPU.
+// Returns whether operations on `device` use the code for GPUs.
 inline bool IsOnGpu(const c10::Device& device) { return device.is_cuda() || device.is_meta(); }
 
-// The traits of a GPU of this machine, or of the foretold one.
+// Returns the traits of the GPU `device` of this machine, or of the foretold GPU if `device` is META.
 GpuTraits TraitsOf(const c10::Device& device);
 
-// Says what GPU is foretold. Until then it is an H100.
+// Sets the traits of the foretold GPU. Without this call it is an H100.
 void Foretell(const GpuTraits& traits);
 
 }  // namespace lockstep

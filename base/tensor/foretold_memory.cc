@@ -16,7 +16,8 @@ using Address = CachingAllocator::Address;
 void* PointerTo(Address address) { return reinterpret_cast<void*>(address); }
 Address AddressOf(void* pointer) { return reinterpret_cast<Address>(pointer); }
 
-// LibTorch's allocator of META. Never destroyed, because tensors may outlive all else.
+// The allocator that LibTorch uses for the device META. It is never destroyed, because tensors may outlive all other
+// objects.
 class Memory final : public c10::Allocator {
  public:
   static Memory& Of() {
@@ -27,7 +28,8 @@ class Memory final : public c10::Allocator {
   void Begin(int64_t capacity_bytes) {
     const std::scoped_lock lock(mutex_);
     TORCH_CHECK(!model_, "there is a foretold memory already");
-    // Each memory has addresses of its own, so that what is left of others is not taken for its own.
+    // Each ForetoldMemory has a separate range of addresses, so that a tensor of an earlier ForetoldMemory is not
+    // mistaken for one of the current ForetoldMemory.
     constexpr int kApart = 44;
     model_.emplace(capacity_bytes, ++memories_ << kApart);
   }
@@ -61,7 +63,7 @@ class Memory final : public c10::Allocator {
   static void Free(void* pointer) {
     Of().Do([&](CachingAllocator& model) {
       const Address address = AddressOf(pointer);
-      if (!model.Has(address)) return;  // of a memory before
+      if (!model.Has(address)) return;  // an earlier ForetoldMemory allocated it
       const int64_t bytes = model.BytesOf(address);
       model.Free(address);
       Report(pointer, -bytes, model);
@@ -113,7 +115,7 @@ void ForetoldMemory::AsGraph(const std::function<void()>& act) {
 void MoveToForetold(const at::Tensor& tensor) {
   const at::Tensor moved =
       at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-  // set_data() refuses another kind of device.
+  // Tensor::set_data() would refuse a tensor on another type of device.
   tensor.unsafeGetTensorImpl()->shallow_copy_from(moved.getIntrusivePtr());
 }
 

@@ -1,10 +1,10 @@
-// ForetoldMemory: the memory of a foretold GPU (base/tensor/foretold_gpu.h).
+// ForetoldMemory: simulates the memory of a foretold GPU (base/tensor/foretold_gpu.h).
 //
-// Promise: while it lives, tensors on the device META take addresses, but no memory, of a CachingAllocator, and LibTorch
-// reports each allocation as it reports a GPU's. If the device has too little memory, an allocation throws
-// c10::OutOfMemoryError, as on a GPU.
+// Promise: while a ForetoldMemory exists, tensors on the device META get addresses from a CachingAllocator, but no
+// memory. LibTorch reports each allocation to the profiler as it reports a GPU's. If the simulated device has too
+// little memory, an allocation throws c10::OutOfMemoryError, as on a GPU.
 //
-// Only one foretold memory exists at a time. Tensors may outlive it.
+// Only one ForetoldMemory may exist at a time. Tensors may outlive it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,9 @@ class ForetoldMemory {
 
   const CachingAllocator& allocator() const;
 
-  // These do to the present foretold memory what happens on a GPU: one gives back what is cached, the other calls
-  // `act`, whose allocations lie in a CUDA graph's segments.
+  // EmptyCache() releases the cached segments of the ForetoldMemory that exists. AsGraph() calls `act`, and allocations
+  // in `act` lie in the segments of a CUDA graph. Without a ForetoldMemory, EmptyCache() does nothing and AsGraph()
+  // only calls `act`.
   static void EmptyCache();
   static void AsGraph(const std::function<void()>& act);
 
@@ -35,7 +36,8 @@ class ForetoldMemory {
   c10::Allocator* before_;
 };
 
-// Gives `tensor`, of whatever device, memory of the foretold GPU. Its sizes and strides stay; all that have it see it.
+// Moves `tensor` from any device to the foretold GPU. Its sizes and strides stay the same. The change is made in place,
+// so all references to this tensor see it.
 void MoveToForetold(const at::Tensor& tensor);
 
 }  // namespace lockstep

@@ -1,17 +1,17 @@
-// GradientMemory: knows whether the memory of a .grad already holds a gradient of this step. If it does not, the step's
-// first gradient overwrites the memory. The memory need then not be set to zero, and the first gradient need not be
-// added to it.
+// GradientMemory: records whether the memory of a .grad already holds a gradient of this step. If it does not, the
+// step's first gradient overwrites the memory. The memory need then not be set to zero, and the first gradient need not
+// be added to it.
 //
 // The owner of the memory attaches a GradientMemory to each .grad and begins each step with Begin(). Then there are
 // two cases:
 //   - An operation that makes a gradient itself asks TakeOver() before it writes. If the answer is true, the gradient
-//     overwrites the memory. If it is false, the operation adds the gradient.
+//     overwrites the memory. If it is false, the operation adds the gradient to the memory.
 //   - Code that can only add, like autograd, first calls ZeroIfUnset().
 // The first of these calls in a step calls the owner's `make_ready`. Before that call nobody may touch the memory: it
 // may not be allocated yet, or it may lie at another address than in the step before. make_ready sets to zero the
-// memory of each gradient for which IsToBeZero() is true, if possible several neighbours at once. IsToBeZero() is false
-// for a gradient if TakeOver() was the first call for it in the last step. Before the step's sums are read,
-// ZeroIfUnset() sets to zero the memory of the parameters that got no gradient.
+// memory of each gradient for which IsToBeZero() is true. It may do so for several adjacent gradients at once.
+// IsToBeZero() is false for a gradient if TakeOver() was the first call for it in the last step. Before the step's sums
+// are read, ZeroIfUnset() sets to zero the memory of the parameters that got no gradient.
 //
 // The sums are the same as if all memory were set to zero and all gradients were added. Only the order of summation
 // inside a matrix product that adds may differ.

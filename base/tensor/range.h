@@ -1,14 +1,14 @@
-// Range: names what the host does while the object lives: a phase of a step, a module of a model, the reduction of a
-// bucket.
+// Range: while a Range exists, it names the work that its thread does: a phase of a step, a module of a model, or the
+// reduction of a gradient bucket.
 //
 // The names appear in the traces of a run's profile (observe/profile/) and, by NVTX, in those of nsys and ncu. While a
 // CUDA graph is captured, each kernel is noted under the ranges that it is captured in. Memory that a module's forward
-// pass takes is noted under its ranges, too (base/memory_scope.h). A model of a user's own names its modules in the same
+// pass takes is noted under its ranges, too (base/memory_scope.h). A user's own model can name its modules in the same
 // way:
 //
 //   const Range range("encoder");
 //
-// Invariant: ranges of one thread nest: the one that began last ends first.
+// Invariant: the ranges of one thread are nested: the range that began last ends first.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -22,7 +22,7 @@ namespace lockstep {
 
 class Range {
  public:
-  enum class Of { kModule, kStep };  // a part of a model, or of a step: a phase, a bucket, a copy
+  enum class Of { kModule, kStep };  // kStep: a part of a step (a phase, a bucket, a copy)
 
   explicit Range(const std::string& name, Of of = Of::kModule);
   ~Range();

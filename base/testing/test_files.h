@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Returns a path below the test's folder at which there is nothing.
+// Returns a path below the test's folder at which no file or folder exists.
 inline std::string NewPath() {
   static int number = 0;
   return testing::TempDir() + "/new-" + std::to_string(getpid()) + "-" + std::to_string(number++);

@@ -15,7 +15,7 @@ inline std::string TarMemberOf(std::string_view name, std::string_view bytes, ch
   return member;
 }
 
-// Returns the end of an archive.
+// Returns the two blocks of zeros that end an archive.
 inline std::string TarEnd() {
   std::string end;
   AppendTarEnd(end);

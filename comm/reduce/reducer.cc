@@ -32,44 +32,46 @@ struct Reducer::Slot {
   std::string name;
   at::Tensor parameter;
   size_t bucket = 0;
-  int64_t offset = 0;  // in elements of the bucket
-  // Autograd keeps the accumulator only weakly; the hook lives as long as it does.
+  int64_t offset = 0;  // the index of its first element in the bucket
+  // The AccumulateGrad node of the parameter. Autograd has only a weak reference to it, so this pointer keeps the node
+  // and its hook alive.
   std::shared_ptr<torch::autograd::Node> accumulator;
   uintptr_t hook = 0;
-  unsigned before_addition = 0;  // a hook, too
+  unsigned before_addition = 0;  // the hook that runs before autograd adds a gradient
   c10::intrusive_ptr<GradientMemory> memory;
-  bool has_gradient = false;  // since Begin()
-  bool counted = false;       // in the backward that reduces
+  bool has_gradient = false;  // whether a gradient has arrived since Begin()
+  bool counted = false;       // whether Bucket::missing has counted the gradient in this step
 };
 
 struct Reducer::Bucket {
   at::ScalarType dtype = at::kFloat;
   int64_t elements = 0;
-  int64_t first_gradient = 0;  // elements before it are scalars
+  int64_t first_gradient = 0;  // the elements before this index hold the scalars
   std::vector<size_t> slots;
   Label label;
   at::Tensor flat;               // the gradients
-  bool is_lent = false;          // flat's memory comes and goes
-  bool is_ready = false;         // since Begin(): flat has memory, and zeros where they are needed
-  std::vector<at::Tensor> gaps;  // of one that is lent: what in flat is no gradient's
-  at::Tensor wire;               // them in reduce_dtype, where that is another
-  at::Tensor parameters;         // with shard: the parameters, laid out as the gradients
-  size_t missing = 0;            // gradients still to come in the backward that reduces
+  bool is_lent = false;          // whether flat's memory is freed between steps (invariant 8)
+  bool is_ready = false;         // whether MakeReady() was called since Begin()
+  std::vector<at::Tensor> gaps;  // if is_lent: the parts of flat that belong to no gradient
+  at::Tensor wire;               // the gradients in reduce_dtype; undefined if it is not used
+  at::Tensor parameters;         // with shard: the parameters, in the layout of flat
+  size_t missing = 0;            // how many gradients the last backward has yet to compute
   bool under_way = false;
   Work work;
 };
 
 namespace {
 
-// Gradients begin at multiples of this, for wide loads in kernels.
+// In a bucket, each gradient begins at a multiple of this number of bytes, so that kernels can load several elements at
+// once.
 constexpr int64_t kAlignmentBytes = 64;
 
 int64_t AlignmentOf(at::ScalarType dtype) {
   return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-// The part of `flat` from `offset` on, with the parameter's shape and, where it fills its memory,
-// its strides (channels last stays channels last).
+// Returns a view of `flat` from element `offset` on with the parameter's shape. If the parameter is dense, the view
+// also has its strides, so the gradient of a channels-last parameter is channels-last, too.
 at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t offset) {
   if (parameter.is_non_overlapping_and_dense()) {
     return flat.as_strided(parameter.sizes(), parameter.strides(), offset);
@@ -77,7 +79,8 @@ at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t
   return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
-// Frees the memory of a tensor and of all its views, which keep their places in it.
+// Frees the memory of `flat`, and thereby of its views. The views keep their offsets and become usable again after
+// TakeMemory().
 void GiveMemoryBack(const at::Tensor& flat) {
   flat.storage().set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
 }
@@ -89,7 +92,7 @@ void TakeMemory(const at::Tensor& flat) {
   storage.set_data_ptr_noswap(storage.allocator()->allocate(storage.nbytes()));
 }
 
-// "fc.weight, fc.bias and 54 more", in about `limit` bytes.
+// Returns a text such as "fc.weight, fc.bias and 54 more", of about `limit` bytes.
 std::string NamesText(const std::vector<std::string>& names, size_t limit) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -129,7 +132,7 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     slot.before_addition = slot.parameter.register_hook([this, i](const at::Tensor& gradient) {
-      // An operation that has added it itself hands autograd none.
+      // If an operation has written the gradient itself, `gradient` is undefined.
       if (gradient.defined()) ZeroUnset(slots_[i]);
     });
     slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
@@ -147,7 +150,8 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) {
     slot.accumulator->del_post_hook(slot.hook);
     slot.parameter.remove_hook(slot.before_addition);
-    // It may have no memory, and asks this for it.
+    // The gradient is dropped, because it may have no memory, and its GradientMemory would call this Reducer to get
+    // some.
     slot.parameter.mutable_grad() = at::Tensor();
   }
 }
@@ -186,9 +190,10 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
       bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
     }
-    // The first holds the scalars. Where there are other ranks the communicator may know the address, and memory
-    // that runs out in a step must not be that of what they wait for. Resizable is what comes from LibTorch's
-    // allocators, which can give it again.
+    // Bucket 0 keeps its memory, because it holds the scalars. With several ranks all buckets keep theirs: the
+    // communicator may have registered the address, and if a bucket could not be allocated in a step, the other ranks
+    // would wait for its collective. Only storages of LibTorch's allocators are resizable, and only they can be
+    // allocated again.
     bucket.is_lent = i > 0 && communicator_.world_size() == 1 && bucket.flat.storage().resizable();
     if (bucket.is_lent) bucket.gaps = GapsOf(bucket);
     std::vector<std::string> names;
@@ -210,7 +215,7 @@ std::vector<at::Tensor> Reducer::GapsOf(const Bucket& bucket) const {
   return gaps;
 }
 
-// Gradients and scalars that exist already keep their values.
+// Makes the gradients and scalars views into the buckets. Those that exist already keep their values.
 void Reducer::PointGradientsIntoBuckets() {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {
@@ -257,7 +262,7 @@ std::vector<int64_t> Reducer::AgreedOrder() {
     if (!arrived[i]) order.push_back(static_cast<int64_t>(i));
   }
   const at::Device device = slots_.front().parameter.device();
-  if (device.is_meta()) return order;  // nothing can be read there: all ranks are as this one
+  if (device.is_meta()) return order;  // no values to exchange; all ranks are alike
 
   const Label label = communicator_.MakeLabel("order of the buckets");
   const at::TensorOptions options = at::TensorOptions(device).dtype(at::kLong);
@@ -289,7 +294,8 @@ void Reducer::MakeStages() {
   }
 }
 
-// With `shard` also moves the bucket's parameters into memory that can be gathered at once.
+// Returns this rank's shards of a bucket. With `shard`, also moves the bucket's parameters into one buffer, so that one
+// all-gather can gather them.
 std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
   const at::NoGradGuard no_grad;
   std::vector<Shard> shards;
@@ -482,7 +488,8 @@ void Reducer::Wait(size_t stage) {
 }
 
 void Reducer::GiveUp() {
-  // A single rank may have run out of the memory that gradients which have not come yet would take.
+  // A single rank skips this, because ReduceNow() would allocate memory for the gradients that have not arrived, and
+  // the rank may be giving up because memory has run out.
   if (communicator_.world_size() > 1) {
     ReduceNow();
     Wait();
@@ -516,7 +523,7 @@ void Reducer::WaitForBucket(size_t index) {
 }
 
 void Reducer::Finish() {
-  // Only gradients that did not come in the last backward are left to send.
+  // Sends the buckets in which some gradients did not arrive in the last backward.
   ReduceNow();
   if (!saw_gradient_ || options_.missing_gradient == MissingGradient::kZero) return;
   const std::string names = NamesWithoutGradient();
@@ -537,7 +544,7 @@ std::string Reducer::NamesWithoutGradient() const {
                      NamesText(names, 200));
 }
 
-// ---- After it -----------------------------------------------------------------------------------
+// ---- After a step -------------------------------------------------------------------------------
 
 at::Tensor Reducer::Norm() {
   std::vector<at::Tensor> norms = at::_foreach_norm(slices_);
@@ -564,8 +571,8 @@ void Reducer::WaitForParameters() {
 }
 
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
-  // A collective for each tensor would take longer to begin than to run; one for all would need as
-  // much memory again.
+  // Tensors are broadcast in groups of this size. One collective for each tensor would take longer to start than to
+  // run. One collective for all tensors would need a copy of all of them at once.
   constexpr int64_t kGroupBytes = int64_t{64} << 20;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("rank 0's values");
@@ -598,7 +605,8 @@ void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator
 
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
   if (communicator.world_size() == 1) return;
-  // Elements at a time: a run that fills its GPU has no room for copies of whole tensors.
+  // The number of elements that are compared at a time. A run that fills its GPU has no memory for copies of whole
+  // tensors.
   constexpr int64_t kPiece = 1 << 22;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("comparison with rank 0's values");
@@ -611,7 +619,7 @@ void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& 
     for (const at::Tensor& own : flat.split(kPiece)) {
       const at::Tensor rank_zeros = own.clone();
       communicator.Broadcast(rank_zeros, 0, label).Wait();
-      // Bytes, because NaN differs from itself.
+      // The bytes are compared, because a NaN is not equal to itself.
       const bool same = at::equal(own.view(at::kByte), rank_zeros.view(at::kByte));
       if (!same && different.empty()) different = name;
     }

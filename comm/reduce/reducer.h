@@ -7,10 +7,10 @@
 //
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.
-//   2. Buckets are filled in the order in which gradients arrive. At first this is assumed to be the reverse order of
-//      the parameters. From SettleLayout() on it is the order in which the gradients arrived. The first bucket takes up
-//      to first_bucket_bytes, the others up to bucket_bytes. A larger parameter gets a bucket of its own. Each dtype
-//      has its own buckets.
+//   2. Buckets are filled in the order in which gradients arrive. At first, the gradients are assumed to arrive in the
+//      reverse order of the parameters. From SettleLayout() on, the order in which they have arrived is used. The first
+//      bucket takes up to first_bucket_bytes, the others up to bucket_bytes. A larger parameter gets a bucket of its
+//      own. Each dtype has its own buckets.
 //   3. Buckets are reduced in the same order on every rank: the reduction of bucket i starts only after that of bucket
 //      i - 1.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and needs no collective of its
@@ -31,7 +31,8 @@
 //   2. forward and backward of each micro-batch except the last: gradients add up locally
 //   3. the caller writes the scalars to scalars()
 //   4. ReduceDuringBackward(), then the last backward: the hook of each AccumulateGrad counts down its bucket, and a
-//      full bucket goes to the communicator. A rank that has no last micro-batch calls ReduceNow() instead
+//      bucket whose gradients have all arrived goes to the communicator. A rank that has no last micro-batch calls
+//      ReduceNow() instead
 //   5. Finish(): sends the buckets that have not been sent yet
 //   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In the
 //      first step the caller then calls SettleLayout(), as soon as it knows that every rank has come this far
@@ -47,7 +48,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
-//     MissingGradient::kZero it counts as zero, and used() tells -> ReducerTest.NamesParametersWithoutGradient,
+//     MissingGradient::kZero it counts as zero, and used() shows it -> ReducerTest.NamesParametersWithoutGradient,
 //     ReducerTest.NamesParametersThatSomeRanksLack, ReducerTest.TreatsAMissingGradientAsZeroWhereAsked
 //   a gradient comes twice in the last backward -> Error (kUsage) from that backward, naming it
 //     -> ReducerTest.NamesAGradientThatComesTwice
@@ -126,8 +127,8 @@ class Reducer {
   void Abandon();
 
   // Puts the gradients of the last backward into buckets in their order of arrival. All ranks use the order of the rank
-  // on which most gradients arrived. The gradients keep their values, but from the next step on a rank cannot use those
-  // of other ranks' shards. Every rank must call it once, before ReleaseGradients().
+  // on which most gradients arrived. The gradients keep their values. With `shard`, from the next step on a rank has
+  // valid gradients only of its own shards. Every rank must call it once, before ReleaseGradients().
   void SettleLayout();
 
   // Puts the gradients into buckets in `order`, which is the order() of an earlier job. Begin() must not have been
@@ -150,7 +151,8 @@ class Reducer {
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
-  // Returns the tensors that hold the gradients and what is sent of them. Some may be undefined, or have no memory now.
+  // Returns the tensors that hold the gradients, their copies in `reduce_dtype`, scalars() and used(). Some may be
+  // undefined, or have no memory at the moment.
   std::vector<at::Tensor> GradientMemories() const;
 
   // Returns the L2 norm of all parameters' gradients as a 0-dimensional float32 tensor. Call it only after
@@ -160,13 +162,13 @@ class Reducer {
   void GatherParameters(size_t stage);
   void WaitForParameters();
 
-  // Releases the memory of the gradients. Operations that were enqueued before may still read the gradients, and no
-  // later ones. Until the gradients of the next step other tensors may use this memory, and the gradients may then have
-  // another address.
+  // Releases the memory of the gradients. Operations that were enqueued before this call may still read the gradients;
+  // later operations may not. Other tensors may use this memory until the next step's gradients arrive. The gradients
+  // may then have another address.
   void ReleaseGradients();
 
  private:
-  struct Slot;  // the place of a parameter in a bucket
+  struct Slot;  // a parameter and its place in a bucket
   struct Bucket;
 
   bool sharding() const { return options_.shard && settled_; }
@@ -189,7 +191,7 @@ class Reducer {
 
   Communicator& communicator_;
   ReducerOptions options_;
-  bool own_scalars_;         // scalars() is not part of bucket 0
+  bool own_scalars_;         // whether scalars() is not in bucket 0
   std::vector<Slot> slots_;  // in the order of the parameters
   std::vector<Bucket> buckets_;
   at::Tensor scalars_;

@@ -1,4 +1,4 @@
-// The reducer on any number of ranks, with CPU tensors and, where each rank has a GPU, on those.
+// Tests the reducer on any number of ranks, with CPU tensors and, if each rank has a GPU, with GPU tensors.
 
 #include "comm/reduce/reducer.h"
 
@@ -40,12 +40,12 @@ std::vector<NamedTensor> ParametersOf(const torch::nn::Module& module) {
   return parameters;
 }
 
-// The input of rank `rank` in micro-batch `micro`.
+// Returns the input of rank `rank` in micro-batch `micro`.
 at::Tensor InputOf(int64_t rank, int64_t micro, const at::TensorOptions& options) {
   return at::randn({3, 6}, at::detail::createCPUGenerator(1000 * rank + micro)).to(options);
 }
 
-// The gradients of the sum of all ranks' and micro-batches' losses, by one process.
+// Returns the gradients of the sum of all ranks' and micro-batches' losses. This process computes all of them itself.
 std::vector<at::Tensor> ExpectedGradients(int micros) {
   const at::TensorOptions options(at::kDouble);
   auto model = MakeModel(options);
@@ -65,7 +65,7 @@ class ReducerTest : public EachChannel {
  protected:
   at::TensorOptions floats() const { return options(at::kFloat); }
 
-  // One step up to Finish(). Rank r's share of scalars() is r + 1 each.
+  // Runs one step, up to Finish(). Rank r sets each element of scalars() to r + 1.
   void Step(Reducer& reducer, torch::nn::Sequential& model, int micros = 1) {
     reducer.Begin();
     for (int micro = 0; micro < micros; ++micro) {
@@ -89,14 +89,15 @@ class ReducerTest : public EachChannel {
   }
 };
 
-// 1 byte: each parameter has a bucket of its own; 256: some share one; 1 MiB: all share one.
+// With a limit of 1 byte each parameter has its own bucket, with 256 bytes some share a bucket, and with 1 MiB all
+// share one.
 TEST_P(ReducerTest, SumsTheGradientsOfRanksAndMicroBatches) {
   for (const int64_t bucket_bytes : {1, 256, 1 << 20}) {
     for (const int micros : {1, 3}) {
       auto model = MakeModel(floats());
       Reducer reducer(ParametersOf(*model), communicator(),
                       {.first_bucket_bytes = bucket_bytes, .bucket_bytes = bucket_bytes});
-      for (int step = 0; step < 3; ++step) {  // the same gradients each time: nothing is left over
+      for (int step = 0; step < 3; ++step) {  // equal gradients show that nothing is left over
         Step(reducer, model, micros);
         ExpectGradients(model, micros);
         if (step == 0) {
@@ -121,8 +122,8 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
                   {.first_bucket_bytes = 1, .bucket_bytes = 1});
   reducer.Begin();
   const uint64_t first = next_sequence();
-  // When autograd comes to the gradient of the first layer's weight, later layers' buckets are already
-  // under way, and the first layer's are not.
+  // When autograd reaches the gradient of the first layer's weight, the buckets of later layers have already been
+  // launched, and the first layer's have not.
   uint64_t under_way_before_first_layer = 0;
   const auto first_layer = model->parameters()[0];
   first_layer.register_hook(
@@ -135,8 +136,8 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
   EXPECT_EQ(next_sequence() - first, 6u);
   reducer.Finish();
   reducer.Wait();
-  // bias 2, weight 8, bias 4, weight 20, bias 5, weight 30, each rounded up to 16 elements a rank; the
-  // first also holds the scalars.
+  // The parameters have 2 (bias), 8 (weight), 4, 20, 5 and 30 elements. Each bucket is rounded up to a multiple of 16
+  // elements for each rank. The first bucket also holds the scalars.
   std::vector<uint64_t> bytes;
   for (const FlightRecord& record : RecordsFrom(first)) bytes.push_back(record.bytes);
   const auto padded = [](uint64_t elements) {
@@ -150,7 +151,8 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
 TEST_P(ReducerTest, FromTheSecondStepOnBucketsGoInOrderOfArrival) {
   torch::manual_seed(1);
   const auto parameter = [&] { return torch::randn({40}, floats().requires_grad(true)); };
-  // Registered in the order in which backward reaches them, so that the first guess is all wrong.
+  // The parameters are registered in the order in which backward reaches them. The reverse order, which the reducer
+  // assumes at first, is therefore wrong for all.
   const at::Tensor last = parameter();
   const at::Tensor middle = parameter();
   const at::Tensor first = parameter();
@@ -184,7 +186,7 @@ TEST_P(ReducerTest, TheOrderIsThatOfTheRankThatSawMost) {
       {.first_bucket_bytes = 1, .bucket_bytes = 1, .missing_gradient = MissingGradient::kZero});
   reducer.Begin();
   reducer.ReduceDuringBackward();
-  // The last rank alone sees all three; the others see one of them.
+  // Only the last rank gets gradients of all three parameters. The other ranks get that of c only.
   if (rank() == ranks() - 1) {
     ((c.sin() * b).sin() * a).sum().backward();
   } else {
@@ -245,7 +247,7 @@ TEST_P(ReducerTest, ARankWithoutSamplesTakesPart) {
   }
 }
 
-// An update of this rank's shards by a rule whose result depends on every bit.
+// Updates this rank's shards by a rule whose result depends on every bit of the gradients and parameters.
 void Update(Reducer& reducer) {
   const at::NoGradGuard no_grad;
   const at::Tensor factor = 0.5 / (reducer.Norm() + 0.1);
@@ -281,7 +283,7 @@ TEST_P(ReducerTest, ShardingGivesTheSameParameters) {
       for (size_t i = 0; i < whole->parameters().size(); ++i) {
         const at::Tensor expected = whole->parameters()[i];
         const at::Tensor got = sharded->parameters()[i];
-        // NCCL may add up in another order for a reduce-scatter than for an all-reduce.
+        // NCCL may use another order of summation for a reduce-scatter than for an all-reduce, so the bits may differ.
         if (device().is_cpu()) {
           ASSERT_TRUE(at::equal(got, expected)) << "step " << step;
         } else {
@@ -320,7 +322,7 @@ TEST_P(ReducerTest, GradientsMayTravelIn16Bits) {
       const uint64_t first = next_sequence();
       Step(reducer, model);
       ExpectGradients(model, 1, dtype == at::kHalf ? 3e-2 : 2e-1);
-      // The scalars keep all their bits.
+      // The scalars are not rounded to `dtype`.
       EXPECT_EQ(reducer.scalars().sum().item<double>(), Reducer::kScalars * SumOfRanksFromOne());
       const std::vector<FlightRecord> records = RecordsFrom(first);
       ASSERT_EQ(records.size(), 2u);
@@ -439,7 +441,7 @@ TEST_P(ReducerTest, TiedWeightsAndMixedDtypesAndChannelsLastKeepTheirViews) {
   }
 }
 
-// sum(weight) factor, whose backward writes the weight's gradient itself.
+// Computes sum(weight) * factor. Its backward writes the weight's gradient itself and returns none to autograd.
 class OwnGradient : public torch::autograd::Function<OwnGradient> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,
@@ -462,11 +464,12 @@ class OwnGradient : public torch::autograd::Function<OwnGradient> {
   }
 };
 
-// Whoever comes first, and however that was in the step before. `other` is as torch does it.
+// Each `Uses` is a step in which OwnGradient and autograd write the gradient of `weight`, so that each of them comes
+// first after different preceding steps. The gradient of `other` always comes from autograd.
 TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
   struct Uses {
-    int own;       // of `weight`, by OwnGradient, with factors 1, 2, ...
-    int autograd;  // by autograd, with factor 10
+    int own;       // how often OwnGradient uses `weight`, with factors 1, 2, ...
+    int autograd;  // how often autograd's sum() uses `weight`, with factor 10
     int micros = 1;
   };
   for (const bool shard : {false, true}) {
@@ -502,7 +505,7 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
       }
       was_written_over = uses.own > 0;
     }
-    // A step that is given up after an operation has taken a gradient over, and not written it.
+    // In this step, an operation takes the gradient over, but the step is given up before it has written the gradient.
     reducer.Begin();
     GradientMemory::Of(weight.grad())->TakeOver();
     weight.grad().fill_(NAN);
@@ -523,7 +526,7 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
 
 bool HasMemory(const at::Tensor& tensor) { return tensor.storage().data() != nullptr; }
 
-// Gives memory full of NaN, or none.
+// An allocator whose memory is filled with NaN, or that throws after RunOut().
 class BadMemory : public c10::Allocator {
  public:
   explicit BadMemory(c10::Allocator* good) : good_(good) {}
@@ -547,8 +550,8 @@ class BadMemory : public c10::Allocator {
   bool has_run_out_ = false;
 };
 
-// A model with a parameter besides that writes its gradient itself, which leaves the rest of its bucket as it
-// was, on a rank that is alone and has a bucket for each parameter.
+// A job with one rank and a bucket for each parameter. Besides the model's parameters there is `own`, whose gradient
+// OwnGradient writes itself, so that nothing else in its bucket is written.
 struct AloneStep {
   AloneStep(at::Device device, const ReducerOptions& options)
       : communicator(MakeAlone(device)),
@@ -574,7 +577,7 @@ struct AloneStep {
   }
 
   at::Tensor Loss(int64_t micro) {
-    // The parameter that comes first in forward gets its gradient last, and so no place in bucket 0.
+    // `own` is used first in forward, so its gradient arrives last, and it is not in bucket 0.
     const at::Tensor owns = OwnGradient::apply(own, 3.0);
     return owns + ModelsLoss(micro);
   }
@@ -611,7 +614,7 @@ struct AloneStep {
   torch::nn::Sequential model;
   at::Tensor own;
   std::vector<NamedTensor> parameters;
-  std::vector<at::Tensor> expected;  // of both micro-batches
+  std::vector<at::Tensor> expected;  // the sums over both micro-batches
   double square_norm = 0;
   std::optional<Reducer> reducer;
 };
@@ -690,7 +693,7 @@ TEST_P(ReducerTest, AmongSeveralRanksGradientsKeepTheirMemory) {
   }
 }
 
-// The whole of a step but for SettleLayout(), whatever is in it, replayed with other inputs.
+// A whole step except SettleLayout() is captured in a CUDA graph and replayed with other inputs.
 TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   if (device().is_cpu()) GTEST_SKIP() << "a GPU's business";
   const auto alone = MakeAlone(device());
@@ -751,7 +754,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   }
 }
 
-// Small buckets are updated together, up to some number, large ones as they come.
+// Small buckets share a stage, up to a maximum size and number. A large bucket has a stage of its own.
 TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
   std::vector<NamedTensor> parameters;
   for (int i = 0; i < 9; ++i) {
@@ -766,7 +769,7 @@ TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
     reducer.ReduceNow();
     reducer.Wait();
     reducer.SettleLayout();
-    // The large one, then 4 MiB each: four, four and one.
+    // Stage 0 has the large parameter (20 MiB). The next stages have four, four and one of the parameters of 4 MiB.
     ASSERT_EQ(reducer.stages(), 4u);
     if (shard) continue;
     EXPECT_EQ(reducer.shards(0).size(), 1u);
@@ -803,7 +806,7 @@ TEST(BroadcastFromRankZero, GivesEveryRankRankZerosValues) {
   for (const NamedTensor& named : tensors) {
     EXPECT_TRUE(named.tensor.eq(1).all().item<bool>()) << named.name;
   }
-  // One for each dtype.
+  // There is one broadcast for each dtype.
   EXPECT_EQ(Recorder().State(Channel::kMpi).enqueued - before, 2u);
 }
 

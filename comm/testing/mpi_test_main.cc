@@ -1,5 +1,5 @@
-// main() of the tests that run as several ranks: `mpirun -n N TEST`. Every rank runs every test;
-// rank 0 writes the report; a failure on any rank fails the whole.
+// The main() of tests that run as several ranks (`mpirun -n N TEST`). Every rank runs every test, and rank 0 writes the
+// report. If a test fails on any rank, the whole run fails.
 
 #include <ATen/cuda/CUDAContext.h>
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   lockstep::MpiCommunicator world(recorder);
   lockstep::recorder = &recorder;
   lockstep::world = &world;
-  // gtest took the report's path from the environment before main() began.
+  // GoogleTest has read the report's path from the environment before main() began. Only rank 0 may write the report.
   if (world.rank() != 0) testing::GTEST_FLAG(output) = "";
   testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();

@@ -1,5 +1,5 @@
-// For tests that are linked with mpi_test_main.cc: the ranks on which a test runs, and, if each rank has a GPU, these
-// GPUs.
+// For tests that are linked with mpi_test_main.cc: gives access to the ranks on which a test runs, and to the ranks'
+// GPUs if each rank has one.
 #pragma once
 
 #include <ATen/core/Tensor.h>

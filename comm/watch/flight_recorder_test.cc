@@ -1,4 +1,4 @@
-// The flight recorder, and what is told from several ranks' records.
+// Tests the flight recorder, and the texts that flight_story.h makes from several ranks' records.
 
 #include "comm/flight_recorder.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// An empty folder of the test's own.
+// Makes an empty run folder for the current test, and returns its path.
 std::string Folder() {
   const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
   const std::string folder = testing::TempDir() + "/flight_" + name;
@@ -160,7 +160,7 @@ TEST(FlightRecorder, OneThatIsDamagedDoesNotHideTheOthers) {
                                    HasSubstr("rank-2: cannot be read: it is a folder")));
 }
 
-// Ranks that have made `calls`, of which the first `done` are done.
+// Returns the record of a rank that has enqueued `calls`, of which the first `done` are done.
 Flight FlightWith(int rank, const std::vector<std::pair<Op, std::string>>& calls, uint64_t done,
                   int step = 31) {
   FlightRecorder recorder;
@@ -206,7 +206,7 @@ TEST(FlightStory, SaysWhereAllWaitAndWhereNothingIsWrong) {
             "at step 31, in MPI collective 2: all-reduce of 4160 bytes (bucket 1: fc.weight)");
 }
 
-// The rank's process was killed before it saw the end of the first.
+// Rank 1 was killed before it noticed that collective 1 was done.
 TEST(FlightStory, BlamesNoCollectiveThatAllHavePassed) {
   EXPECT_EQ(Disagreement({FlightWith(0, {kFirst}, 1), FlightWith(1, {kFirst}, 0)}), std::nullopt);
   EXPECT_THAT(*Disagreement({FlightWith(0, {kFirst, kSecond}, 1), FlightWith(1, {kFirst}, 0)}),

@@ -28,7 +28,7 @@ std::string RanksText(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// The first collective that the ranks make differently.
+// Describes the first collective that differs between ranks. Returns nothing if there is none.
 std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, Channel channel) {
   uint64_t first = 0;
   uint64_t last = UINT64_MAX;
@@ -49,8 +49,8 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
       same->second.push_back(flight.rank);
     }
     if (calls.size() < 2) continue;
-    // The fewest come first: they are the likely culprits. If two are alike the later rank comes first, as
-    // the others are measured by rank 0 elsewhere.
+    // The smallest group of ranks comes first, because these ranks are most likely wrong. Between groups of equal size,
+    // the one whose first rank is higher comes first, because rank 0 is the reference elsewhere, too.
     std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.size(), -a.second.front()) <
              std::pair(b.second.size(), -b.second.front());
@@ -63,8 +63,8 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
   return std::nullopt;
 }
 
-// How many collectives are over: all ranks have come to them and one has seen their end. A rank whose process was
-// killed or stopped may not have seen it yet.
+// Returns how many collectives are over. A collective is over if all ranks have enqueued it and at least one rank has
+// recorded that it is done. A rank whose process was killed or stopped may not have recorded that.
 uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
   uint64_t all_came = UINT64_MAX;
   uint64_t one_is_done = 0;
@@ -75,7 +75,8 @@ uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
   return std::min(all_came, one_is_done);
 }
 
-// The oldest collective that some rank waits in and another has not come to.
+// Describes the oldest collective in which a rank waits, and the ranks that have not come to it. Returns nothing if no
+// rank waits.
 std::optional<std::string> Absence(const std::vector<Flight>& flights, Channel channel) {
   const FlightRecord* awaited = nullptr;
   const uint64_t passed = Passed(flights, channel);
@@ -112,7 +113,8 @@ std::string TimeText(int64_t unix_ns) {
                      unix_ns / 1'000'000 % 1000);
 }
 
-// Says what one rank did about a collective.
+// Describes the state of a collective on one rank: when it was enqueued, and how long it took or whether it still
+// waits.
 std::string StateText(const Flight& flight, Channel channel, uint64_t sequence) {
   const Flight::Lane& lane = flight.of(channel);
   if (sequence > lane.enqueued) return "-";
@@ -140,7 +142,7 @@ std::string WhereIs(const Flight& flight) {
     return fmt::format("at step {}, in {} collective {}: {}", pending->step, NameOf(channel),
                        pending->sequence, TextOf(*pending));
   }
-  // The later of the channels' last.
+  // No collective is pending, so the last collective of any channel is described.
   const FlightRecord* last = nullptr;
   Channel channel_of_last = Channel::kMpi;
   for (const Channel channel : kChannels) {

@@ -1,4 +1,4 @@
-// Compares the ranks' flight records and says what they show.
+// Compares the ranks' flight records, and describes the differences in text.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,16 @@ namespace lockstep {
 // Describes a record, for example "all-reduce of 4160 bytes (bucket 0: linear.bias, linear.weight)".
 std::string TextOf(const FlightRecord& record);
 
-// Says where a rank is according to its own record, for example "at step 31, in MPI collective 64: all-reduce of ...".
+// Describes how far a rank has come according to its own record, for example "at step 31, in MPI collective 64:
+// all-reduce of ...".
 std::string WhereIs(const Flight& flight);
 
-// Says how the ranks disagree: two ranks make different collectives with one number, or some ranks have not come to a
-// collective in which others wait. Returns nothing if the records agree.
+// Says how the ranks disagree: two ranks make different collectives with the same number, or some ranks have not come
+// to a collective in which others wait. Returns nothing if the records agree.
 std::optional<std::string> Disagreement(const std::vector<Flight>& flights);
 
-// Returns one line for each of the last `count` collectives of each channel, with its state on every rank, and a line
-// for the verdict.
+// Returns one line for each of the last `count` collectives of each channel, with the collective's state on every rank,
+// and one line for the verdict.
 std::string Story(const std::vector<Flight>& flights, size_t count);
 
 // The records in a run's folder, in the order of the ranks, and one line for each record that cannot be read, with the

@@ -36,12 +36,12 @@ using watch::Message;
 
 constexpr double kTickS = 0.1;
 constexpr double kBeatS = 0.5;
-constexpr double kLateS = 1;       // more than a tick takes when all goes well
-constexpr double kConnectS = 60;   // for all ranks to find the hub
-constexpr double kRecordsS = 2;    // for all ranks to send their records
-constexpr double kLauncherS = 2;   // for mpirun to end a rank whose peer has ended
-constexpr double kFreshenS = 0.3;  // for the driver to answer
-constexpr double kTermS = 0.5;     // between SIGTERM and the end
+constexpr double kLateS = 1;       // a longer tick shows that this process was stopped
+constexpr double kConnectS = 60;   // the time limit for all ranks to connect to the hub
+constexpr double kRecordsS = 2;    // the time limit for all ranks to send their records
+constexpr double kLauncherS = 2;   // the time for mpirun to end this rank after another has ended
+constexpr double kFreshenS = 0.3;  // the time limit for a poll of the driver
+constexpr double kTermS = 0.5;     // the time from SIGTERM to the end of this process
 
 }  // namespace
 
@@ -92,7 +92,7 @@ class Watchdog::Impl {
       poll_changed_.wait(lock, [&] { return !polling_; });
       before = std::exchange(watched_, communicator);
     }
-    // The operations that were done since the last poll are marked, too.
+    // This last poll also marks the operations that were done since the previous poll.
     if (before != nullptr) before->Poll();
   }
 
@@ -118,7 +118,7 @@ class Watchdog::Impl {
     return taken;
   }
 
-  // Sends `message` to whom this rank is connected with.
+  // Sends `message` to all connected ranks, and updates this rank's own state accordingly.
   void Tell(const Message& message) {
     const std::lock_guard lock(mutex_);
     SendToAll(message);
@@ -142,18 +142,18 @@ class Watchdog::Impl {
     FileDescriptor fd;
     std::string inbox;
     double heard = 0;    // when the last message came
-    bool left = false;   // done well
-    bool ended = false;  // it has said that it ends
+    bool left = false;   // it has finished without an error
+    bool ended = false;  // it has ended, or has said that it ends
     std::array<ChannelState, kChannels.size()> states{};
-    std::optional<Flight> flight;  // the answer to ASK
+    std::optional<Flight> flight;  // its answer to an ASK message
 
     bool gone() const { return left || ended; }
   };
 
-  // A collective that is under way on some rank, as the hub saw it.
+  // The collective that a rank is waiting for, as far as the hub knows.
   struct Pending {
-    uint64_t done = 0;  // collectives before it
-    double since = 0;
+    uint64_t done = 0;  // how many collectives are done before it
+    double since = 0;   // when the hub first saw this state
   };
 
   bool is_hub() const { return rank_ == 0; }
@@ -162,7 +162,7 @@ class Watchdog::Impl {
 
   void Connect(Communicator& host) {
     const Label label = host.MakeLabel("watchdog's address");
-    // How many addresses there are, the token, and the addresses.
+    // Rank 0 broadcasts this struct: the number of its addresses, the token, and the addresses.
     constexpr size_t kMaxAddresses = 16;
     struct Meeting {
       uint64_t count = 0;
@@ -205,8 +205,8 @@ class Watchdog::Impl {
     }
   }
 
-  // Connects to `address` and makes sure that the hub is there: another machine's address may be one
-  // of this machine's own, too (a bridge's), with somebody else behind it.
+  // Connects to `address`, and checks that the hub answers with the token. An address of the hub's machine may also be
+  // an address of this machine (for example of a network bridge), where another program listens.
   FileDescriptor Greet(const Address& address, uint64_t token, double deadline) const {
     FileDescriptor fd = ConnectTo(address, deadline);
     if (fd.get() < 0) return {};
@@ -215,7 +215,7 @@ class Watchdog::Impl {
     Send(fd.get(), hello);
     std::string inbox;
     const std::optional<Message> answer = AwaitMessage(fd.get(), inbox, deadline);
-    // The hub says nothing more before all have come.
+    // The hub sends nothing else before all ranks are connected, so no other message is lost with `inbox`.
     const bool is_hub = answer && answer->type() == Message::HELLO && answer->token() == token;
     return is_hub ? std::move(fd) : FileDescriptor();
   }
@@ -244,7 +244,7 @@ class Watchdog::Impl {
     std::string inbox;
     const std::optional<Message> hello =
         AwaitMessage(fd.get(), inbox, std::min(deadline, Now() + 5));
-    // Whoever else knocks is not one of us.
+    // A connection that does not send the token is not from a rank of this job.
     if (!hello || hello->type() != Message::HELLO || hello->token() != token) return;
     Message answer = New(Message::HELLO);
     answer.set_token(token);
@@ -260,8 +260,8 @@ class Watchdog::Impl {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
       const double now = Now();
-      // Late ourselves, because this process was stopped or starved: what seems to have taken long is
-      // no one's fault.
+      // If this loop is late, because this process was stopped or got no CPU time, all time limits begin anew.
+      // Otherwise other ranks would be blamed for the delay.
       late_ = now - last_tick_ > std::max(limits_.heartbeat_s / 2, kLateS);
       if (late_) {
         for (Peer& peer : peers_) peer.heard = now;
@@ -326,7 +326,8 @@ class Watchdog::Impl {
     }
   }
 
-  // A thread of its own, because a driver that hangs must not silence this rank.
+  // Polls the communicator until the end. It runs on a separate thread, so that this rank sends heartbeats even if a
+  // call of the driver hangs.
   void PollForever() {
     std::unique_lock lock(poll_mutex_);
     bool failed = false;
@@ -337,7 +338,7 @@ class Watchdog::Impl {
       if (watched != nullptr) {
         try {
           watched->Poll();
-        } catch (const std::exception& exception) {  // the driver's errors are not ours
+        } catch (const std::exception& exception) {  // also errors of CUDA
           failed = true;
           Message trouble = New(Message::TROUBLE);
           trouble.set_text(fmt::format("rank {}: {}", rank_, FirstLine(exception.what())));
@@ -353,10 +354,10 @@ class Watchdog::Impl {
     }
   }
 
-  // Has the record follow what is done by now, if the driver answers.
+  // Updates the flight record with the collectives that are done by now, if the driver answers in time.
   void FreshenRecord() {
     std::unique_lock lock(poll_mutex_);
-    // The one that may be under way has begun before now.
+    // A poll that is already running has begun before this call, so a second poll must end, too.
     poll_wanted_ = polls_ + 2;
     poll_changed_.notify_all();
     poll_changed_.wait_for(lock, std::chrono::duration<double>(kFreshenS),
@@ -376,7 +377,7 @@ class Watchdog::Impl {
       return;
     }
     if (late_)
-      std::_Exit(static_cast<int>(ExitStatus::kPeer));  // they judged while we were stopped
+      std::_Exit(static_cast<int>(ExitStatus::kPeer));  // the others have ended the job meanwhile
     Lost(peer, "died: its process is gone");
   }
 
@@ -416,7 +417,8 @@ class Watchdog::Impl {
         status_ = message.status();
         if (!ending_at_) {
           ending_at_ = now;
-          // SIGTERM comes to all ranks where one has failed, or where the job is to stop.
+          // If a rank ends by SIGTERM, all ranks got the signal, because another rank has failed or the job is to stop.
+          // So the rank had no error of its own.
           if (is_hub() && on_failure_ && status_ != 128 + SIGTERM) {
             on_failure_(status_, fmt::format("rank {} ended with an error of its own", peer.rank));
           }
@@ -432,7 +434,7 @@ class Watchdog::Impl {
   // ---- Judging ----------------------------------------------------------------------------------
 
   void Judge(double now) {
-    // Somebody has said why the run ends; mpirun ends us, or we do.
+    // A rank has already said why the run ends. mpirun ends this process, or it ends itself after kLauncherS.
     if (ending_at_) {
       if (now - *ending_at_ > kLauncherS) std::_Exit(status_);
       return;
@@ -440,7 +442,7 @@ class Watchdog::Impl {
     if (asked_at_) Conclude(now);
     if (leaving_) return;
     if (lost_) {
-      // The deputy speaks for the hub; the others only where it does not.
+      // The deputy prints the verdict in place of the lost hub. This rank prints it only if the deputy does not.
       if (now - *lost_ > kLauncherS) Proclaim(lost_verdict_);
       return;
     }
@@ -457,7 +459,7 @@ class Watchdog::Impl {
     FindLate(now);
   }
 
-  // All ranks' states; a rank that has left waits for nothing.
+  // Calls visit(rank, channel, state) for each channel of this rank and of the ranks that have not left or ended.
   template <typename Visit>
   void ForEachState(const Visit& visit) const {
     for (const Channel channel : kChannels) {
@@ -498,7 +500,7 @@ class Watchdog::Impl {
     });
   }
 
-  // The hub asks everyone for their record; what is wrong is `trouble` where the records agree.
+  // On the hub: asks every rank for its record. If the records agree, `trouble` becomes the verdict.
   void StartInvestigation(const std::string& trouble) {
     if (!is_hub() || asked_at_ || ending_at_) return;
     trouble_ = trouble;
@@ -520,7 +522,8 @@ class Watchdog::Impl {
     Proclaim(Disagreement(flights).value_or(trouble_));
   }
 
-  // Enough of the record for the others to see where this rank is, and where it went another way.
+  // Returns enough of this rank's record to see where the rank is, and which collective first differed from the other
+  // ranks'.
   Flight OwnFlight() {
     FreshenRecord();
     Flight flight = recorder_.Around(/*before=*/2 * FlightRecorder::kMarkEvery, /*after=*/64);
@@ -557,29 +560,29 @@ class Watchdog::Impl {
   const int rank_;
   const int world_size_;
   const bool one_machine_;
-  const int deputy_;  // says that the hub is lost
+  const int deputy_;  // the rank that prints the verdict if the hub is lost
   FlightRecorder& recorder_;
   const std::function<void(const std::string&)> say_;
   const std::function<bool()> take_term_;
 
   std::atomic<bool> stopping_ = false;
 
-  std::mutex poll_mutex_;  // of the next five
+  std::mutex poll_mutex_;  // guards the next five members
   std::condition_variable poll_changed_;
   Communicator* watched_ = nullptr;
   bool polling_ = false;
   int64_t polls_ = 0;
   int64_t poll_wanted_ = 0;
 
-  Mailbox<std::string> note_;                // to the hub
-  std::vector<Mailbox<std::string>> notes_;  // on the hub: by rank
+  Mailbox<std::string> note_;                // this rank's next note for the hub
+  std::vector<Mailbox<std::string>> notes_;  // on the hub: the notes of the ranks, by rank
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards the members below, except the threads
   WatchdogLimits limits_;
   std::string run_dir_;
   std::function<void(int status, const std::string& why)> on_failure_;
   bool leaving_ = false;
-  std::vector<Peer> peers_;  // the hub's: all others; another's: the hub
+  std::vector<Peer> peers_;  // on the hub all other ranks; on other ranks only the hub
   FileDescriptor wake_;
   FileDescriptor signals_;
 
@@ -592,9 +595,9 @@ class Watchdog::Impl {
   std::optional<double> lost_;  // when the hub was lost
   std::string lost_verdict_;
 
-  // The hub's.
+  // These four members are used only on the hub.
   std::map<std::pair<int, Channel>, Pending> pending_;
-  std::array<std::map<uint64_t, uint64_t>, kChannels.size()> marks_;  // collective -> chain
+  std::array<std::map<uint64_t, uint64_t>, kChannels.size()> marks_;  // chains, by sequence number
   std::optional<double> asked_at_;
   std::string trouble_;
 
@@ -636,7 +639,7 @@ void Watchdog::Investigate(const Error& error) {
   Message trouble = impl_->New(Message::TROUBLE);
   trouble.set_text(error.what());
   impl_->Tell(trouble);
-  // The verdict ends this process, too; unless the hub has left, or is lost as well.
+  // The hub's verdict ends this process during the sleep, unless the hub has left or is lost, too.
   std::this_thread::sleep_for(std::chrono::duration<double>(kRecordsS + 2 * kLauncherS));
   impl_->Say(error.what());
   std::_Exit(static_cast<int>(error.status()));

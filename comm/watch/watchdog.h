@@ -12,8 +12,8 @@
 //   2. Twice a second each rank tells the hub how many collectives it has made and finished, and the hub tells each
 //      rank that the hub is alive. If a connection closes, its rank is dead. If a rank sends nothing for too long, its
 //      process counts as stopped.
-//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so it finds ranks that made
-//      different collectives even if nothing hangs.
+//   3. At every 1024th collective the hub compares the ranks' chains, which are hashes of all their collectives
+//      (comm/flight_recorder.h). So it finds ranks that made different collectives even if nothing hangs.
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
 //   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and
@@ -28,15 +28,15 @@
 //
 // what can fail -> what the user sees -> the test that shows it (tests/fault_test.py)
 //   a rank is killed -> "rank 1 died: ..." -> test_a_rank_that_is_killed
-//   a rank is stopped -> "rank 1 gives no sign of life: ..." -> test_a_rank_that_is_stopped
+//   a rank is stopped (SIGSTOP) -> "rank 1 gives no sign of life: ..." -> test_a_rank_that_is_stopped
 //   a rank skips a collective -> "rank 1 made another call ...", or "has not come to ..."
 //     -> test_a_rank_that_skips_a_collective
 //   a rank never comes to a collective -> "rank 1 has not come to ..." -> test_a_rank_that_is_late
-//   rank 0, the hub, is killed or stopped -> the same, from its deputy -> the same tests
+//   rank 0, the hub, is killed or stopped -> the same messages, from its deputy -> the same tests
 //   a rank ends with its own error -> that error alone -> test_an_exception_in_one_ranks_loader
-//   SIGTERM that the process has a use for -> nothing
+//   SIGTERM, if the process uses it as a request to stop -> nothing
 //     -> tests/stop_test.py, test_a_signal_stops_all_ranks_after_the_same_step
-//   this process was itself stopped, and goes on -> nothing: its own late clock blames nobody
+//   this process itself was stopped, and continues -> nothing: it does not count that time against other ranks
 //     -> test_a_job_that_is_stopped_whole_goes_on
 #pragma once
 
@@ -70,23 +70,23 @@ class Watchdog {
 
   void SetLimits(WatchdogLimits limits);
 
-  // From now on polls `communicator`; null: none. Polls the previous communicator for the last time. Throws Error
-  // (kPeer).
+  // Makes the watchdog poll `communicator` from now on, or no communicator if it is null. Also polls the previous
+  // communicator for the last time. Throws Error (kPeer).
   void Watch(Communicator* communicator);
 
   // Sets the run folder that the verdict names, so that the user can call `lockstep flight` for it.
   void SetRunFolder(const std::string& run_dir);
 
-  // From now on calls `tell` when this rank says why the job ends although this rank itself has no error. Its arguments
-  // are the status of the job and the verdict, or the name of the rank that ended with an error of its own. Usually one
-  // rank calls it: rank 0, or its deputy if rank 0 is lost. The process ends soon after, so `tell` must return at once.
-  // It is called on the watchdog's thread, and must not call the watchdog.
+  // Sets a function that the watchdog calls on the rank that reports why the job ends, unless the reason is an error of
+  // this rank itself. This is usually rank 0, or its deputy if rank 0 is lost. The arguments are the job's exit status,
+  // and the verdict or a text that names the rank that ended with its own error. The process ends soon after, so `tell`
+  // must return at once. It is called on the watchdog's thread, and must not call the watchdog.
   void SetOnFailure(std::function<void(int status, const std::string& why)> tell);
 
   // Sends `note` to rank 0 with one of this rank's next heartbeats. A note that was not sent yet is replaced. Neither
   // this call nor TakeNotes() waits.
   void SetNote(std::string note);
-  // Returns, on rank 0, the newest note of each other rank from which one has come since the last call.
+  // On rank 0, returns the newest note of each other rank that has sent one since the last call, by rank.
   std::map<int, std::string> TakeNotes();
 
   // Says that this rank has finished without an error, so that its silence from now on is no fault.
@@ -95,8 +95,8 @@ class Watchdog {
   // Ends this process with `error`, an error of this rank that has already been printed, and ends all other ranks.
   [[noreturn]] void EndAll(const Error& error);
 
-  // Call it if a collective failed on this rank. Finds out why and ends every process with that verdict, or with
-  // `error` if the records agree.
+  // Call it if a collective failed on this rank. Finds out the reason from the ranks' records, and ends every process
+  // with a verdict, or with `error` if the records agree.
   [[noreturn]] void Investigate(const Error& error);
 
  private:

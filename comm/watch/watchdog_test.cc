@@ -1,4 +1,4 @@
-// Tests the watchdog of ranks that do well. tests/fault_test.py tests it where they do not.
+// Tests the watchdog on ranks without faults. tests/fault_test.py tests it on ranks with faults.
 
 #include "comm/watch/watchdog.h"
 
@@ -25,17 +25,18 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
     watchdog.SetLimits({.collective_s = 5, .heartbeat_s = 5});
     watchdog.Watch(&World());
     const at::Tensor tensor = at::ones({1000});
-    // Enough for several chains to be compared, over some heartbeats.
+    // There are enough collectives for several comparisons of the chains, and for some heartbeats.
     for (int i = 0; i < 5000; ++i) World().AllReduceSum(tensor, {}).Wait();
     watchdog.Watch(nullptr);
-    // Whoever is first is gone while others still work.
+    // The rank that is first leaves while the others still work.
     watchdog.Leave();
     World().Barrier({});
   }
   EXPECT_EQ(said, 0);
 }
 
-// Between machines it is TCP; one machine's own address will do to see that it works.
+// With first_elsewhere = 1 the watchdogs connect by TCP, as between machines. Here they use this machine's own
+// addresses.
 TEST(Watchdog, MeetsOverTheNetwork) {
   Watchdog watchdog(
       World(), /*first_elsewhere=*/1, Recorder(), [](const std::string&) {}, [] { return false; });

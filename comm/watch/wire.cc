@@ -31,7 +31,7 @@ Address UnixAddress(uint64_t token) {
   Address address;
   auto& unix_address = reinterpret_cast<sockaddr_un&>(address.storage);
   unix_address.sun_family = AF_UNIX;
-  // An abstract name: nothing is left in the file system.
+  // This is an abstract socket name, which begins with a zero byte and leaves no file behind.
   const std::string name = fmt::format("lockstep-{:016x}", token);
   std::memcpy(unix_address.sun_path + 1, name.data(), name.size());
   address.length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
@@ -73,7 +73,7 @@ FileDescriptor ConnectTo(const Address& address, double deadline) {
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   while (connect(fd.get(), name, address.length) != 0) {
     if (errno == EISCONN) break;
-    // A Unix socket whose queue is full says EAGAIN and has nothing to poll for.
+    // If the listener's queue is full, connect() on a Unix socket fails with EAGAIN, and poll() cannot wait for room.
     if (errno == EAGAIN && Now() < deadline) {
       poll(nullptr, 0, 10);
       continue;

@@ -34,7 +34,8 @@ Address UnixAddress(uint64_t token);
 // Returns this machine's IPv4 addresses that other machines may reach, each with `port`.
 std::vector<Address> NetworkAddresses(in_port_t port);
 
-// Waits until `fd` has one of `events`, at most until `deadline`. Returns whether `fd` has one.
+// Waits until one of the poll(2) events `events` occurs on `fd`, at most until `deadline`. Returns whether one has
+// occurred.
 bool WaitFor(int fd, short events, double deadline);
 
 // Connects to `address`. If there is no connection before `deadline`, the returned descriptor is empty.
@@ -55,7 +56,7 @@ bool Receive(int fd, std::string& inbox);
 // Waits until `deadline` for a message and returns it. The bytes that follow it stay in `inbox`.
 std::optional<watch::Message> AwaitMessage(int fd, std::string& inbox, double deadline);
 
-// Fill() writes a flight record to a message, and FlightOf() reads it again.
+// Fill() writes a flight record to a message, and FlightOf() reads it from the message.
 void Fill(const Flight& flight, watch::Message& message);
 Flight FlightOf(const watch::Message& message, int rank);
 

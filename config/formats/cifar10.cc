@@ -1,4 +1,4 @@
-// The binary version of CIFAR-10.
+// The format CIFAR10: the binary version of CIFAR-10.
 #include "data/arrays/cifar10.h"
 
 #include "config/formats/format.h"

@@ -1,4 +1,4 @@
-// Tables with label columns.
+// The format CSV: tables with label columns.
 #include "data/tables/csv.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Without a header columns have no names.
+// Checks column numbers: columns have no names if the files have no header.
 void RequireNumbers(const FieldCheck& check, const std::string& name,
                     const FieldCheck::Texts& columns) {
   for (const std::string& column : columns) {
@@ -53,7 +53,8 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
           .label_optional = request.label_optional};
 }
 
-// Writes what the training files held to `csv`, for CsvOptionsFor.
+// Stores in `csv` what the training files held, so that CsvOptionsFor() can open other files of the run in the same
+// way.
 void Keep(const CsvTable& table, config::Csv& csv) {
   csv.clear_column();
   for (const CsvColumn& column : table.columns) Keep(column, csv);
@@ -65,7 +66,8 @@ void Keep(const CsvTable& table, config::Csv& csv) {
   csv.set_label_columns(config::Csv().label_columns());
 }
 
-// Whether the config has of a column of numbers or dates what its scaling needs. Written so that NaN is none.
+// Whether the config has the statistics of a column of numbers or dates that its scaling needs. The comparisons are
+// written so that NaN counts as missing.
 bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
   if (!KeepsMoments(csv)) return true;
   if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) return false;
@@ -157,7 +159,8 @@ class Tables : public Format {
       };
     }
     const CsvTable table = ReadCsv(options);
-    if (!split) divide(table.dataset->size());  // if nothing had to be fitted to the training rows
+    // ReadCsv() has divided the samples already if it had to fit statistics to the training rows.
+    if (!split) divide(table.dataset->size());
     Keep(table, *found.mutable_csv());
     return {.samples = table.dataset, .split = std::move(split)};
   }
@@ -196,7 +199,7 @@ class Tables : public Format {
     return Divide(request.config, rows, keys);
   }
 
-  // How many label columns there are fits the task.
+  // Checks that the number of label columns fits the task.
   static void CheckLabels(const FieldCheck& check) {
     const config::Data& data = check.config().data();
     const bool by_name = data.csv().label_size() > 0;

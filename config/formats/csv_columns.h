@@ -1,6 +1,7 @@
-// Brings the columns of CSV files, with what was fitted to them, to a run's config and back.
+// Converts between CsvColumn, the columns of a CSV file with the statistics that were fitted to the training rows, and
+// the config in which a run stores them.
 //
-// what can fail -> nothing; what another program wrote is checked with the config (config/formats/csv.cc)
+// what can fail -> nothing here; a config that another program wrote is checked in config/formats/csv.cc
 #pragma once
 
 #include <vector>
@@ -12,13 +13,13 @@ namespace lockstep {
 
 CsvScaling ScalingOf(const config::Csv& csv);
 
-// Returns whether columns of numbers have a mean and a deviation in the config.
+// Returns whether the config stores a mean and a standard deviation for each numeric column.
 bool KeepsMoments(const config::Csv& csv);
 
-// The columns that `csv` has of a run.
+// Returns the columns that a run has stored in `csv`.
 std::vector<CsvColumn> ColumnsOf(const config::Csv& csv);
 
-// Adds to `csv` what files of the run need of the column.
+// Stores in `csv` the facts about a training column that the run needs to read other files.
 void Keep(const CsvColumn& column, config::Csv& csv);
 
 }  // namespace lockstep

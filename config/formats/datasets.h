@@ -1,12 +1,12 @@
-// Datasets: a user's own data sets. A program adds them, by name, to the formats of data that Lockstep knows.
+// Datasets: a registry of the data sets that a program defines itself, by name.
 //
-// A user's own data set is a Dataset (data/dataset/dataset.h). main() adds it to the Datasets that it passes to
-// Lockstep (docs/data.md, 'Your own data set'). Lockstep takes care of order, ranks, threads, pixels and everything
-// else.
+// A data set of a program's own is a class that derives from Dataset (data/dataset/dataset.h). main() adds it to the
+// Datasets that it passes to Lockstep (docs/data.md, 'Your own data set'). Lockstep does the rest: the order of the
+// samples, their division among ranks, loader threads, and the preprocessing of pixels.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/own_data_test.py)
-//   a name that nobody added, an option that nobody asked for -> Error (kUsage)
-//   samples of another kind or task than the config says -> Error (kData)
+//   a name that was not added, an option in the config that the data set does not read -> Error (kUsage)
+//   samples of another kind or for another task than the config says -> Error (kData)
 //   a data set's constructor or Read() throws -> an error that ends the run on all ranks
 #pragma once
 
@@ -22,15 +22,15 @@
 
 namespace lockstep {
 
-// The arguments with which a data set is opened.
+// The arguments of a data set's constructor.
 struct DatasetSource {
-  // The files of data.train or data.validation, or those that evaluate or predict got.
+  // The files of data.train or data.validation, or the files that the evaluate or predict command was given.
   std::vector<std::string> files;
   Options options;  // the options of data.own.option
-  // The facts that are known about the samples: task and classes, and, for files that are opened after the training
-  // files, the shape.
+  // The properties of the samples that are known in advance: task and number of classes, and, for files that are opened
+  // after the training files, also the shape.
   SampleSpec expected;
-  bool labels_optional = false;  // whether labels may be missing, as for predictions
+  bool labels_optional = false;  // whether labels may be missing, as in prediction
 };
 
 class Datasets {

@@ -7,7 +7,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Keeps the source, as its constructors may.
+// A data set that stores its source in a member, as a user's data set may.
 class Blank : public Dataset {
  public:
   explicit Blank(DatasetSource source) : source_(std::move(source)) {

@@ -8,9 +8,9 @@
 namespace lockstep {
 
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores) {
-  // So many decode what ResNet-50 takes on the fastest GPU.
+  // This many cores decode as many images per second as ResNet-50 trains on the fastest GPU.
   constexpr int kManyCores = 4;
-  // GPUs below that train with no more images a second than two cores decode.
+  // A GPU with fewer multiprocessors trains no more images per second than two cores decode.
   constexpr int kManyMultiprocessors = 100;
   switch (config.decode()) {
     case config::Images::CPU:

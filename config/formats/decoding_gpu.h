@@ -1,4 +1,4 @@
-// DecodingGpu(): decides whether images are decoded on the GPU or by the CPU.
+// DecodingGpu(): decides whether images are decoded on the GPU or on the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Returns the GPU that decodes the images of a rank with this device and this number of cores; nothing if the CPU
-// decodes them. Throws Error (kUsage) if the setting config.decode is not possible.
+// Returns the GPU that decodes the images of a rank with this device and this number of CPU cores; nothing if the CPU
+// decodes them. Throws Error (kUsage) if config.decode asks for the GPU, and it cannot decode images.
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores);
 
 }  // namespace lockstep

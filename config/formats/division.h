@@ -1,5 +1,5 @@
-// Division: how a config divides the samples of the training files into those that are trained on and those that are held
-// back (data.validation_fraction, data.folds).
+// Divide(): divides the samples of the training files into training samples and held-back validation samples, as
+// data.validation_fraction or data.folds of the config says.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace lockstep {
 
-// The keys that samples can be divided by. Each function is called only if the division needs it.
+// The keys that the division may depend on. Each function is called only if the division needs it.
 struct DivisionKeys {
-  std::function<std::vector<int64_t>()> classes;  // of each sample; null: samples have no classes
+  std::function<std::vector<int64_t>()> classes;  // the class of each sample; null: no classes
   std::function<std::vector<int64_t>()>
-      groups;  // of each sample the number of its data.folds.group
+      groups;  // the number of each sample's group (data.folds.group)
 };
 
-// Returns nothing if no samples are held back. Throws Error (kUsage), and any exception of `keys`.
+// Returns the training samples and the held-back ones; nothing if no samples are held back. Throws Error (kUsage), and
+// passes on any exception of `keys`.
 std::optional<Split> Divide(const config::Config& config, int64_t samples,
                             const DivisionKeys& keys);
 
-// Returns for each text the number of the first one like it among the different ones.
+// Numbers the different texts from 0, in the order of their first occurrence, and returns the number of each text.
 std::vector<int64_t> NumbersOfTexts(const std::vector<std::string>& texts);
 
 }  // namespace lockstep

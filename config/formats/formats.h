@@ -1,14 +1,14 @@
-// The formats of data that a config can name (config/formats/formats.inc), and what its samples consist of.
+// FormatOf(): the data format that a config names (config/formats/formats.inc), and queries about its samples.
 #pragma once
 
 #include "config/formats/format.h"
 
 namespace lockstep {
 
-// Returns the format of `data`. Throws BugError if formats.inc has no line for it.
+// Returns the format of `data`. Throws BugError if formats.inc has no line for the format.
 const Format& FormatOf(const config::Data& data);
 
-bool HoldsTokens(const config::Data& data);  // whether inputs are token numbers
+bool HoldsTokens(const config::Data& data);  // whether inputs are token ids
 bool PredictsTokens(const config::Data& data);
 bool HoldsPixels(const config::Data& data);
 

@@ -1,4 +1,4 @@
-// Folders of image files, and tar files of them; folders of images and of masks.
+// The format IMAGES: folders or tar files of images, and folders of images with masks.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -35,7 +35,7 @@ void CheckFiles(const FieldCheck& check, const std::string& name, const FieldChe
   }
 }
 
-constexpr int kNotGiven = -1;  // as data.images.mask_ignored
+constexpr int kNotGiven = -1;  // data.images.mask_ignored if it is not set
 
 bool HasMasks(const config::Data& data) { return data.task() == config::Data::SEGMENTATION; }
 

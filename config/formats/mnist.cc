@@ -1,4 +1,4 @@
-// MNIST's idx files.
+// The format MNIST: the idx files of MNIST.
 #include "data/arrays/mnist.h"
 
 #include "config/formats/format.h"

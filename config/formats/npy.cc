@@ -1,4 +1,4 @@
-// Arrays that NumPy saved.
+// The format NPY: arrays that NumPy saved.
 #include "data/arrays/npy.h"
 
 #include "config/formats/format.h"

@@ -1,4 +1,4 @@
-// A data set that the program brings itself (config/formats/datasets.h).
+// The format OWN: a data set that the program itself defines (config/formats/datasets.h).
 #include "config/formats/format.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ class Own : public Format {
   }
   bool Has(config::Data::Task) const override { return true; }
   bool needs_files() const override { return false; }
-  // The data set itself judges its files.
+  // The data set itself checks its files.
   std::string WhyNot(const std::string&, mode_t) const override { return ""; }
 
   void Check(const FieldCheck& check) const override {

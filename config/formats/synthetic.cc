@@ -1,4 +1,4 @@
-// Random samples, for measuring.
+// The format SYNTHETIC: random samples, for measurements of speed.
 #include "data/dataset/synthetic.h"
 
 #include "config/formats/format.h"

@@ -1,4 +1,4 @@
-// Text as token numbers.
+// The format TOKENS: text as token ids.
 #include "data/tokens/tokens.h"
 
 #include "config/formats/format.h"

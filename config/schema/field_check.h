@@ -1,5 +1,4 @@
-// FieldCheck: a config that is being checked, with the line and column of each value, so that an error can point at the
-// value.
+// FieldCheck: a config that is being checked, with the position of each value in its file, which errors name.
 #pragma once
 
 #include <google/protobuf/repeated_field.h>
@@ -11,15 +10,15 @@
 
 namespace lockstep {
 
-// Says where each field's value comes from: "path:line:column", or the --set that gave it. The key is the field's name
-// with dots, such as "data.csv".
+// Says for each field where its value was given: "path:line:column", or the text of the --set option. The key is the
+// field's name with dots, such as "data.csv".
 using Origins = std::map<std::string, std::string>;
 
 class FieldCheck {
  public:
   using Texts = google::protobuf::RepeatedPtrField<std::string>;
 
-  // Keeps references to all three arguments. `path` is the path of the config file.
+  // The object keeps references to all three arguments. `path` is the path of the config file.
   FieldCheck(const config::Config& config, const std::string& path, const Origins& origins)
       : config_(config), path_(path), origins_(origins) {}
 
@@ -28,7 +27,7 @@ class FieldCheck {
   // Returns whether the user gave the field `name`, such as "data.csv".
   bool IsSet(const std::string& name) const { return origins_.contains(name); }
 
-  // Throws Error (kUsage) that says where the field `name` was written, its name, and `what`.
+  // Throws Error (kUsage) whose text consists of the field's position, its name `name`, and `what`.
   [[noreturn]] void Fail(const std::string& name, const std::string& what) const;
 
   // Fails if two of the texts of field `name` are the same.

@@ -40,7 +40,6 @@ std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::st
   return {texts.begin(), texts.end()};
 }
 
-// The values of a string field, one or many.
 std::vector<std::string> StringsOf(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (!field.is_repeated()) return {reflection.GetString(message, &field)};

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Returns the fields of a message, without those that only runs of earlier versions have.
+// Returns the fields of a message, without those that only configs of earlier versions can have.
 std::vector<const google::protobuf::FieldDescriptor*> FieldsOf(
     const google::protobuf::Descriptor& message);
 

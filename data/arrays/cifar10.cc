@@ -1,5 +1,5 @@
-// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label
-// byte and 3,072 pixels, the red, green and blue planes of 32 rows each.
+// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html) consists of records. A record has one label
+// byte and 3,072 bytes of pixels: a red, a green and a blue plane of 32 x 32 each.
 
 #include "data/arrays/cifar10.h"
 

@@ -18,7 +18,7 @@ namespace lockstep {
 inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
 
 struct Cifar10Options {
-  // Batches of the binary version.
+  // The paths of batches of CIFAR-10's binary version.
   std::vector<std::string> files;
 };
 

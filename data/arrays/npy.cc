@@ -1,5 +1,5 @@
-// NumPy's .npy files, mapped into memory (numpy.lib.format, versions 1 to 3): "\x93NUMPY", the version, the
-// header's length, a Python dictionary of 'descr', 'fortran_order' and 'shape', then the numbers.
+// Maps NumPy's .npy files into memory. A file (numpy.lib.format, versions 1 to 3) has "\x93NUMPY", the version, the
+// header's length, a Python dictionary of 'descr', 'fortran_order' and 'shape', and then the numbers.
 
 #include "data/arrays/npy.h"
 
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// Calls visit(T{}) with the type that 'descr' names ("<f4"); false: none that is known.
+// Calls visit(T{}) with the type T that 'descr' names ("<f4"). Returns false if the type is not supported.
 template <typename Visit>
 bool WithType(std::string_view descr, const Visit& visit) {
   if (descr.size() != 3 || descr[0] == '>') return false;
@@ -89,7 +89,7 @@ class Array {
   bool holds_bytes() const { return type_ == "|u1"; }
   bool holds_integers() const { return HoldsIntegers(type_); }
 
-  // The numbers from `begin` on.
+  // Writes `count` numbers from number `begin` on to `to`.
   template <typename To>
   void Read(int64_t begin, int64_t count, To* to) const {
     const char* from = numbers_ + begin * item_bytes_;
@@ -206,7 +206,7 @@ class Npy : public Dataset {
     } else if (spec_.dtype == at::kLong) {
       auto* tokens = reinterpret_cast<int64_t*>(input);
       inputs_.Read(index * elements_, elements_, tokens);
-      // Models look tokens up in a table.
+      // A negative token is refused, because models use tokens as indices of a table.
       if (const auto* bad =
               std::find_if(tokens, tokens + elements_, [](int64_t token) { return token < 0; });
           bad != tokens + elements_) {
@@ -235,8 +235,8 @@ class Npy : public Dataset {
   std::vector<std::string> Remarks() const override { return remarks_; }
 
  private:
-  // [samples, height, width], [samples, channels, height, width], or as images mostly lie in memory,
-  // [samples, height, width, channels].
+  // Sets the spec of images of the shape [samples, height, width], [samples, channels, height, width] or, which is the
+  // most common layout of images in memory, [samples, height, width, channels].
   void SetPixels(const std::vector<int64_t>& shape) {
     if (!inputs_.holds_bytes() || (shape.size() != 3 && shape.size() != 4)) {
       throw DataError("{}: PIXELS are unsigned bytes of 3 or 4 dimensions, not [{}]",
@@ -263,7 +263,8 @@ class Npy : public Dataset {
     spec_.shape = {shape.begin() + 1, shape.end()};
   }
 
-  // [samples, height, width], or with a dimension of one channel as images have it.
+  // Checks masks of the shape [samples, height, width], which may have a further dimension for one channel, as images
+  // do.
   void CheckMasks(const Array& targets) {
     const int64_t pixels = spec_.targets();
     const std::vector<int64_t>& shape = targets.shape();
@@ -339,10 +340,10 @@ class Npy : public Dataset {
   Array inputs_;
   SampleSpec spec_;
   int64_t size_ = 0;
-  int64_t elements_ = 0;         // of an input
-  std::vector<int64_t> labels_;  // of classes; empty: they are not known
-  std::optional<Array> masks_;   // of segmentation, checked; nothing likewise
-  std::vector<float> numbers_;   // the other tasks' targets; empty likewise
+  int64_t elements_ = 0;         // the number of elements of an input
+  std::vector<int64_t> labels_;  // classes; empty: they are not known
+  std::optional<Array> masks_;   // for segmentation, checked; nullopt: they are not known
+  std::vector<float> numbers_;   // the targets of other tasks; empty: they are not known
   std::vector<std::string> remarks_;
 };
 

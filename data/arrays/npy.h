@@ -31,8 +31,8 @@ struct NpyOptions {
 };
 
 // Returns a data set of arrays that NumPy saved. They may have any little-endian float or integer type, or booleans.
-// Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not read;
-// the targets are read and checked. Read() throws Error (kData) for a token below 0. Throws Error (kData).
+// Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not
+// read; the targets are read and checked. Throws Error (kData); Read() also throws it for a token below 0.
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 struct NpyInfo {
@@ -42,11 +42,11 @@ struct NpyInfo {
   bool holds_integers() const;  // integers or booleans
 };
 
-// Returns what the header of a .npy file says. Throws Error (kData) as MapNpy() does.
+// Returns the type and the shape that the header of a .npy file holds. Throws Error (kData) as MapNpy() does.
 NpyInfo ReadNpyInfo(const std::string& path);
 
-// Returns what stands in a .npy file before the numbers of an array that lies row by row. `type` is NumPy's name of their
-// type, such as "|u1" or "<f4".
+// Returns the header of a .npy file for an array in row-major order. `type` is NumPy's name of the elements' type, such
+// as "|u1" or "<f4".
 std::string NpyHeader(std::string_view type, std::span<const int64_t> shape);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Throws what `dataset` throws.
+// Throws the exceptions of dataset.ReadTarget().
 inline std::vector<int64_t> ClassesOf(const Dataset& dataset) {
   std::vector<int64_t> classes(dataset.size());
   for (int64_t i = 0; i < dataset.size(); ++i) {

@@ -26,10 +26,10 @@ enum class Task {
   kSegmentation,  // the class of each pixel: uint8 [height, width], in [0, classes) or kIgnoredPixel
 };
 
-// The class of a pixel that has none. It adds nothing to the loss and to the metrics.
+// The target of a pixel that has no class. Such a pixel adds nothing to the loss and to the metrics.
 constexpr int64_t kIgnoredPixel = 255;
 
-// Features that lie side by side.
+// A range of adjacent features.
 struct FeatureRange {
   int64_t first = 0;
   int64_t count = 0;
@@ -42,13 +42,14 @@ struct SampleSpec {
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
   bool channels_last = false;  // a pixel's channels lie side by side, {height, width, channels}
   int64_t classes = 0;         // the number of classes, labels or numbers that a model's output has
-  // in the order of the labels; empty if the classes have no names
+  // The names of the classes in the order of the labels; empty if the classes have no names.
   std::vector<std::string> class_names{};
   Task task = Task::kClassification;
-  // For a table: the features of each column of categories, of which a row has one at most, in the features' order.
+  // For a table: the range of features of each category column, in ascending order. In a row at most one feature of a
+  // range is not 0.
   std::vector<FeatureRange> categories{};
-  // The mean and the deviation of each number that is learnt: targets are (target in its own unit - mean) / std; empty:
-  // they are in their own unit.
+  // The mean and the standard deviation of each target column, if the targets are standardised: a target is (value in
+  // the user's unit - mean) / std. Empty: targets are in the user's unit.
   std::vector<double> target_mean{};
   std::vector<double> target_std{};
 
@@ -84,11 +85,11 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
 
   // Writes spec().bytes() bytes of sample `index` to `input`, and spec().target_bytes() bytes to `target`. An unknown
-  // class is written as kNoLabel, that of a pixel as kIgnoredPixel, and an unknown number as NaN. If the data set
-  // augments samples at random, a sample has another variant in each `epoch`.
+  // class of a sample is written as kNoLabel, an unknown class of a pixel as kIgnoredPixel, and an unknown number as
+  // NaN. If the data set augments samples at random, a sample has another variant in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
-  // Writes the target of Read() alone.
+  // Writes only the target, as Read() does.
   virtual void ReadTarget(int64_t index, std::byte* target) const;
 
   // Does the same as one Read() for each of `indices`: writes these samples one after the other. Throws the exception
@@ -104,10 +105,11 @@ class Dataset {
   // augments, or if the data set is made from another one.
   virtual std::shared_ptr<const Dataset> Plain() const { return nullptr; }
 
-  // The number of sample `index` among all of the files, from 0.
+  // The number of sample `index` among all samples of the files, from 0.
   virtual int64_t NumberInFiles(int64_t index) const { return index; }
 
-  // The file of sample `index`, as a path within the files' folder or archive; empty if a file holds more than a sample.
+  // The file of sample `index`, as a path within the files' folder or archive; empty if a file holds more than one
+  // sample.
   virtual std::string FileOf(int64_t /*index*/) const { return ""; }
 
   // Returns one line for each sample that was replaced by another sample (data/dataset/skip_bad.h), with the reason. A

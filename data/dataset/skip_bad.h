@@ -5,7 +5,7 @@
 // Bad samples that were read ahead but not yet used count, too.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
-//   more than `limit` samples are bad, or every one that was tried -> Error (kData) with the last one's
+//   more than `limit` samples are bad, or all replacements that were tried are bad -> Error (kData) with the last one's
 //     reason -> SkipBad.ThrowsBeyondTheLimit
 #pragma once
 

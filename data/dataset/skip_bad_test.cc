@@ -88,13 +88,13 @@ TEST(SkipBad, ThrowsBeyondTheLimit) {
   for (int64_t i = 0; i < 5; ++i) bad.insert(i);
   const SkipBad dataset(std::make_shared<Numbers>(1000, bad), 4, 7);
   for (int64_t i = 0; i < 4; ++i) LabelRead(dataset, i);
-  // Each time, also for one that has thrown before.
+  // Read() throws each time, also for a sample for which it has thrown before.
   for (const int64_t index : {4, 4, 2}) {
     const std::string message = DataErrorOf([&] { LabelRead(dataset, index); });
     EXPECT_THAT(message, HasSubstr("5 samples cannot be read"));
     EXPECT_THAT(message, HasSubstr(fmt::format("sample {} is bad", index)));
   }
-  // The one too many had no other in its place.
+  // The fifth bad sample was not replaced, so it is not reported.
   EXPECT_THAT(dataset.TakeReports(), SizeIs(4));
 }
 

@@ -1,6 +1,6 @@
 // Divides the samples of the training files into those that are trained on and those that are held back for validation.
 //
-// Promise: a division depends on its arguments alone, so that every rank, and a run that is resumed, has the same one. No
+// Promise: the result depends on the arguments alone, so that all ranks and a resumed run have the same division. No
 // sample is in both parts. Both lists are in ascending order.
 //
 // Invariants:
@@ -24,7 +24,7 @@ struct Split {
   std::vector<int64_t> validation;
 };
 
-// How many of the samples a validation_fraction holds back.
+// Returns how many of the samples are held back for `validation_fraction`.
 int64_t HeldBackOf(int64_t samples, double validation_fraction);
 
 // Holds HeldBackOf() samples back. Throws Error (kUsage).
@@ -32,7 +32,7 @@ Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
 enum class FoldsBy : uint8_t {
   kPlain,       // in random order
-  kStratified,  // of each class as many in each fold, or one more; as scikit-learn's StratifiedKFold
+  kStratified,  // each class is spread evenly over the folds; as scikit-learn's StratifiedKFold
   // All samples of a group are in one fold. The largest groups are assigned first, each to the fold that has the fewest
   // samples by then; as scikit-learn's GroupKFold.
   kGroup,
@@ -43,13 +43,13 @@ enum class FoldsBy : uint8_t {
 
 struct FoldOptions {
   int64_t count = 0;  // the number of folds, at least 2
-  int64_t fold = 0;   // the one that is held back, from 0
+  int64_t fold = 0;   // the index of the fold that is held back, from 0
   FoldsBy by = FoldsBy::kPlain;
   uint64_t seed = 0;
 };
 
-// `keys` holds of each sample its class for kStratified, and its group, in [0, number of groups), for kGroup; otherwise it
-// is not used. Throws Error (kUsage).
+// `keys` holds the class of each sample for kStratified, and its group, in [0, number of groups), for kGroup. Otherwise
+// `keys` is not used. Throws Error (kUsage).
 Split SplitByFold(int64_t samples, const FoldOptions& options, std::span<const int64_t> keys);
 
 }  // namespace lockstep

@@ -44,7 +44,7 @@ std::vector<Split> AllFolds(int64_t samples, FoldOptions options,
   return folds;
 }
 
-// Each sample is held back by one fold, and trained on by all others.
+// Expects that each sample is held back by exactly one fold, and that all other folds train on it.
 void ExpectPartition(int64_t samples, const std::vector<Split>& folds) {
   std::multiset<int64_t> held_back;
   for (const Split& fold : folds) {
@@ -88,7 +88,7 @@ TEST(SplitByFold, HasAsManyOfEachClassInEachFold) {
 }
 
 TEST(SplitByFold, KeepsGroupsTogether) {
-  // Sizes 5, 4, 3, 2, 2: the two folds can have 8 each.
+  // The groups have 5, 4, 3, 2 and 2 samples, so each of the two folds can have 8.
   const std::vector<int64_t> groups = {0, 1, 0, 2, 0, 3, 1, 4, 0, 2, 1, 3, 0, 4, 1, 2};
   const std::vector<Split> folds =
       AllFolds(16, {.count = 2, .by = FoldsBy::kGroup, .seed = 3}, groups);
@@ -101,7 +101,7 @@ TEST(SplitByFold, KeepsGroupsTogether) {
   }
 }
 
-// sklearn.model_selection.TimeSeriesSplit(3).split(range(11))
+// The expected numbers are those of sklearn.model_selection.TimeSeriesSplit(3).split(range(11)).
 TEST(SplitByFold, TrainsOnWhatWasBefore) {
   const std::vector<Split> folds = AllFolds(11, {.count = 3, .by = FoldsBy::kTime});
   EXPECT_THAT(folds[0].train, ElementsAre(0, 1, 2, 3, 4));

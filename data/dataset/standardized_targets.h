@@ -1,7 +1,9 @@
-// StandardizedTargets: a data set of numbers to learn, with each column less its mean and divided by its standard deviation.
+// StandardizedTargets: a regression data set whose targets are standardised: (target - mean) / standard deviation, for
+// each column of targets.
 //
-// A model whose outputs begin near zero then learns targets of any unit, and a loss of 1 is that of a model that always
-// says the mean. spec() has both, for whoever shows numbers to the user.
+// A model whose outputs begin near zero then learns targets of any unit, and a model that always predicts the mean has
+// a mean squared error of 1. spec() holds the means and deviations, for code that shows numbers to the user in their
+// own unit.
 #pragma once
 
 #include <memory>
@@ -11,19 +13,19 @@
 
 namespace lockstep {
 
-// The mean and the standard deviation of each column of targets. The deviation is the population's, and 1 for a
+// The mean and the standard deviation of each column of targets. The deviation is that of the population, or 1 for a
 // constant column.
 struct TargetMoments {
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-// Reads all targets once. Throws what `dataset` throws.
+// Reads all targets once. Throws the exceptions of dataset.ReadTarget().
 TargetMoments MomentsOfTargets(const Dataset& dataset);
 
 class StandardizedTargets : public WrappedDataset {
  public:
-  // `whole` has one target for each of the moments.
+  // The targets of `whole` must have as many columns as `moments`.
   StandardizedTargets(std::shared_ptr<const Dataset> whole, TargetMoments moments);
 
   const SampleSpec& spec() const override { return spec_; }
@@ -34,7 +36,7 @@ class StandardizedTargets : public WrappedDataset {
   int64_t samples_at_once() const override { return whole_.samples_at_once(); }
 
  private:
-  // `count` samples' targets.
+  // Standardises the targets of `count` samples in place.
   void Standardize(std::byte* targets, int64_t count) const;
 
   std::shared_ptr<const Dataset> owned_;

@@ -1,4 +1,4 @@
-// Samples that are drawn from their number.
+// A data set whose samples are random numbers, with the sample's number as the seed.
 
 #include "data/dataset/synthetic.h"
 
@@ -48,7 +48,7 @@ class Synthetic : public Dataset {
       }
     };
     switch (dtype) {
-      case at::kByte:  // eight at once
+      case at::kByte:  // fills eight bytes at once
         return fill(uint64_t{}, [&] { return random(); });
       case at::kLong:
         return fill(int64_t{}, [&] {

@@ -1,5 +1,5 @@
-// TargetUnit: brings outputs and targets of numbers back to the unit of the user's files, if a data set has standardised
-// its targets (data/dataset/standardized_targets.h).
+// TargetUnit: converts a model's outputs and targets back to the unit of the user's files, if a data set has
+// standardised its targets (data/dataset/standardized_targets.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,14 +10,14 @@ namespace lockstep {
 
 class TargetUnit {
  public:
-  // Undoes what spec.target_mean and target_std say, on tensors of `device`.
+  // The object undoes the standardisation with spec.target_mean and spec.target_std, for tensors on `device`.
   TargetUnit(const SampleSpec& spec, at::Device device);
 
   // `numbers` is [samples, spec.classes]; the result has the same shape and is float64.
   at::Tensor operator()(const at::Tensor& numbers) const;
 
  private:
-  at::Tensor mean_and_std_;  // float64 [2, spec.classes]; undefined: targets are in their own unit
+  at::Tensor mean_and_std_;  // float64 [2, spec.classes]; undefined: targets are in the user's unit
 };
 
 }  // namespace lockstep

@@ -11,9 +11,9 @@
 //   2. Mixup (Zhang et al. 2018) mixes two samples in a box that is the whole image. The first sample's share is drawn
 //      from Beta(a, a).
 //   3. CutMix (Yun et al. 2019) replaces a box of a sample by the same box of another sample. It draws the box in the
-//      way of torchvision's CutMix: the area of the box is 1 - Beta(a, a) of the image. The middle of the box is any
-//      pixel, and the part of the box outside the image is cut off. In the loss, the sample's share is the part of its
-//      area that is not replaced, in whole pixels.
+//      way of torchvision's CutMix: the area of the box is 1 - Beta(a, a) of the image. The middle of the box is drawn
+//      from all pixels, and the part of the box outside the image is cut off. In the loss, the sample's share is the
+//      part of its area that is not replaced, in whole pixels.
 //   4. If both Mixup and CutMix are set, each of them is used half of the time.
 //
 // A micro-batch uses the mixture of its first sample for all samples. Each sample is mixed with the one before it, and
@@ -23,7 +23,7 @@
 // what can fail -> what the caller sees -> the test that shows it (data/feed/augment_test.cc)
 //   Beta's parameter is so small that a share is below what a double holds -> 0 or 1, never NaN
 //     -> Augment.SmallParametersGiveNumbers
-//   colours are asked for of images without -> Preprocessing throws Error (kUsage)
+//   colour changes are asked for, but the images have no colours -> Preprocessing throws Error (kUsage)
 //     -> tests/augment_test.py, test_names_wrong_configs
 #pragma once
 

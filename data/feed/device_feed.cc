@@ -26,7 +26,7 @@ struct DeviceFeed::Gpu {
     at::cuda::CUDAEvent consumed;
   };
 
-  // One that keeps the time, in `stream` now.
+  // Records an event with a time stamp in `stream`.
   static Event Record(const at::cuda::CUDAStream& stream) {
     auto event = std::make_shared<at::cuda::CUDAEvent>(cudaEventDefault);
     event->record(stream);
@@ -40,12 +40,13 @@ struct DeviceFeed::Gpu {
   at::Device device;
   at::cuda::CUDAStream stream;
   std::array<Slot, kSlots> slots;
-  // The end of the work on one batch and the end of the copy of the next, in order.
+  // For each copied batch, in order: the end of the work on the batch before it, and the end of its copy.
   std::deque<std::pair<Event, Event>> gaps;
   double waited_s = 0;
-  int64_t queued = 0;                                                   // gaps so far
-  int64_t counted = 0;                                                  // of them, in waited_s
-  std::vector<double> waited_until = std::vector<double>(kRemembered);  // by the number of gaps
+  int64_t queued = 0;   // the number of gaps so far
+  int64_t counted = 0;  // gaps added to waited_s
+  // Element n % kRemembered is waited_s after n gaps.
+  std::vector<double> waited_until = std::vector<double>(kRemembered);
   int in_use = -1;
   int next = 0;
   bool prefetched = false;  // slots[next] is filled or being filled
@@ -60,12 +61,12 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
     slot.input = EmptyInputs(spec, max_micro_batch, device);
     slot.target = EmptyTargets(spec, max_micro_batch, device);
     slot.draws = EmptyDraws(loader.augment(), max_micro_batch, device);
-    // The memory may have been another tensor's, whose work is still queued.
+    // The memory may have belonged to another tensor, and work on that tensor may still be queued.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }
 }
 
-// Copies that are under way write to memory that is then somebody else's.
+// Waits for the copies that are under way, because they write to memory that is freed here.
 DeviceFeed::~DeviceFeed() {
   // After an error of the device there is nothing to wait for, and a destructor must not throw.
   if (gpu_) static_cast<void>(cudaStreamSynchronize(gpu_->stream.stream()));
@@ -133,7 +134,7 @@ void DeviceFeed::CountGaps() {
 
 void DeviceFeed::Prefetch() {
   if (!gpu_ || std::exchange(gpu_->prefetched, true)) return;
-  // Before the loader is waited for, during which the device may run out of work.
+  // The event is recorded before the wait for the loader, because the device may run out of work during this wait.
   const Gpu::Event done = Gpu::Record(at::cuda::getCurrentCUDAStream(gpu_->device.index()));
   HostBatch batch = NextOfLoader();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];

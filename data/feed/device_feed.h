@@ -45,11 +45,12 @@ class DeviceFeed final : public MicroBatches {
   // for the loader. The latest batches are not included yet.
   double waited_s();
 
-  // On a GPU, the slots' tensors in its memory.
+  // Returns the slots' tensors in GPU memory; on the CPU there are none.
   std::vector<at::Tensor> DeviceMemories() const;
 
-  // On a GPU: how many batches' copies were queued so far, but for the first; and the part of waited_s() that is
-  // theirs, if `batches` is one of the newest kRemembered of these numbers.
+  // For a GPU. queued() returns how many copies of batches were queued so far, not counting the first. waited_s(n)
+  // returns the part of waited_s() that belongs to the first n of them; n must be one of the newest kRemembered values
+  // of queued().
   int64_t queued() const;
   double waited_s(int64_t batches);
   static constexpr int64_t kRemembered = 4096;

@@ -1,14 +1,14 @@
-// Images a second of the first and the second epoch, for each way to keep them in memory:
+// Measures the images a second of the first and the second epoch, for each ImageCache:
 //   bazel run -c opt //data/feed:image_cache_bench -- FOLDER THREADS
 //
-// Random crops of 224 x 224 as bytes in the loader's slots, in batches of 64. images_per_s: all images of
-// an epoch over its time, files being in the page cache; per_cpu_s: over the cores' time that the process
-// took, which is what a busy machine leaves as it is; kept_mib: what the cache holds after it. The bytes
-// that are read are summed up and compared: OFF and ENCODED must give the same.
+// The loader makes batches of 64 random crops of 224 x 224 bytes. images_per_s: the images of an epoch divided by its
+// time, with the files in the page cache; per_cpu_s: the images divided by the CPU time of the process, which other
+// processes hardly change; kept_mib: the size of the cache after the epoch. A hash of every 61st byte of the samples is
+// compared: it must be the same with OFF and ENCODED.
 //
 // An Intel Xeon, 2 threads, 2,000 files of about 500 x 375 in 62 KiB, per_cpu_s of epoch 1 and epoch 2:
 //   OFF      1,029 and 1,141
-//   ENCODED  1,063 and 1,191, 121 MiB kept: what it saves is a disk or a server, not the cores
+//   ENCODED  1,063 and 1,191, 121 MiB kept: it saves reads from a disk or a server, but no CPU time
 //   DECODED    681 and 5,981, 1,074 MiB kept: 0.54 MiB an image
 
 #include <ATen/core/Tensor.h>
@@ -40,14 +40,14 @@ constexpr std::array<Mode, 3> kModes{{{"OFF", ImageCache::kOff},
                                       {"ENCODED", ImageCache::kEncoded},
                                       {"DECODED", ImageCache::kDecoded}}};
 
-// Returns the cores' time that this process took.
+// Returns the CPU time of this process, in seconds.
 double CpuSeconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
-// Prints two epochs' rates and returns the sum of their bytes.
+// Prints the rates of two epochs, and returns a hash of every 61st byte of their samples.
 uint64_t Measure(const Mode& mode, const std::string& folder, int threads) {
   const auto budget = std::make_shared<MemoryBudget>(kBudget);
   const auto images =

@@ -49,7 +49,7 @@ class ImageFolderTest : public testing::Test {
  protected:
   void SetUp() override { fs::create_directories(root_); }
 
-  // An image whose columns grow brighter from `dark` on, one level a column.
+  // Writes an image whose first column has the grey level `dark`, and each further column one level more.
   void WriteImage(const std::string& path, int width, int height, uint8_t dark = 0) const {
     fs::create_directories((root_ / path).parent_path());
     std::vector<uint8_t> pixels(3 * width * height);
@@ -110,7 +110,7 @@ TEST_F(ImageFolderTest, AFolderWithoutImagesIsNoClass) {
   WriteImage("dog/a.png", 20, 20);
   fs::create_directories(root_ / "ant");
   EXPECT_THAT(ErrorOfOpening({}), HasSubstr("/ant: a folder is a class, and there are no .jpg"));
-  // Whoever gives the classes has said that they are some.
+  // If the user gives the classes, a class may be empty.
   EXPECT_EQ(Open({.source = {.classes = {"ant", "dog"}}})->spec().classes, 2);
 }
 
@@ -215,7 +215,7 @@ TEST_F(ImageFolderTest, EachEpochSeesAnotherPart) {
   }
 }
 
-// The columns' grey levels tell which part of the image was taken.
+// The grey level of a column is its index, so it shows which part of the image was taken.
 TEST_F(ImageFolderTest, RandomPartsHaveTheirAreaAndShape) {
   WriteImage("a/1.png", 250, 250);
   const auto folder =
@@ -226,7 +226,8 @@ TEST_F(ImageFolderTest, RandomPartsHaveTheirAreaAndShape) {
     const Sample sample = SampleOf(*folder, 0, epoch);
     const double left = sample.pixels.front();
     const double right = sample.pixels[3 * (kSize - 1)];
-    // A quarter of the area is 125 columns; the outer pixels' centres are 7/8 of that apart.
+    // A square of a quarter of the area is 125 columns wide; the distance of the outer output pixels' centres is (kSize
+    // - 1) / kSize of that.
     EXPECT_NEAR(right - left, 125.0 * (kSize - 1) / kSize, 2);
     left_most = std::min(left_most, left);
     right_most = std::max(right_most, right);
@@ -247,7 +248,7 @@ TEST_F(ImageFolderTest, EvaluationSeesTheMiddle) {
   WriteImage("a/1.png", 200, 100);
   const auto plain = Open({.center = 0.8})->Plain();
   const Sample sample = SampleOf(*plain, 0, 3);
-  // 80 columns around the middle, from 60 to 140; outer pixels' centres lie 5 inside.
+  // The crop has the 80 columns from 60 to 140; the outer output pixels' centres lie 5 columns inside.
   EXPECT_NEAR(sample.pixels.front(), 60 + 4.5, 1);
   EXPECT_NEAR(sample.pixels[3 * (kSize - 1)], 140 - 5.5, 1);
   EXPECT_EQ(SampleOf(*plain, 0, 4), sample);
@@ -284,7 +285,7 @@ TEST_F(ImageFolderTest, AnyNumberOfThreadsDeliversTheSameBytes) {
     }
   }
 
-  // From any step on, and in any epoch, the rest is the same.
+  // If a run starts again at any step, the remaining steps have the same samples.
   for (const size_t first : {1, 4, 11}) {
     Sampler rest = sampler;
     rest.Seek(static_cast<int64_t>(first));

@@ -27,7 +27,7 @@ std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads) {
   if (loader.available == 0) {
     return "the training thread, which reads the samples itself: set loader.threads to 1 or more";
   }
-  // Below it a thread is not what the others wait for.
+  // If the threads read for a smaller share of the time, they are not the bottleneck.
   constexpr double kBusy = 0.8;
   if (loader.reading < kBusy * loader.available) {
     return "what takes the batches (copy, normalisation or the model): the loader's threads idle "
@@ -74,7 +74,7 @@ void Loader::StartThreads(const LoaderOptions& options) {
   try {
     for (int i = 0; i < most; ++i) threads_.emplace_back([this, i] { Run(i); });
   } catch (const std::exception&) {
-    // The system gives no more threads: tuning makes do with those that there are.
+    // The system refuses more threads. Tuning uses those that were started.
     if (static_cast<int>(threads_.size()) < options.threads) {
       StopThreads();
       throw;
@@ -142,7 +142,7 @@ int Loader::threads() const {
   return working_;
 }
 
-// Lets more or fewer threads work, where enough has happened to tell.
+// Lets more or fewer threads work, if enough time and batches have passed since the last tuning.
 void Loader::Tune() {
   constexpr double kLeast_s = 0.5;
   const double seconds = taken_at_ - tuned_at_;
@@ -168,14 +168,14 @@ bool Loader::CanOpen() const {
   return !opening_ && opened_ < released_ + static_cast<int64_t>(slots_.size());
 }
 
-// Draws the next micro-batch and makes its slot one that can be written to.
+// Takes the next micro-batch from the sampler, and opens its slot for writing.
 void Loader::Open(std::unique_lock<std::mutex>& lock) {
   Slot& slot = slots_[opened_ % slots_.size()];
   opening_ = true;
   const auto until_unused = std::exchange(slot.until_unused, nullptr);
   try {
     slot.origin = sampler_.Next();
-  } catch (...) {  // there is no memory for its indices
+  } catch (...) {  // no memory for the micro-batch's indices
     slot.origin = {};
     slot.exception = std::current_exception();
   }
@@ -194,7 +194,8 @@ void Loader::Open(std::unique_lock<std::mutex>& lock) {
   if (slot.handed_out == slot.count) Finish(slot);
 }
 
-// The slot that was opened last, if it has samples that no thread has taken: no other can have any.
+// Returns the slot that was opened last if it has samples that no thread has taken. No other slot can have such
+// samples.
 Loader::Slot* Loader::SlotToFill() {
   if (opened_ == 0) return nullptr;
   Slot& slot = slots_[(opened_ - 1) % slots_.size()];
@@ -229,7 +230,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t pieces = CeilDivide(slot.count, at_once_);
   const int64_t end = std::min(begin + CeilDivide(slot.count, pieces), slot.count);
   slot.handed_out = end;
-  // Each thread that has found work wakes one for what is left.
+  // A thread that has found work wakes one other thread if there is more work.
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
   lock.unlock();
 
@@ -260,7 +261,7 @@ void Loader::Run(int number) {
   std::unique_lock lock(mutex_);
   while (true) {
     if (number >= working_) {
-      work_.notify_one();  // what it opened, or was woken for, is for one that works
+      work_.notify_one();  // hands over the work for which this thread was woken
       parked_.wait(lock, [&] { return stopping_ || number < working_; });
     }
     work_.wait(lock, [&] {

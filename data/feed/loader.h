@@ -10,21 +10,21 @@
 //   2. The states of a slot are free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened only
 //      after ticket t - slots was released. The samples of an open slot are given to threads in order, some at a time.
 //      The slot is ready when the last sample is written.
-//   3. All slots are allocated in the constructor, pinned if asked for. Nothing is allocated later except the
-//      sampler's index lists.
+//   3. All slots are allocated in the constructor, in pinned memory if LoaderOptions::pinned is set. Nothing is
+//      allocated later except the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //   5. The first working_ threads take work, and the other threads sleep. Next() tunes the number working_
 //      (thread_tuner.h), from the number of samples that were read and the time that training waited since the last
 //      tuning.
 //
-// Lockstep does not read files ahead of the threads that decode them. We measured this on two cores with a cold page
-// cache on a virtual disk. Two threads gave 0.72 of the images a second that they give with a warm cache. With
-// readahead of 8 or 32 files two threads gave 0.75. Eight threads without readahead gave 0.86, and the tuning finds
-// this number of threads.
+// Lockstep does not read files ahead of the threads that decode them. Measured on two cores with a cold page cache on a
+// virtual disk, two threads gave 0.72 of the images a second that they give with a warm cache. With readahead of 8 or
+// 32 files two threads gave 0.75. Eight threads without readahead gave 0.86, and the tuning finds this number of
+// threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
-//   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where
-//     several samples of one do, the first one's -> LoaderWithThreads.CarriesAnExceptionToTheCaller
+//   Dataset::Read throws in a thread -> Next() throws the exception in place of that micro-batch; if several of its
+//     samples fail, that of the first one -> LoaderWithThreads.CarriesAnExceptionToTheCaller
 //   the loader is destroyed while threads read or wait -> they are joined -> LoaderWithThreads.StopsInAnyState
 #pragma once
 
@@ -106,8 +106,8 @@ class Loader {
   // How many threads take work now.
   int threads() const;
 
-  // Says that training has done something else since the last Next() than to use its batch, such as an evaluation. The
-  // tuning ignores this time.
+  // Tells the loader that training has done something else since the last Next() than use its batch, such as an
+  // evaluation. The tuning ignores this time.
   void Rest();
 
  private:

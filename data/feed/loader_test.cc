@@ -20,8 +20,8 @@
 namespace lockstep {
 namespace {
 
-// Sample i is the numbers i, -i, i, -i, ..., with label i % 3. Read takes a random while, so that threads
-// overtake each other; reading one of `bad` throws.
+// Sample i is the numbers i, -i, i, -i, ..., with label i % 3. Read() takes a random time, so that threads overtake
+// each other, and throws for samples in `bad`.
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size, std::set<int64_t> bad = {}, int64_t features = 2)
@@ -52,7 +52,7 @@ class Numbers : public Dataset {
   SampleSpec spec_;
 };
 
-// So many that a thread takes one sample at a time.
+// So many features that a thread takes one sample at a time.
 constexpr int64_t kFeaturesOfPieces = Loader::kBytesAtOnce / sizeof(float);
 
 class LoaderWithThreads : public testing::TestWithParam<int> {};
@@ -112,7 +112,7 @@ TEST_P(LoaderWithThreads, CarriesAnExceptionToTheCaller) {
   }
 }
 
-// Slots whose samples are handed to threads one by one.
+// The samples are so large that they are given to threads one by one.
 TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
   const Numbers numbers(31, {}, kFeaturesOfPieces);
   for (const int slots : {2, 5}) {
@@ -134,7 +134,7 @@ TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
   }
 }
 
-// Numbers that are best read 8 at once.
+// A data set that asks for 8 samples at once.
 class NumbersInEights : public WrappedDataset {
  public:
   explicit NumbersInEights(const Dataset& whole) : WrappedDataset(whole) {}
@@ -181,7 +181,7 @@ TEST_P(LoaderWithThreads, AsksForAsManySamplesAsTheDataSetWants) {
     EXPECT_STREQ(error.what(), "sample 77 is bad");
   }
   const std::map<size_t, int> read = eights.read_at_once();
-  // 20 are three times eight or fewer, and alike as far as it goes.
+  // 20 samples are read in three parts of at most eight, as equal as possible: 7, 7 and 6.
   EXPECT_EQ(read.size(), 2U);
   EXPECT_GE(read.at(7), 8);
   EXPECT_GE(read.at(6), 4);
@@ -221,7 +221,7 @@ TEST_P(LoaderWithThreads, StopsInAnyState) {
   }
 }
 
-// Samples of a disk that takes its time.
+// A data set on a slow disk.
 class OnSlowDisk : public WrappedDataset {
  public:
   explicit OnSlowDisk(const Dataset& whole) : WrappedDataset(whole) {}
@@ -252,12 +252,13 @@ TEST(Loader, TakesMoreThreadsForASlowDiskAndFewerAfterwards) {
   while (loader.threads() < kMost) take_one();
   disk.is_slow = false;
   while (loader.threads() > kMost / 2) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a model that takes longer
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // stands for a slower model
     take_one();
   }
 }
 
-// A thread may be laid off while it waits for a slot's copy; what it opens then is for the others.
+// The tuning may stop a thread while it waits in `until_unused` before it opens a slot. The other threads must then
+// read this slot.
 TEST(Loader, WhatALaidOffThreadOpenedIsReadByOthers) {
   const Numbers numbers(500, {}, kFeaturesOfPieces);
   OnSlowDisk disk(numbers);
@@ -266,9 +267,9 @@ TEST(Loader, WhatALaidOffThreadOpenedIsReadByOthers) {
   const auto take_one = [&] {
     loader.Next();
     loader.Release([&] {
-      if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(4));  // a copy
+      if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(4));  // a slow copy
     });
-    if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(12));  // a model
+    if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(12));  // a slow model
   };
   while (loader.threads() < 6) take_one();
   disk.is_slow = false;

@@ -1,12 +1,12 @@
-// MicroBatches: the micro-batches of a step on the device, wherever they come from.
+// MicroBatches: the interface of a source that gives a step its micro-batches on the device.
 //
 //   DeviceFeed (data/feed/device_feed.h)   the samples of a data set, in the order of training
-//   PinnedBatches                          the same micro-batches again and again: steps are measured with one, and a
-//                                          CUDA graph reads those that lie in its memory
-//   KeptBatch                              a micro-batch that was taken from another source to look at it, and then the
-//                                          others of that source
+//   PinnedBatches                          the same micro-batches again and again: a measurement of steps repeats one,
+//                                          and a CUDA graph reads those in its input buffers
+//   KeptBatch                              first a micro-batch that was taken from another source before, then the
+//                                          micro-batches that follow it there
 //
-// A foretold GPU has a source of its own (trainer/run/foretell.cc).
+// A foretold GPU, which is simulated (base/tensor/foretold_gpu.h), has a source of its own (trainer/run/foretell.cc).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -22,7 +22,7 @@ class Normalized : public WrappedDataset {
 
  private:
   SampleSpec spec_;
-  // The factor and the summand for each byte of an input, or of a part of it that repeats.
+  // The factor and the summand for each byte of one image row if channels are last, otherwise of a whole input.
   std::vector<float> scale_;
   std::vector<float> shift_;
 };

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Images whose i-th byte is 7 * i + the sample's number.
+// A data set of images. Byte i of sample n is 7 * i + n.
 class Images : public Dataset {
  public:
   explicit Images(bool channels_last) {

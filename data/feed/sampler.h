@@ -3,8 +3,8 @@
 // Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
 // epoch to epoch. (With LastBatch::kDrop it takes each of the first steps_per_epoch * global_batch positions of the
 // epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only the
-// assignment of these samples to ranks depends on them. With weights, an epoch makes as many draws instead
-// (data/feed/weighted_draws.h).
+// assignment of these samples to ranks depends on them. With SamplerOptions::draws, an epoch makes `samples` weighted
+// draws instead (data/feed/weighted_draws.h).
 //
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e), of the samples or of the draws; without shuffling it is
@@ -19,7 +19,7 @@
 //      take O(micro-batch) time, and no memory grows with `samples`.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   no samples, or a batch or world that leaves no step or no piece for someone -> Error (kUsage)
+//   no samples, fewer samples in a global batch than micro-batches, or an epoch without a step -> Error (kUsage)
 //     -> Sampler.RefusesWhatLeavesNothingToDo
 #pragma once
 

@@ -1,4 +1,4 @@
-// Measures what an index costs: bazel run -c opt //data/feed:sampler_bench
+// Measures the time that the sampler takes for an index: bazel run -c opt //data/feed:sampler_bench
 
 #include <benchmark/benchmark.h>
 
@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// One index, among `range` samples.
+// Measures one index of a permutation of state.range(0) samples.
 void BM_Permutation(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Permutation permutation(n, 1, 0);
@@ -20,7 +20,7 @@ void BM_Permutation(benchmark::State& state) {
 }
 BENCHMARK(BM_Permutation)->Arg(1797)->Arg(1'281'167)->Arg(1'000'000'000'000);
 
-// A micro-batch of 32 indices, with what is done once for it.
+// Measures a whole micro-batch of 32 indices.
 void BM_MicroBatchOf32(benchmark::State& state) {
   Sampler sampler({.samples = state.range(0), .global_batch = 64, .ranks = 2});
   for (auto _ : state) benchmark::DoNotOptimize(sampler.Next());

@@ -40,8 +40,8 @@ TEST(Permutation, IsABijectionForEverySmallSizeAndManySeeds) {
   }
 }
 
-// Checkpoints of older versions rely on this order: the arithmetic must never change unnoticed. The
-// values come from tests/sampler_reference.py, written from the header's description.
+// Checkpoints of older versions rely on this order, so a change of the arithmetic must be noticed. The values come from
+// tests/sampler_reference.py, which was written from the description in permutation.h.
 TEST(Permutation, TheOrderIsFixedForEver) {
   EXPECT_EQ(OrderOf(10, 1, 0), (std::vector<int64_t>{4, 2, 5, 6, 0, 7, 3, 1, 9, 8}));
   EXPECT_EQ(OrderOf(10, 1, 1), (std::vector<int64_t>{3, 7, 1, 5, 4, 9, 6, 2, 0, 8}));
@@ -60,17 +60,16 @@ TEST(Permutation, TakesNoMemoryThatGrowsWithTheData) {
   }
 }
 
-// How a set of orders spreads, each figure compared with its value for uniformly random
-// permutations.
+// Statistics of a set of orders. The comments give the values for uniformly random permutations.
 struct Spread {
-  // Chi-square of how often index i lands in each of 16 equal stretches of positions, over all
-  // orders and all of 16 equal stretches of indices; 225 degrees of freedom (rows and columns are
-  // fixed).
+  // Positions and indices are divided into 16 equal stretches each. This is the chi-square of the table that counts,
+  // over all orders, how often an index of stretch i is at a position of stretch j. It has 225 degrees of freedom,
+  // because the sums of the rows and columns are fixed.
   double chi_square = 0;
   double mean_displacement = 0;   // mean |order[i] - i| / n; random: (n^2 - 1) / (3 n^2)
   double mean_fixed_points = 0;   // random: 1
   double mean_ascending = 0;      // share of i with order[i] < order[i + 1]; random: 1 / 2
-  double serial_correlation = 0;  // of order[i] and order[i + 1]; random: -1 / n or so
+  double serial_correlation = 0;  // of order[i] and order[i + 1]; random: about -1 / n
 };
 
 using Orders = std::function<std::vector<int64_t>(int64_t n, uint64_t seed)>;
@@ -101,8 +100,8 @@ Spread SpreadOf(const Orders& orders, int64_t n, int seeds) {
   return spread;
 }
 
-// The orders are fixed, so these are no flaky bounds: each is some five standard deviations wide,
-// and std::shuffle passes the same ones.
+// The orders are fixed, so the test cannot be flaky. Each bound is some five standard deviations wide, and std::shuffle
+// passes the same bounds.
 void ExpectSpreadLikeAShuffle(const Orders& orders) {
   constexpr int64_t kSize = 1024;
   constexpr int kSeeds = 400;
@@ -132,7 +131,7 @@ TEST(Permutation, AShuffleSpreadsLikeAShuffle) {
   });
 }
 
-// The statistic can fail: a rotation by a random amount is no shuffle.
+// Shows that the statistics can fail: a rotation by a pseudo-random amount is no shuffle.
 TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   const Spread spread = SpreadOf(
       [](int64_t n, uint64_t seed) {
@@ -145,8 +144,7 @@ TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   EXPECT_GT(spread.serial_correlation, 0.9);
 }
 
-// All orders of a few things come up, and equally often: n! classes, chi-square within 5
-// deviations.
+// All n! orders of a few things must occur equally often: their chi-square is within 5 standard deviations.
 TEST(Permutation, EveryOrderOfFewThingsIsEquallyLikely) {
   for (int n : {2, 3, 4, 5, 6}) {
     std::vector<int64_t> first(n);
@@ -175,7 +173,7 @@ std::vector<Sampler> SamplersOfAllRanks(SamplerOptions options) {
   return samplers;
 }
 
-// The samples of one optimizer step in order of their pieces, over all ranks and micro-batches.
+// Returns the samples of one optimizer step over all ranks and micro-batches, in the order of the pieces.
 std::vector<int64_t> StepOf(std::vector<Sampler>& samplers, int accumulation) {
   std::vector<int64_t> step;
   int64_t global_count = 0;
@@ -211,7 +209,7 @@ TEST(Sampler, EveryIndexExactlyOnceAnEpochForEveryWorldAndSize) {
         ASSERT_TRUE(IsPermutation(seen)) << size << " samples, " << ranks << " ranks";
         epochs.push_back(seen);
       }
-      // Two orders of few things may be equal by chance: at 12 the chance is 2e-9.
+      // Two orders of few samples may be equal by chance. For 12 samples the probability is 2e-9.
       if (size >= 12) {
         ASSERT_NE(epochs[0], epochs[1]) << size << " samples";
       }

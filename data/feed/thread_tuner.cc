@@ -5,9 +5,9 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWaits = 0.01;  // a share of the time
-constexpr double kBusy = 0.9;    // of all threads' time
-constexpr double kSpare = 1.25;  // threads that are kept, over those that were busy
+constexpr double kWaits = 0.01;  // training waits if it waits for a greater share of the time
+constexpr double kBusy = 0.9;    // threads are busy if they read for a greater share of their time
+constexpr double kSpare = 1.25;  // the ratio of kept threads to busy threads
 
 }  // namespace
 
@@ -15,7 +15,7 @@ ThreadTuner::ThreadTuner(int threads, int most) : most_(most), threads_(threads)
 
 void ThreadTuner::Add(const Window& window) {
   const double rate = static_cast<double>(window.samples) / window.seconds;
-  const double busy = window.reading_s / window.seconds;  // threads
+  const double busy = window.reading_s / window.seconds;  // the mean number of busy threads
   if (trying_) {
     trying_ = false;
     if (rate < kWorthwhile * rate_before_) {

@@ -3,8 +3,8 @@
 //
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
 // This helps if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a trial
-// gains less than kWorthwhile, the tuner goes back to the number of threads before and does not try again for kPatience
-// windows. If training does not wait and threads are idle, the tuner stops one thread.
+// gains less than kWorthwhile, the tuner goes back to the previous number of threads and does not try again for
+// kPatience windows. If training does not wait and threads are idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, against machines with few cores, slow disks and slow models.
 #pragma once
@@ -44,8 +44,8 @@ class ThreadTuner {
   // The number of threads before the trial, and the rate that they achieved.
   int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // with more threads than this a trial has failed
-  int patience_ = 0;  // after so many windows more threads may be tried again
+  int enough_;        // a trial with more threads than this has failed
+  int patience_ = 0;  // the number of windows until more threads may be tried again
 };
 
 }  // namespace lockstep

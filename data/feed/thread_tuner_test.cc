@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// A second of a loader whose samples take `cpu_s` of a core and `disk_s` of waiting each, on `cores`, for
-// a model that takes at most `wanted` samples in it.
+// Simulates a loader second by second. Each sample takes `cpu_s` seconds of a core and `disk_s` seconds of waiting. The
+// machine has `cores` cores, and the model takes at most `wanted` samples a second.
 struct Machine {
   double cores;
   double cpu_s;
@@ -22,11 +22,11 @@ struct Machine {
   }
 
   ThreadTuner::Window Run(int threads) {
-    // The samples of a second vary by 4 %.
+    // The number of samples in a second varies by up to 4 %.
     const double noise = 1 + 0.04 * (2.0 * random() / std::minstd_rand::max() - 1);
     const double rate = Rate(threads) * noise;
     const bool waits = rate < wanted * noise;
-    // Where cores are short, threads are busy all the time.
+    // If the model waits for samples, all threads are busy all the time.
     const double busy = waits ? threads : std::min<double>(threads, rate * (cpu_s + disk_s));
     return {.seconds = 1,
             .samples = static_cast<int64_t>(rate),
@@ -85,7 +85,7 @@ TEST(ThreadTuner, KeepsOneThreadThatHasNothingToDo) {
   EXPECT_EQ(ThreadsAfter({.cores = 4, .cpu_s = 1e-6, .disk_s = 0, .wanted = 1}, 4, 16), 1);
 }
 
-// A host that runs ahead of its GPU waits for slots, not for samples: the threads idle.
+// If the host runs ahead of its GPU, training waits although the threads are idle. More threads would not help then.
 TEST(ThreadTuner, DoesNotGrowWhereThreadsIdle) {
   ThreadTuner tuner(4, 64);
   for (int i = 0; i < 100; ++i) {

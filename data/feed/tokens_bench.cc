@@ -1,7 +1,7 @@
-// Bytes of tokens that the loader puts into its slots, from a file in the page cache:
-// bazel run -c opt //data/feed:tokens_bench
+// Measures how many bytes of tokens a second the loader puts into its slots, from a file in the page cache: bazel run
+// -c opt //data/feed:tokens_bench
 //
-// Bytes are those that arrive, 64-bit inputs and targets. Slots are page-locked where there is a GPU.
+// The bytes of the 64-bit inputs and targets are counted. Slots are page-locked if there is a GPU.
 
 #include <ATen/Context.h>
 #include <benchmark/benchmark.h>

@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// No sample has this number, so what is drawn for it is independent of all samples' augmentation.
+// No sample has this number, so random numbers that are drawn for it are independent of those for any sample's
+// augmentation.
 constexpr int64_t kNoSample = -1;
 
 }  // namespace
@@ -34,7 +35,7 @@ int64_t WeightedDraws::At(int64_t place, int64_t epoch) const {
   const double shift = SampleRandom(seed_, epoch, kNoSample).Uniform();
   const double share =
       (static_cast<double>(place) + shift) / static_cast<double>(cumulative_.size());
-  // Rounding may reach the whole sum, beyond which there is no sample; a weight of zero adds none.
+  // Rounding may give the whole sum, for which upper_bound() would find no sample, so the number stays below the sum.
   const double last = std::nextafter(cumulative_.back(), 0.0);
   return std::ranges::upper_bound(cumulative_, std::min(share * cumulative_.back(), last)) -
          cumulative_.begin();

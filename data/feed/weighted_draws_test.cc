@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// How often the epoch takes each sample.
+// Returns how often the epoch takes each sample.
 std::vector<int64_t> CountsOf(const WeightedDraws& draws, int64_t samples, int64_t epoch) {
   std::vector<int64_t> counts(samples);
   for (int64_t place = 0; place < samples; ++place) ++counts.at(draws.At(place, epoch));
@@ -72,7 +72,7 @@ TEST(WeightedDraws, AreTheSameForAnyNumberOfRanksAndMicroBatches) {
     EXPECT_EQ(samples_of_step(1, 1, step), samples_of_step(3, 2, step));
     EXPECT_THAT(samples_of_step(1, 1, step), testing::Not(testing::Contains(3)));
   }
-  EXPECT_NE(samples_of_step(1, 1, 0), samples_of_step(1, 1, 2));  // of another epoch
+  EXPECT_NE(samples_of_step(1, 1, 0), samples_of_step(1, 1, 2));  // step 2 is in another epoch
 }
 
 TEST(WeightedDraws, RefusesWeightsThatAreNone) {

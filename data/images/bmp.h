@@ -1,8 +1,9 @@
 // Reads BMP files in memory: the uncompressed kinds that Windows' programs, GIMP, OpenCV and Pillow write.
 //
-// Promise: the pixels equal Pillow's. Read are files with 1, 4 or 8 bits a pixel and a palette, and with 24 or 32 bits,
-// also where masks say in which byte each colour lies; from the bottom up, or from the top down. The fourth byte of 32
-// bits is dropped. Everything is checked against the file's end before it is read.
+// Promise: the pixels equal Pillow's. A file may have 1, 4 or 8 bits a pixel and a palette, or 24 or 32 bits a pixel,
+// also with masks that say in which byte each colour lies. Its rows may be stored from the bottom up or from the top
+// down. The fourth byte of a 32-bit pixel is dropped. Before bytes are read, their place is checked against the file's
+// end.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early -> Error (kData), 'truncated' -> BmpDecoder.RefusesTruncatedFiles
@@ -18,12 +19,12 @@
 
 namespace lockstep {
 
-// Returns the size of the image in `file`, which begins as a BMP file. It may have no pixels, or too many of them.
-// Throws Error (kData).
+// Returns the size of the image in `file`, which must begin like a BMP file. The caller must check the size: the image
+// may have no pixels, or too many of them. Throws Error (kData).
 ImageSize BmpSize(std::span<const std::byte> file);
 
-// Decodes `file`, whose BmpSize() is a possible one, to one byte for each of R, G and B, without gaps between rows.
-// Throws Error (kData).
+// Decodes `file`, whose BmpSize() the caller has checked, to one byte for each of R, G and B, without gaps between
+// rows. Throws Error (kData).
 void DecodeBmp(std::span<const std::byte> file, uint8_t* rgb);
 
 }  // namespace lockstep

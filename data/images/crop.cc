@@ -32,7 +32,8 @@ Box RandomCrop(const ImageSize& image, const CropOptions& options, SampleRandom&
             .width = width,
             .height = height};
   }
-  // The image is far from square: as much of its middle as has an allowed shape.
+  // If no attempt succeeds, the image is far from square. The crop is then the largest box with an allowed shape in the
+  // middle of the image.
   const double shape =
       std::clamp(image_width / image_height, 1 / options.max_stretch, options.max_stretch);
   const double width = std::min(image_width, std::max(1.0, std::round(image_height * shape)));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// Page-locked memory of nvJPEG's.
+// The two functions with which nvJPEG allocates and frees page-locked memory.
 int AllocatePinned(void* /*context*/, void** memory, size_t bytes, cudaStream_t /*stream*/) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
@@ -28,13 +28,13 @@ int FreePinned(void* /*context*/, void* memory, size_t /*bytes*/, cudaStream_t /
   return cudaFreeHost(memory);
 }
 
-// nvJPEG's memory on the GPU. PyTorch's allocator keeps what it once had: the system would have nothing
-// left for another.
+// The two functions with which nvJPEG allocates and frees GPU memory. They use PyTorch's allocator, because it does not
+// return memory to the system, so the system may have none left for a second allocator.
 int Allocate(void* /*context*/, void** memory, size_t bytes, cudaStream_t stream) {
   try {
     *memory = c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
     return 0;
-  } catch (const std::exception&) {  // must not pass through nvJPEG
+  } catch (const std::exception&) {  // an exception must not pass through nvJPEG's code
     return 1;
   }
 }
@@ -67,8 +67,8 @@ nvjpegHandle_t NewHandle() {
   return handle;
 }
 
-// The process's, for all threads: made the first time, and never destroyed, since nothing says when the
-// driver goes.
+// Returns the nvJPEG handle of the device, which all threads of the process share. It is made by the first call. It is
+// never destroyed, because the CUDA driver may shut down before a destructor of this process runs.
 nvjpegHandle_t HandleOf(at::Device device) {
   static std::mutex mutex;
   static auto& handles = *new std::map<at::DeviceIndex, nvjpegHandle_t>;
@@ -84,18 +84,18 @@ int64_t BytesOf(const ImageSize& size) { return kChannels * size.width * size.he
 }  // namespace
 
 struct GpuDecoder::State {
-  // The most bytes of pixels in one call of nvJPEG. A larger image has a call of its own.
+  // The maximum number of bytes of pixels in one call of nvJPEG. A larger image is decoded in a separate call.
   static constexpr int64_t kMostBytes = int64_t{256} << 20;
 
   at::Device device;
-  // The stream has a high priority: the kernels that train must not keep the few blocks of these kernels waiting.
+  // The stream has a high priority, so that its kernels, which have few blocks, do not wait for training kernels.
   c10::cuda::CUDAStream stream;
   at::cuda::CUDAEvent done{cudaEventDisableTiming | cudaEventBlockingSync};
   nvjpegHandle_t handle;
   nvjpegJpegState_t decoding = nullptr;
-  int64_t initialized_for = 0;  // files
-  at::Tensor pixels;            // of images as they were decoded, one behind the other
-  at::Tensor cut;               // the results
+  int64_t initialized_for = 0;  // the number of files for which `decoding` is set up
+  at::Tensor pixels;            // the decoded images, one after the other
+  at::Tensor cut;               // the cropped and resized images
   at::Tensor jobs, pinned_jobs;
 
   explicit State(at::Device device)
@@ -124,12 +124,13 @@ struct GpuDecoder::State {
     memory = at::empty({bytes}, options.dtype(at::kByte));
   }
 
-  // Decodes the files of `wanted` to their places. False: not all of them could be.
+  // Decodes the files of the jobs `wanted` to their places. Returns false if one of them could not be decoded.
   bool Decode(std::span<const Job> all, std::span<const int64_t> wanted,
               std::span<const GpuResize> places) {
     const Nvjpeg& nvjpeg = LoadedNvjpeg();
-    // The GPU decodes the Huffman codes of so many files and more, this thread those of fewer. Down to a
-    // third it is quicker to decode some files again, to the same pixels in the same places.
+    // nvJPEG decodes Huffman codes on the GPU if a batch has at least this many files, and otherwise on this thread. If
+    // there are fewer files, but at least a third of this number, it is quicker to fill the batch with copies of files.
+    // A copy is decoded to the same pixels in the same place.
     constexpr int64_t kOnGpu = 51;
     const auto different = static_cast<int64_t>(wanted.size());
     const int64_t count = 3 * different < kOnGpu ? different : std::max(different, kOnGpu);
@@ -157,11 +158,11 @@ struct GpuDecoder::State {
     if (status == NVJPEG_STATUS_SUCCESS) return true;
     if (status == NVJPEG_STATUS_ALLOCATOR_FAILURE) Check(status, "decoding");
     Wait();
-    initialized_for = 0;  // what failed must begin anew
+    initialized_for = 0;  // after an error, the state must be set up again
     return false;
   }
 
-  // Decodes those files of `wanted` that can be; the others lose their place.
+  // Decodes the files of the jobs `wanted`. A file that cannot be decoded gets an empty place.
   void DecodeWhatCanBe(std::span<const Job> all, std::span<const int64_t> wanted,
                        std::span<GpuResize> places) {
     if (Decode(all, wanted, places)) return;

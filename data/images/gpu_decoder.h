@@ -4,8 +4,8 @@
 // files. If nvJPEG cannot decode a file, the caller must decode it.
 //
 // Invariants:
-//   1. One thread uses a decoder, on a separate stream. Cut() returns when the pixels are in the host's memory, and the
-//      thread sleeps until then.
+//   1. Each decoder is used by one thread, and has its own CUDA stream. Cut() returns when the pixels are in the host's
+//      memory, and the thread sleeps until then.
 //   2. The decoder takes memory on the GPU from PyTorch's allocator, and this memory only grows. The memory consists of
 //      256 MiB for pixels at most, the results, and nvJPEG's own memory.
 //
@@ -21,10 +21,10 @@
 // second if 14 cores decode, and on 1,998 if two cores decode.
 //
 // The decoder does not use the JPEG engines of an H100 and similar GPUs. If the GPU does not train, these engines
-// decode 24,000 files a second for two threads. But nvJPEG also starts kernels for each file, on separate streams, and
-// each of these kernels waits for the training kernels. ResNet-50 reached only 4,040 images a second and waited 14 % of
-// the time, and beside training kernels of 400 us the engines stood still. The engines also noticed damage in only 2 of
-// 550 damaged files. This decoder notices damage in 115 of these files, and libjpeg in 129.
+// decode 24,000 files a second for two threads. But with these engines nvJPEG also starts kernels for each file, on
+// separate streams, and each of these kernels waits for the training kernels. ResNet-50 reached only 4,040 images a
+// second and waited 14 % of the time, and beside training kernels of 400 us the engines were idle. The engines also
+// noticed damage in only 2 of 550 damaged files. This decoder notices damage in 115 of these files, and libjpeg in 129.
 //
 // Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). If ImageDecoder reduces the
 // image while it decodes, more pixels differ.
@@ -32,9 +32,9 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/gpu/gpu_decoder_test.cc)
 //   no GPU, no nvJPEG -> Unavailable() says why, the constructor throws Error (kUsage)
 //     -> tests/images_test.py, test_bench_loader
-//   damage that the decoder notices -> Cut() says so, and the others are cut
+//   damage that the decoder notices -> Cut() returns false for that file, and cuts the others
 //     -> GpuDecoderTest.SurvivesMutations, ImagesOnGpu.NameTheFileThatCannotBeRead
-//   damage that it does not notice -> other pixels of that file, as with libjpeg -> the same
+//   damage that the decoder does not notice -> wrong pixels of that file, as with libjpeg -> the same
 #pragma once
 
 #include <ATen/core/Tensor.h>

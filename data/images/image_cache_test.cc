@@ -1,5 +1,5 @@
-// Images that are kept in memory give the same bytes: data/images/kept_bytes.h, data/images/encoded_cache.h,
-// data/images/image_dataset.h.
+// Tests that images that are kept in memory give the same bytes as the files: data/images/kept_bytes.h,
+// data/images/encoded_cache.h, data/images/image_dataset.h.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(KeptBytes, KeepsWhatFitsAndGivesItBack) {
     };
     kept.Keep(3, 50, fill('a', 50));
     EXPECT_EQ(kept.Find(3).size(), 50U);
-    kept.Keep(3, 10, fill('b', 10));  // it is there
+    kept.Keep(3, 10, fill('b', 10));  // ignored: sample 3 is already kept
     kept.Keep(4, 40, fill('c', 40));  // no room for it
     kept.Keep(5, 20, fill('d', 20));
     EXPECT_EQ(kept.Find(3)[0], std::byte{'a'});
@@ -98,7 +98,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
       if (entry.is_regular_file()) files.push_back(entry.path());
     }
     for (const fs::path& file : files) {
-      fs::resize_file(file, 0);  // nor can one be read that is open
+      fs::resize_file(file, 0);  // a file that is already open cannot be read either
       fs::remove(file);
     }
   }
@@ -118,7 +118,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
     return sample;
   }
 
-  // Two epochs of training, each with an evaluation behind it, by some threads.
+  // Returns the samples of two epochs of training, each followed by an evaluation, that `threads` threads read.
   static Samples Epochs(const Dataset& dataset, int threads) {
     const auto plain = dataset.Plain();
     Samples samples(4 * kImages);
@@ -130,7 +130,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
     return samples;
   }
 
-  // The test's name ends with the kind, after a slash.
+  // The folder differs between the kinds, because the test's name ends with a slash and the kind.
   fs::path root_ =
       fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
@@ -138,7 +138,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
 TEST_P(ImageCacheTest, AnyBudgetAndAnyNumberOfThreadsGiveTheSameBytes) {
   const Samples off = Epochs(*Open(ImageCache::kOff), 1);
   const Samples whole = Epochs(*Open(ImageCache::kDecoded, 0), 1);
-  EXPECT_NE(whole, off);  // crops of whole images are reduced by the resizer alone
+  EXPECT_NE(whole, off);  // for `whole` only the resizer reduces images, and not the decoder
   for (const int64_t budget :
        {int64_t{0}, int64_t{1}, int64_t{20'000}, int64_t{100'000}, kPlenty}) {
     for (const int threads : {1, 2, 5}) {

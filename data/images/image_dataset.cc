@@ -26,28 +26,28 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // a thread keeps at most this for its next image
 
 // The memory and the tools that a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
-  std::vector<uint8_t> as_stored;  // what was cut of a picture that is turned
+  std::vector<uint8_t> as_stored;  // the cut part of a picture that must still be turned
   Mask mask;
-  // These serve many images at once:
+  // The following members are for the GPU, which decodes many images at once.
   std::vector<std::vector<std::byte>> files;
-  std::vector<ImageSize> sizes;  // of the images
+  std::vector<ImageSize> sizes;  // the sizes of the images
   std::optional<GpuDecoder> gpu;
 };
 
-// Nanoseconds of all threads.
+// The nanoseconds that all threads together spent in each phase.
 struct Clocks {
   using Clock = std::chrono::steady_clock;
   enum Phase { kReading, kDecoding, kResizing, kGpu, kPhases };
   std::array<std::atomic<int64_t>, kPhases> ns{};
 
-  // Counts the time since `begin` to `phase`, and begins anew.
+  // Adds the time since `begin` to `phase`, and sets `begin` to the current time.
   void Count(Phase phase, Clock::time_point& begin) {
     const Clock::time_point now = Clock::now();
     ns[phase].fetch_add(std::chrono::nanoseconds(now - begin).count(), std::memory_order_relaxed);
@@ -55,20 +55,21 @@ struct Clocks {
   }
 };
 
-// An image, or a part of it, as it is stored.
+// An image, or a part of it, before it is turned.
 struct Stored {
   ImageDecoder::Part part;
   Orientation orientation;
-  ImageSize size;  // of the whole image
+  ImageSize size;  // the size of the whole image
 };
 
-// Whole decoded images: how they lie, then the rows without gaps.
+// A cache of whole decoded images. An entry is a Head, with the size and the orientation, and then the rows without
+// gaps.
 class DecodedCache {
  public:
   DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
       : kept_(samples, std::move(budget)) {}
 
-  // Returns the image as it is kept; no pixels: it is not kept.
+  // Returns the kept image. If it is not kept, the result has no pixels.
   Stored Find(int64_t sample) const {
     const std::span<const std::byte> bytes = kept_.Find(sample);
     if (bytes.empty()) return {};
@@ -104,7 +105,7 @@ class DecodedCache {
   KeptBytes kept_;
 };
 
-// Masks whose pixels are classes.
+// The masks, and the conversion of their values to classes.
 struct ClassMasks {
   Masks files;
   MaskClasses classes;
@@ -157,11 +158,11 @@ class Images : public Dataset {
     static thread_local std::unique_ptr<Workshop> kept;
     if (!kept) kept = std::make_unique<Workshop>();
     kept->sizes.resize(indices.size());
-    std::vector<bool> is_cut;  // on the GPU
+    std::vector<bool> is_cut;  // whether the GPU has made each image
     if (options_.gpu) {
       is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
     }
-    size_t used = 0;  // of the workshop's memory, for one image
+    size_t used = 0;  // the maximum memory that one image needed, in bytes
     for (size_t i = 0; i < indices.size(); ++i) {
       if (!options_.gpu || !is_cut[i]) {
         const size_t pixels =
@@ -177,7 +178,7 @@ class Images : public Dataset {
       input += spec_.bytes();
       target += spec_.target_bytes();
     }
-    // One huge image must not cost every thread its memory for good.
+    // After a huge image, the thread frees its memory instead of keeping it for the rest of the run.
     if (used > kKeptBytes) kept.reset();
   }
 
@@ -209,13 +210,13 @@ class Images : public Dataset {
   }
 
  private:
-  // The part of a sample that is seen in an epoch. BoxIn() must be called first.
+  // The part of an image that a sample uses in an epoch. BoxIn() must be called before Mirrored().
   class View {
    public:
     View(const Images& images, int64_t index, int64_t epoch)
         : images_(images), random_(images.options_.seed, epoch, index) {}
 
-    // Returns the part in the image as it is stored.
+    // Returns the box of this part in the stored image, before it is turned.
     Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
       const ImageSize image = TurnedSize(stored, orientation);
       return StoredBox(BoxOf(image), stored, orientation);
@@ -237,7 +238,8 @@ class Images : public Dataset {
 
   bool has_masks() const { return options_.masks.has_value(); }
 
-  // Writes what is seen of the sample's mask; `mask` is memory for it. `image`: the image's size; null: it is not known.
+  // Writes the part of the sample's mask that the epoch uses. `mask` is memory for the whole mask. `image` is the
+  // image's size; null: it is not known.
   void ReadMask(int64_t index, int64_t epoch, const ImageSize* image, Mask& mask,
                 std::byte* target) const {
     if (!masks_) {
@@ -259,8 +261,8 @@ class Images : public Dataset {
     clocks_.Count(Clocks::kDecoding, begin);
   }
 
-  // Decodes and resizes an image on this thread, and says its size. Returns how many bytes of pixels the workshop holds
-  // of it.
+  // Decodes and resizes an image on this thread, and sets `image_size` to its size. Returns how many bytes of its
+  // pixels the workshop holds.
   size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, ImageSize& image_size,
              uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
@@ -297,7 +299,7 @@ class Images : public Dataset {
     return pixel_bytes;
   }
 
-  // Decodes and resizes on the GPU what its decoder takes. Returns which images that are.
+  // Decodes and resizes the images that the GPU's decoder supports. Returns for each image whether this succeeded.
   std::vector<bool> CutOnGpu(std::span<const int64_t> indices, int64_t epoch, Workshop& workshop,
                              uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
@@ -314,7 +316,7 @@ class Images : public Dataset {
         jobs[i] = {
             .file = file, .size = size, .box = view.BoxIn(size, {}), .mirror = view.Mirrored()};
       } catch (const Error&) {
-        continue;  // Cut() says why
+        continue;  // Cut() fails on this file, too, and reports the reason
       }
     }
     clocks_.Count(Clocks::kReading, begin);
@@ -341,8 +343,8 @@ class Images : public Dataset {
     }
   }
 
-  // The part of the image that is seen; with a cache of pixels of the whole image, which is kept if there
-  // is room.
+  // Decodes the part of the image that `view` uses. With ImageCache::kDecoded it decodes the whole image, and keeps it
+  // if the cache has room.
   Stored Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
                 View& view) const {
     try {
@@ -362,8 +364,8 @@ class Images : public Dataset {
   }
 
   std::shared_ptr<const ImageSource> source_;
-  std::shared_ptr<const ClassMasks> masks_;  // null: there are none, or they are unknown
-  std::shared_ptr<DecodedCache> decoded_;    // null: parts are decoded, as far as they are needed
+  std::shared_ptr<const ClassMasks> masks_;  // null: the targets are no masks, or they are unknown
+  std::shared_ptr<DecodedCache> decoded_;    // null: only the needed part of an image is decoded
   ImageOptions options_;
   bool augments_;
   mutable Clocks clocks_;

@@ -1,18 +1,19 @@
-// A data set of JPEG and PNG files. Read() decodes an image, crops it and resizes it to the size of all samples.
+// A data set of JPEG, PNG, WebP and BMP files. Read() decodes an image, crops it and resizes it to the size of all
+// samples.
 //
 // Promise: the result of Read() depends only on the file, the seed, the epoch and the sample's number. It does not
 // depend on the thread or on which images the cache holds.
 //
 // In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
 // The data set that Plain() returns (for validation) uses the middle, or with masks the whole image, stretched to the
-// square. A sample's mask (data/images/masks.h) is the same part, mirrored as the image is; a pixel of it is the
-// nearest one of the file. Read() decodes only the part of the image that it needs, and resizes this part with
-// antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own size, also if the cache has no
-// room for the image.
+// square. A sample's mask (data/images/masks.h) is cut from the same part and mirrored in the same way; each of its
+// pixels is the nearest pixel of the mask's file. Read() decodes only the part of the image that it needs, and resizes
+// this part with antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own size, also if the
+// cache has no room for the image.
 //
 // Each thread keeps the objects that it needs to decode (data/images/image_decoder.h, data/images/resize.h). With
-// ImageOptions::gpu a GPU's decoder decodes the files that it takes, many at once (data/images/gpu_decoder.h). The
-// thread decodes the other files, and those that the GPU's decoder finds damaged.
+// ImageOptions::gpu a GPU decodes the files that its decoder supports, many at once (data/images/gpu_decoder.h). The
+// loader's thread decodes the other files, and those that the GPU's decoder finds damaged.
 //
 // data/feed/image_cache_bench.cc measures what a cache gains.
 //
@@ -48,7 +49,7 @@ enum class ImageCache {
 
 struct ImageOptions {
   ImageSourceOptions source;
-  // If there are any, the samples' targets are masks, and not the images' classes.
+  // If set, the samples' targets are these masks and not the images' classes.
   std::optional<MaskOptions> masks{};
   int64_t size = 224;  // the side of the square that is cut out, in pixels
   CropOptions crop{};  // how images are cropped in training
@@ -56,7 +57,7 @@ struct ImageOptions {
   bool exif_orientation = false;  // whether pictures are turned according to their EXIF orientation
   double center = 0.875;          // the fraction of the shorter side that evaluation uses
   uint64_t seed = 0;
-  // The GPU that decodes, if one does; not with ImageCache::kDecoded.
+  // The GPU that decodes; empty: the CPU decodes. It must be empty with ImageCache::kDecoded.
   std::optional<at::Device> gpu{};
   ImageCache cache = ImageCache::kOff;
   std::shared_ptr<MemoryBudget> budget{};  // the memory for the cache; null: nothing is kept

@@ -1,6 +1,6 @@
 #include "data/images/image_decoder.h"
 
-// jpeglib.h needs them before it.
+// jpeglib.h needs these headers before it.
 #include <csetjmp>
 #include <cstdio>
 // clang-format off
@@ -25,7 +25,8 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// Columns beyond what is asked for on each side: fancy upsampling makes the outermost one wrong.
+// How many more columns are decoded on each side than are needed. Fancy upsampling makes the outermost column of a crop
+// wrong.
 constexpr int64_t kMargin = 1;
 
 std::string_view AsText(std::span<const std::byte> bytes) {
@@ -49,10 +50,11 @@ Error NotAnImage(std::string_view bytes) {
 
 struct Range {
   int64_t begin;
-  int64_t end;  // the first one that is not in it
+  int64_t end;  // exclusive
 };
 
-// Returns which of `size` pixels are read to make `output` ones of the `length` ones from `start` on.
+// Returns which of the `size` pixels of an axis are read to resize the `length` pixels from `start` on to `output`
+// pixels.
 Range Needed(double start, double length, int64_t output, int64_t size) {
   const double support = std::max(1.0, length / static_cast<double>(output));
   const double limit = static_cast<double>(size);
@@ -87,8 +89,8 @@ void CheckImageSize(const ImageSize& size) {
   }
 }
 
-// libjpeg's state. It reports by longjmp, which must not pass by a destructor: what calls libjpeg
-// does so in a function given to Try(), whose variables have none.
+// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. Calls of libjpeg are therefore
+// in functions that are given to Try() and have no variables with destructors.
 struct ImageDecoder::Jpeg {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -107,7 +109,7 @@ struct ImageDecoder::Jpeg {
   }
 
   static void OnMessage(j_common_ptr info, int level) {
-    if (level >= 0) return;  // a trace
+    if (level >= 0) return;  // a trace message, not a warning
     switch (info->err->msg_code) {
       case JWRN_ADOBE_XFORM:
       case JWRN_EXTRANEOUS_DATA:
@@ -143,7 +145,7 @@ struct ImageDecoder::Jpeg {
     throw DataError("damaged JPEG file, or of an unknown kind (libjpeg: {})", message.data());
   }
 
-  // Ready for a file, with nothing left of the one before.
+  // Makes a new decompressor for the next file, so that nothing is left of the file before.
   void Restart() {
     jpeg_destroy_decompress(&info);
     info = {};
@@ -260,7 +262,7 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
   Jpeg& jpeg = *jpeg_;
   jpeg_decompress_struct& info = jpeg.info;
   if (!jpeg.header_read) OpenJpeg();
-  jpeg.header_read = false;  // it serves one decode
+  jpeg.header_read = false;  // a header can be used for one decode only
 
   unsigned reduction = 8;
   while (reduction > 1 && (box.width < static_cast<double>(width * reduction) ||
@@ -275,7 +277,7 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
   info.scale_denom = reduction;
   info.dct_method = JDCT_ISLOW;
   info.do_fancy_upsampling = TRUE;
-  info.do_block_smoothing = FALSE;  // guesses coefficients that a progressive file lacks
+  info.do_block_smoothing = FALSE;  // it would guess coefficients that a progressive file lacks
 
   jpeg.Try([&info] { jpeg_start_decompress(&info); });
   const Range columns = Needed(reduced.x, reduced.width, width, info.output_width);

@@ -13,11 +13,12 @@
 //      the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read whole.
 //      Damage is also not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for
 //      sequential files silently treats a bad Huffman code as the end of a block.
-//   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are ignored.
+//   4. The decoder ignores the EXIF orientation; data/images/orientation.h turns the pixels. Gamma and colour profiles
+//      are ignored.
 //
 // Protocol, JPEG:
 //   1. Open() reads the markers up to the first scan.
-//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (the inverse DCT's own, for which there is SIMD code) at
+//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (the inverse DCT can make these itself, with SIMD code) at
 //      which the box still has at least the output's width and height, so that no detail of the output is lost.
 //   3. Decode() decodes these columns: whole MCUs around the box and the support, and a margin. The margin is needed
 //      because chroma is interpolated between columns, so the outermost column of a crop differs from the same column
@@ -25,16 +26,16 @@
 //   4. Decode() skips the rows above (it parses but does not transform them), reads the rows of the box and the
 //      support, and does not read the rows below.
 //
-// Upsampling is 'fancy' and the inverse DCT is the accurate one. The fast inverse DCT (JDCT_IFAST) would make crops 2 %
-// faster and change a resized 224 x 224 image by 0.9 grey levels on average. Plain upsampling would make crops 3 %
-// faster and change the image by 1.0 levels (18 at most). Both together would make crops 5 % faster and change the
-// image by 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second (500 x 375 pixels in 62 KiB at
-// 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for 100 x 100. Huffman codes take 70
-// % of the time. Huffman codes are always decoded from the file's beginning to the last row that is needed, even if
-// only some columns are needed or the image is reduced.
+// Chroma is upsampled by libjpeg's 'fancy' method, and the inverse DCT is the accurate one. The fast inverse DCT
+// (JDCT_IFAST) would make crops 2 % faster and change a resized 224 x 224 image by 0.9 grey levels on average. Plain
+// upsampling would make crops 3 % faster and change the image by 1.0 levels (18 at most). Both together would make
+// crops 5 % faster and change the image by 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second
+// (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for
+// 100 x 100. Huffman codes take 70 % of the time. Huffman codes are always decoded from the file's beginning to the
+// last row that is needed, even if only some columns are needed or the image is reduced.
 //
-// Colours: grey is repeated in R, G and B. CMYK and YCCK are read as Adobe writes them, inverted, with or without
-// Adobe's marker, and multiplied: R = C K / 255 (PIL does both).
+// Colours: grey is repeated in R, G and B. CMYK and YCCK values are taken as inverted, which is how Adobe writes them,
+// with or without Adobe's marker, and are converted by R = C K / 255 (PIL does both).
 //
 // Some of libjpeg's warnings are errors here: end of the file, end of a scan's data, bad Huffman or arithmetic codes,
 // lost restart markers, scans in an impossible order. After such a warning libjpeg would go on, with grey pixels or
@@ -44,12 +45,12 @@
 // The other formats are decoded whole (data/images/png_file.h, webp.h and bmp.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
-//   an empty file, another format, no pixels, more than 2^28 -> Open() throws, one clear line
+//   an empty file, another format, no pixels, more than 2^28 pixels -> Open() throws one clear line
 //     -> ImageDecoder.RefusesWhatItCannotDecode
 //   the file ends early -> Open() or Decode() throws 'truncated' -> *.RefusesTruncatedFiles
 //   damaged entropy data, restart markers, checksums -> Decode() throws 'damaged'
 //     -> *.RefusesDamage, ImageDecoder.SurvivesMutations
-//   any of these -> the decoder takes the next file -> ImageDecoder.WorksAfterErrors
+//   any of these errors -> the decoder can decode the next file -> ImageDecoder.WorksAfterErrors
 //   a box outside the image, no file open -> Error (kBug) -> ImageDecoder.RefusesToDecodeNothing
 #pragma once
 
@@ -89,7 +90,7 @@ class ImageDecoder {
 
   // Decodes the part of the image that is needed to resize `box` to width x height. `box` is in pixels of the whole
   // image and must contain some of them. The result is valid until the next call of Open() or Decode(). The caller may
-  // call it again for another box of the same file. Throws Error (kData) like Open().
+  // call Decode() again for another box of the same file. Throws Error (kData) like Open().
   Part Decode(const Box& box, int64_t width, int64_t height);
 
  private:

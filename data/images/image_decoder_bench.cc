@@ -1,8 +1,8 @@
-// Images decoded a second, by one thread: bazel run -c opt //data/images:image_decoder_bench
+// Measures how many images one thread decodes a second: bazel run -c opt //data/images:image_decoder_bench
 //
-// The image is made here: slopes with noise, 500 x 375, 4:2:0, some 62 KiB, as a photo of ImageNet.
-// The limit is libjpeg's Huffman decoder, which crops and reductions do not spare but for the rows
-// below a crop; Parse is that alone. bytes_per_second counts the files' bytes.
+// The benchmark makes the image itself: slopes with noise, 500 x 375, 4:2:0, some 62 KiB, like a photo of ImageNet. The
+// limit is libjpeg's Huffman decoder. It must decode all rows down to the end of a crop, also if an image is cropped or
+// reduced. BM_Parse measures the Huffman decoder alone. bytes_per_second counts the files' bytes.
 
 #include <benchmark/benchmark.h>
 
@@ -24,7 +24,7 @@ constexpr int64_t kNoiseLevels = 27;  // makes the file as large as a photo
 
 std::string WriteImage(bool progressive) {
   std::mt19937_64 random(1);
-  int64_t noise = 0;  // one for all channels of a pixel
+  int64_t noise = 0;  // the same for all channels of a pixel
   const auto source = [&](int64_t x, int64_t y, int channel) {
     if (channel == 0) noise = static_cast<int64_t>(random() % kNoiseLevels);
     const int64_t slope = channel == 0   ? x * 200 / kWidth
@@ -48,7 +48,8 @@ std::vector<Box> RandomCrops() {
 
 const Box kAll = {0, 0, kWidth, kHeight};
 
-// Decodes `boxes` in turn for width x height, and looks whether the last one is where it should be.
+// Decodes `boxes` in turn for an output of width x height, and compares the pixels of the last box with those of a
+// decode of the whole image.
 void Run(benchmark::State& state, const std::vector<Box>& boxes, int64_t width, int64_t height,
          bool progressive = false) {
   const std::string file = WriteImage(progressive);
@@ -69,7 +70,7 @@ void Run(benchmark::State& state, const std::vector<Box>& boxes, int64_t width, 
   for (const Box& box : boxes) {
     decoder.Open(bytes);
     const auto part = decoder.Decode(box, width, height);
-    if (part.box.width != box.width) continue;  // reduced
+    if (part.box.width != box.width) continue;  // the decoder has reduced the image
     const auto x = static_cast<int64_t>(box.x), y = static_cast<int64_t>(box.y);
     const auto part_x = static_cast<int64_t>(part.box.x), part_y = static_cast<int64_t>(part.box.y);
     for (int64_t row = 0; row < static_cast<int64_t>(box.height); ++row) {
@@ -92,15 +93,15 @@ BENCHMARK(BM_WholeProgressive);
 void BM_RandomCropFor224(benchmark::State& state) { Run(state, RandomCrops(), 224, 224); }
 BENCHMARK(BM_RandomCropFor224);
 
-// Reduced by 2.
+// The decoder reduces the image by 2.
 void BM_WholeFor160(benchmark::State& state) { Run(state, {kAll}, 160, 160); }
 BENCHMARK(BM_WholeFor160);
 
-// Reduced by 8.
+// The decoder reduces the image by 8.
 void BM_WholeFor32(benchmark::State& state) { Run(state, {kAll}, 32, 32); }
 BENCHMARK(BM_WholeFor32);
 
-// A box in the last corner, all rows above which are parsed only.
+// The box is in the lower right corner, so that all rows above it are only parsed.
 void BM_Parse(benchmark::State& state) {
   Run(state, {{kWidth - 16.0, kHeight - 16.0, 16, 16}}, 16, 16);
 }

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <webp/encode.h>
-// jpeglib.h needs it before it.
+// jpeglib.h needs this header before it.
 #include <cstdio>
 // clang-format off
 #include <jpeglib.h>
@@ -36,7 +36,7 @@ using ::testing::StartsWith;
 
 std::span<const std::byte> Bytes(const std::string& file) { return std::as_bytes(std::span(file)); }
 
-// A copy of a file right before a page that cannot be read.
+// A copy of a file that ends right before a page that cannot be read, so that reads beyond its end crash.
 class GuardedFile {
  public:
   explicit GuardedFile(std::string_view file) {
@@ -71,7 +71,7 @@ struct Image {
   const uint8_t* At(int64_t x, int64_t y) const { return &rgb[(y * width + x) * 3]; }
 };
 
-// Slopes with noise.
+// A pixel of an image of linear slopes with noise.
 uint8_t Sample(int64_t x, int64_t y, int channel) {
   uint32_t hash = static_cast<uint32_t>(x * 73856093 ^ y * 19349663 ^ channel * 83492791);
   hash = (hash ^ (hash >> 13)) * 0x5bd1e995;
@@ -79,7 +79,7 @@ uint8_t Sample(int64_t x, int64_t y, int channel) {
   return static_cast<uint8_t>(20 + slope % 180 + (hash >> 16) % 40);
 }
 
-// Linear all over, without noise: the value at a point between pixels.
+// A linear image without noise. Returns the value at any point, also between pixels.
 double Gradient(double x, double y, int channel) {
   return 20 + (channel == 0 ? x * 0.3 : channel == 1 ? y * 0.4 : (x + y) * 0.15);
 }
@@ -103,7 +103,7 @@ std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height) {
   return WriteJpeg(kind, width, height, Sample, /*quality=*/90);
 }
 
-// The whole of a JPEG, by libjpeg as it comes.
+// Decodes a whole JPEG file with libjpeg's default settings.
 Image PlainDecode(const std::string& file) {
   jpeg_decompress_struct info;
   jpeg_error_mgr errors;
@@ -156,7 +156,7 @@ Image DecodeWhole(ImageDecoder& decoder, const std::string& file) {
   return DecodeWhole(decoder, Bytes(file));
 }
 
-// Every pixel of `whole` that a triangle filter needs is in `part`, and equal.
+// Expects that `part` has every pixel of `whole` that a triangle filter needs, with the same value.
 void ExpectHolds(const ImageDecoder::Part& part, const Image& whole, const Box& box, int64_t width,
                  int64_t height) {
   ASSERT_EQ(part.box.width, box.width) << "reduced";
@@ -238,7 +238,7 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
         box.height = uniform(round % 3 == 0 ? 0.01 : 0.3, 1) * static_cast<double>(height);
         box.x = uniform(0, static_cast<double>(width) - box.width);
         box.y = uniform(0, static_cast<double>(height) - box.height);
-        // One of the two stays above a half, so that nothing is reduced.
+        // One of the two scales stays below 2, so the decoder does not reduce the image.
         const double x_scale = uniform(0.2, round % 2 == 0 ? 1.9 : 9);
         const double y_scale = uniform(0.2, round % 2 == 0 ? 9 : 1.9);
         const auto out_width = static_cast<int64_t>(std::ceil(box.width / x_scale));
@@ -246,7 +246,7 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
         SCOPED_TRACE(fmt::format("{} {} x {}: {} x {} at {}, {} to {} x {}", kind.name, width,
                                  height, box.width, box.height, box.x, box.y, out_width,
                                  out_height));
-        // A second Decode() of the file, too.
+        // One round in four calls Decode() again without Open().
         if (round % 4 != 1) decoder.Open(Bytes(file));
         ExpectHolds(decoder.Decode(box, out_width, out_height), whole, box, out_width, out_height);
         if (HasFatalFailure()) return;
@@ -255,7 +255,7 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
   }
 }
 
-// A triangle filter's value of one channel for the output pixel (column, row).
+// Returns the value that a triangle filter gives one channel of the output pixel (column, row).
 double Resampled(const ImageDecoder::Part& part, int64_t width, int64_t height, int64_t column,
                  int64_t row, int channel) {
   const double x_scale = part.box.width / static_cast<double>(width);
@@ -298,7 +298,7 @@ TEST(JpegDecoder, ReducesWithoutMovingAnything) {
     if (kind.channels != 3) continue;
     const std::string file = WriteJpeg(kind, 639, 477, source, 98);
     decoder.Open(Bytes(file));
-    // At 4:1:1 four columns share their chroma, of the reduced image, too.
+    // At 4:1:1 four columns share their chroma, also in the reduced image.
     const double tolerance = kind.h_sampling == 4 ? 3 : 2;
     const Box box = {77.3, 61.8, 400, 320};
     for (const auto& [width, height, reduction] : outputs) {
@@ -347,7 +347,7 @@ TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
         EXPECT_LE(part.box.y + part.box.height, static_cast<double>(image.height));
         EXPECT_GT(part.box.width, 0);
         EXPECT_GT(part.box.height, 0);
-        // The part is never smaller than the output, unless the box itself is.
+        // The part is never smaller than the output, unless the box itself is smaller.
         if (part.box.width != box.width) {
           EXPECT_GE(part.box.width, static_cast<double>(out_width));
           EXPECT_GE(part.box.height, static_cast<double>(out_height));
@@ -357,7 +357,7 @@ TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
   }
 }
 
-// The position of the `count`-th marker FF `code`.
+// Returns the position of the `count`-th marker FF `code`.
 size_t Marker(const std::string& file, int code, int count = 1) {
   size_t at = 0;
   const char marker[] = {'\xff', static_cast<char>(code)};
@@ -366,7 +366,7 @@ size_t Marker(const std::string& file, int code, int count = 1) {
   return at;
 }
 
-// `file` without its segments of one kind.
+// Returns `file` without the segments whose marker is FF `code`.
 std::string Without(std::string file, int code) {
   const char marker[] = {'\xff', static_cast<char>(code)};
   for (size_t at; (at = file.find(std::string_view(marker, 2))) != std::string::npos;) {
@@ -385,7 +385,7 @@ struct PngKind {
   const char* name;
   int color_type;
   int depth;
-  bool transparent = false;  // with a tRNS chunk
+  bool transparent = false;  // whether it has a tRNS chunk
 };
 
 const PngKind kPngKinds[] = {
@@ -409,7 +409,7 @@ const PngKind kPngKinds[] = {
     {"RGBA 16", PNG_COLOR_TYPE_RGBA, 16},
 };
 
-// A PNG of random samples; what it shows goes to `shown`.
+// Returns a PNG file of random samples. Writes the pixels that a decoder must give to `shown`.
 std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool interlaced,
                      Image* shown = nullptr) {
   PngToWrite png{.color_type = kind.color_type,
@@ -436,7 +436,7 @@ std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool in
   const int channels = png.channels();
   for (const auto& row : rows) {
     for (int64_t x = 0; x < width; ++x) {
-      // A sample's upper 8 bits; less than 8 bits as they are.
+      // Returns the upper 8 bits of a sample, or the whole sample if it has fewer bits.
       const auto sample = [&](int channel) {
         const int64_t bit = (x * channels + channel) * kind.depth;
         const int byte = row[bit / 8];
@@ -488,7 +488,7 @@ TEST(PngDecoder, DecodesTheWholeFileForABox) {
   EXPECT_TRUE(Copy(part.pixels).rgb == written.rgb);
 }
 
-// A lossless file holds `image` itself.
+// Returns `image` as a WebP file. If it is lossless, decoding it gives the same pixels.
 std::string WriteWebp(const Image& image, bool lossless) {
   uint8_t* bytes = nullptr;
   const int width = static_cast<int>(image.width), height = static_cast<int>(image.height);
@@ -541,7 +541,7 @@ TEST(WebpDecoder, RefusesDamageAndAnimations) {
   std::string bad = file;
   bad[20] ^= 1;  // the signature of lossless data
   EXPECT_THAT(DataErrorOf([&] { DecodeWhole(decoder, bad); }), StartsWith("damaged WebP file"));
-  // The extended header: animated, 11 x 8 pixels.
+  // An extended header says that the file is an animation of 11 x 8 pixels.
   const std::string animated("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0a\0\0\x07\0\0", 30);
   EXPECT_EQ(DataErrorOf([&] { decoder.Open(Bytes(animated)); }),
             "an animated WebP file: save one of its pictures as a file");
@@ -556,8 +556,8 @@ struct BmpKind {
   int bits;
   bool top_down = false;
   int header_bytes = 40;
-  bool has_masks = false;  // of R, G, B, A in this order
-  int colours = 0;         // that the header says of the palette; 0: as many as there can be
+  bool has_masks = false;  // whether it has masks of R, G, B and A in this order
+  int colours = 0;         // the palette's size in the header; 0: the maximum
 };
 
 const BmpKind kBmpKinds[] = {
@@ -575,7 +575,7 @@ const BmpKind kBmpKinds[] = {
     {"32 with masks in a long header", 32, true, 124, true},
 };
 
-// A BMP of random colours; what it shows goes to `shown`.
+// Returns a BMP file of random colours. Writes the pixels that a decoder must give to `shown`.
 std::string WriteBmp(const BmpKind& kind, int64_t width, int64_t height, Image* shown = nullptr) {
   std::mt19937_64 random(5);
   const int64_t colours = kind.bits > 8      ? 0
@@ -652,7 +652,7 @@ TEST(BmpDecoder, RefusesTruncatedFiles) {
           << kind.name << ", " << bytes << " bytes of " << file.size();
     }
   }
-  // Some programs leave the last row's padding out.
+  // Some programs do not write the last row's padding.
   const std::string file = WriteBmp(kBmpKinds[6], 101, 75);
   EXPECT_EQ(DecodeWhole(decoder, file.substr(0, file.size() - 1)).width, 101);
   EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, file.substr(0, file.size() - 2)); }),
@@ -703,7 +703,7 @@ TEST(ImageDecoder, RefusesWhatItCannotDecode) {
   EXPECT_EQ(open("text"), "not a JPEG, PNG, WebP or BMP file (begins with 74 65 78 74)");
   EXPECT_EQ(open("\xff"), "not a JPEG, PNG, WebP or BMP file (begins with ff)");
 
-  // Height and width follow a frame's marker, length and precision.
+  // In a frame header, height and width follow the marker, the length and the precision.
   const std::string jpeg = WriteJpeg(kKinds[0], 20, 10);
   const size_t frame = Marker(jpeg, 0xc0);
   std::string bad = jpeg;
@@ -781,7 +781,8 @@ TEST(JpegDecoder, RefusesDamage) {
   EXPECT_THAT(DataErrorOf([&] { decoder.Decode({100, 130, 20, 20}, 20, 20); }),
               StartsWith(prefix + "Corrupt JPEG data"));
 
-  // All ones are no code. libjpeg's quick path, up to some 3 KiB from the end, does not say so.
+  // A Huffman code never consists of ones only. libjpeg's quick path does not report this, but libjpeg uses this path
+  // only until some 3 KiB before the end of the file.
   bad = file;
   for (int i = 0; i < 20; i += 2) WriteUint16(bad, file.size() - 200 + i, 0xff00);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: bad Huffman code)");
@@ -814,7 +815,7 @@ TEST(PngDecoder, RefusesDamage) {
 }
 
 TEST(ImageDecoder, KeepsNothingOfAFile) {
-  // Tables that are not the default ones, and a file that lacks its own.
+  // `file` has tables that are not the default ones, and `lacking` is the same file without them.
   JpegKind kind = kKinds[3];
   kind.optimized = true;
   const std::string file = WriteJpeg(kind, 101, 75);
@@ -863,7 +864,7 @@ TEST(ImageDecoder, WorksAfterErrors) {
 
 TEST(ImageDecoder, RefusesToDecodeNothing) {
   ImageDecoder decoder;
-  EXPECT_THROW(decoder.Decode({0, 0, 1, 1}, 1, 1), Error);  // no file
+  EXPECT_THROW(decoder.Decode({0, 0, 1, 1}, 1, 1), Error);  // no file is open
   const std::string file = WriteJpeg(kKinds[0], 20, 10);
   decoder.Open(Bytes(file));
   const double nan = std::nan("");
@@ -889,7 +890,7 @@ TEST(ImageDecoder, SurvivesMutations) {
     const size_t which = random() % files.size();
     std::string file = files[which];
     for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
-      // Half of them in the headers.
+      // Half of the changes are in the headers.
       const size_t range = random() % 2 == 0 ? std::min<size_t>(file.size(), 640) : file.size();
       file[random() % range] = static_cast<char>(random());
     }
@@ -898,14 +899,14 @@ TEST(ImageDecoder, SurvivesMutations) {
       const ImageSize size = decoder.Open(guarded.bytes());
       ASSERT_GT(size.width, 0);
       ASSERT_GT(size.height, 0);
-      // A wrong size may be a large one.
+      // A damaged header may state a large size, so the box is limited.
       const Box box = {0, 0, std::min(static_cast<double>(size.width), 67.0),
                        std::min(static_cast<double>(size.height), 41.0)};
       const auto scale = static_cast<int64_t>(1 + random() % 9);
       const auto part = decoder.Decode(box, 67 / scale + 1, 41 / scale + 1);
       ASSERT_LE(part.box.x + part.box.width, static_cast<double>(part.pixels.width));
       ASSERT_LE(part.box.y + part.box.height, static_cast<double>(part.pixels.height));
-      int64_t sum = 0;  // reads every byte
+      int64_t sum = 0;  // the loop reads every byte
       for (const uint8_t value : Copy(part.pixels).rgb) sum += value;
       ASSERT_GE(sum, 0);
       ++decoded;

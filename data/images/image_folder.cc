@@ -24,7 +24,7 @@ struct Folder {
   TextList images;
   TextList folders;
   LeftOut left_out;
-  int64_t first_folder = 0;  // its place among all folders; the others follow
+  int64_t first_folder = 0;  // its first subfolder's place among all folders; the others follow
 };
 
 TextList Sorted(const TextList& names) {
@@ -41,7 +41,7 @@ std::string PathOf(const std::string& root, const std::string& below) {
   return below.empty() ? root : root + "/" + below;
 }
 
-// `is_root`: its folders are the classes.
+// Lists `folder`. `is_root` says that it is the root, whose folders are the classes.
 void List(const std::string& root, bool is_root, Folder& folder) {
   TextList images, folders;
   folder.stamp =
@@ -80,8 +80,8 @@ std::vector<Folder> ListAll(const std::string& root) {
   return all;
 }
 
-// Adds the images of all[place] and of the folders in it, and forgets them there; `prefix`: its path below
-// the class.
+// Moves the images of all[place] and of the folders in it to `paths`. `prefix` is the path of all[place] below the
+// class.
 void Collect(std::vector<Folder>& all, int64_t place, const std::string& prefix, TextList& paths) {
   const TextList images = std::exchange(all[place].images, {});
   const TextList folders = std::exchange(all[place].folders, {});
@@ -118,7 +118,7 @@ ImageColumns Build(const std::string& root) {
   return columns;
 }
 
-// Whether no entry of a folder came or went since.
+// Returns whether no entry was added to or removed from a folder since the index was made.
 bool IsCurrent(const std::string& root, const ImageIndex& index) {
   return StampsHold(index,
                     [&](int64_t i) { return PathOf(root, std::string(index.sources()[i])); });

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Whether the bytes begin as `signature` does, as far as they go.
+// Returns whether `bytes` begins with `signature` or, if `bytes` is shorter, is a prefix of it.
 bool BeginsLike(std::string_view bytes, std::string_view signature) {
   return signature.starts_with(bytes.substr(0, signature.size()));
 }

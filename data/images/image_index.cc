@@ -15,7 +15,7 @@ constexpr std::array<char, 8> kMagic{'L', 'S', 'I', 'M', 'A', 'G', 'E', 'S'};
 constexpr uint32_t kVersion = 4;
 constexpr size_t kAlignment = 8;
 
-// The pieces that a file is made of, in its order.
+// The pieces of an index file, in their order in the file.
 enum Piece {
   kKey,
   kSourceEnds,
@@ -23,7 +23,7 @@ enum Piece {
   kStamps,
   kLeftOutEnds,
   kLeftOutText,
-  kClassEnds,  // here content begins
+  kClassEnds,  // the first piece of the content; the pieces before it are the facts
   kClassText,
   kFirstOfClass,
   kPathEnds,
@@ -38,14 +38,14 @@ struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
   ImageLayout layout = ImageLayout::kFolders;
-  uint64_t facts_hash = 0;    // of the header, with 0 in this place, and the facts
-  uint64_t content_hash = 0;  // of the content
+  uint64_t facts_hash = 0;    // the XXH3 of the header (with 0 in this field) and the facts
+  uint64_t content_hash = 0;  // the XXH3 of the content
   std::array<uint64_t, kPieces> bytes{};
 };
 static_assert(sizeof(Header) == 144);
 static_assert(sizeof(Stamp) == 24 && sizeof(ImagePlace) == 16);
 
-// Returns the zeros that follow a piece of so many bytes, so that the next one is aligned.
+// Returns the zeros that follow a piece of `bytes` bytes, so that the next piece is aligned.
 std::span<const std::byte> PaddingOf(size_t bytes) {
   static constexpr std::array<std::byte, kAlignment> kZeros{};
   return std::span(kZeros).first((kAlignment - bytes % kAlignment) % kAlignment);

@@ -1,4 +1,4 @@
-// ImageIndex: the list of a data set's images, in order. It lies in memory or in a file that is mapped.
+// ImageIndex: the list of a data set's images, in order. The list lies in memory or in a memory-mapped file.
 //
 // Promise: an index from a file equals the index from the columns that were written to the file. In the index a sample
 // takes as many bytes as its name has, and 8 more. A sample in a shard takes another 16 to 20 bytes.
@@ -114,7 +114,7 @@ class ImageIndex {
   // The samples of class c are [FirstOf(c), FirstOf(c + 1)).
   int64_t FirstOf(int64_t c) const;
   std::string_view path(int64_t sample) const { return paths_[sample]; }
-  // Its path with its class, if it has one, such as "dog/1.jpg".
+  // The path of a sample, with the name of its class if it has one, such as "dog/1.jpg".
   std::string PathWithClass(int64_t sample) const;
   const ImagePlace& place(int64_t sample) const { return places_[sample]; }
   std::span<const int32_t> labels() const { return labels_; }

@@ -1,17 +1,18 @@
-// How long it takes to list a folder of images or shards, and to open it again from the kept index:
+// Measures how long it takes to list a folder of images or shards, and to open it again from the kept index:
 //   bazel run -c opt //data/images:image_index_bench -- FOLDER [FILES]
-// FILES: so many links to one empty file are made in FOLDER first, in 1,000 class folders, and removed in
-// the end.
+// If FILES is given, the program first makes this many links to empty files in FOLDER, in 1,000 class folders, and
+// removes them at the end.
 //
-// Each measurement is one process of its own. seconds: from the call to the source; peak_mib: the most
-// memory that process had, what is mapped included; files_mib: the index's file. The limit of the first is
-// the file system's rate of directory entries, of the second that of reading the index once for its
-// checksum. The names of a source are compared with the other's by its fingerprint.
+// Each measurement runs in a separate process. seconds: the time to open the source; peak_mib: the peak memory of the
+// process, with mapped files; files_mib: the size of the index's file. The limit of listing is how fast the file system
+// gives directory entries. The limit of opening again is one read of the index for its checksum. The fingerprints of
+// the two sources are compared, to see that they have the same names.
 //
-// 1,000,000 files on ext4, two cores of an Intel Xeon: listed in 0.85 s with 98 MiB, opened again in 0.007 s
-// with 33 MiB, nearly all of it the mapped index of 29.6 MiB. 10,000,000, beside a build on the same cores:
-// 8.0 s with 622 MiB, 0.043 s with 299 MiB. 100,000,000: 100 s with 7,786 MiB (most of the time the file
-// system's: its folders do not stay in memory), 0.69 s with 2,960 MiB, which the ranks of a machine share.
+// 1,000,000 files on ext4, two cores of an Intel Xeon: they are listed in 0.85 s with 98 MiB, and opened again in 0.007
+// s with 33 MiB, nearly all of it the mapped index of 29.6 MiB. 10,000,000 files, while a build ran on the same cores:
+// 8.0 s with 622 MiB, then 0.043 s with 299 MiB. 100,000,000 files: 100 s with 7,786 MiB (the file system takes most of
+// this time, because its folders do not stay in memory), then 0.69 s with 2,960 MiB, which the ranks of a machine
+// share.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -38,7 +39,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kClasses = 1000;
-constexpr int64_t kLinksOfOneFile = 50'000;  // file systems have a limit
+constexpr int64_t kLinksOfOneFile = 50'000;  // file systems limit the links of a file
 
 std::string ClassOf(const fs::path& folder, int64_t i) {
   return (folder / fmt::format("n{:08}", i % kClasses)).string();
@@ -68,7 +69,7 @@ void RemoveFiles(const fs::path& folder, int64_t files) {
   for (int64_t c = 0; c < std::min(kClasses, files); ++c) fs::remove(ClassOf(folder, c));
 }
 
-// Opens the folder in a process of its own, prints what that took and returns the fingerprint.
+// Opens the folder in a child process, prints the time and the memory that this took, and returns the fingerprint.
 std::string Measure(const char* what, const std::string& folder, const fs::path& index) {
   std::array<int, 2> pipe_ends{};
   if (pipe(pipe_ends.data()) != 0) throw BugError("no pipe");

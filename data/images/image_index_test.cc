@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 
-// Two classes of two images and one, and one image without a class, in two shards.
+// A class of two images, a class of one image, and an image without a class, in two shards.
 ImageColumns SomeColumns(int64_t changed_ns = 1) {
   ImageColumns columns{.layout = ImageLayout::kShards};
   for (const char* source : {"a.tar", "b.tar"}) {
@@ -107,7 +107,7 @@ TEST(ImageIndex, RefusesEveryCutAndEveryDamagedByte) {
   }
 }
 
-// Each test has a cache folder of its own.
+// Each test has its own cache folder.
 class IndexCache : public testing::Test {
  protected:
   void SetUp() override {
@@ -116,7 +116,7 @@ class IndexCache : public testing::Test {
     unsetenv("XDG_CACHE_HOME");
   }
 
-  // Whether `build` was called; checks what comes.
+  // Returns whether CachedIndex() called `build`, and checks the index that it returned.
   bool Builds(const std::string& key = "key", bool current = true, int64_t changed_ns = 1) const {
     bool builds = false;
     const ImageIndex index = CachedIndex(
@@ -153,7 +153,7 @@ TEST_F(IndexCache, RebuildsWhatIsOutdated) {
   EXPECT_TRUE(Builds());
   EXPECT_TRUE(Builds("key", /*current=*/false));
   EXPECT_FALSE(Builds());
-  TheFile();  // no second one
+  TheFile();  // TheFile() fails if there is a second file
 }
 
 TEST_F(IndexCache, RebuildsWhatIsDamaged) {
@@ -175,7 +175,7 @@ TEST_F(IndexCache, RebuildsWhatIsDamaged) {
   EXPECT_FALSE(Builds());
 }
 
-// A file system's clock may not tell what changed in the same tick.
+// A file system's clock may give two changes in the same tick the same time.
 TEST_F(IndexCache, KeepsNothingThatHasJustChanged) {
   const int64_t now_ns =
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();

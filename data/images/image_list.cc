@@ -108,8 +108,8 @@ void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNam
                   kImageExtensions);
 }
 
-// torchvision's ImageFolder refuses them, too. Archives know no empty classes, so shards of the same images would have
-// other labels.
+// Throws Error (kData) if a class has no images. torchvision's ImageFolder refuses this, too. Tar files cannot hold an
+// empty class, so the labels would differ between a folder and shards of the same images.
 void ImageList::RefuseEmptyClasses(const ImageNames& names) const {
   for (int64_t c = 0; c < index_.classes().size(); ++c) {
     if (index_.FirstOf(c) < index_.FirstOf(c + 1)) continue;

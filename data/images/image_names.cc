@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Returns the extension in small letters, without its dot; empty: the file has none, or is hidden.
+// Returns the file's extension in small letters, without its dot. Returns an empty text if there is no extension or the
+// file is hidden.
 std::string ExtensionOf(std::string_view name) {
   name.remove_prefix(name.rfind('/') + 1);
   const size_t dot = name.rfind('.');
@@ -43,7 +44,8 @@ void LeftOut::Add(const LeftOut& more, std::string_view prefix) {
 
 void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name) {
   Some& some = some_[kind];
-  if (prefix.empty() && some.count > 0 && some.first <= name) {  // most of them
+  // In the usual case no path has to be made.
+  if (prefix.empty() && some.count > 0 && some.first <= name) {
     some.count += count;
     return;
   }

@@ -1,4 +1,4 @@
-// Which files in folders and archives are images, and what is said of the others.
+// Decides which files in folders and archives are images, and makes the messages about the other files.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class LeftOut {
   // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
   void Add(const LeftOut& more, std::string_view prefix);
 
-  // Returns one line for each kind, with the first path of this kind and an advice.
+  // Returns one line for each kind, with the first path of this kind and advice.
   std::vector<std::string> Lines() const;
 
  private:

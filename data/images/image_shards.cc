@@ -27,16 +27,16 @@ namespace fs = std::filesystem;
 // The contents of one shard.
 struct Shard {
   Stamp stamp;
-  TextList images;  // members' names
+  TextList images;  // the names of the members
   std::vector<ImagePlace> places;
-  std::unordered_map<std::string, int32_t> labels;  // of .cls members, by the sample's name
-  LeftOut left_out;                                 // members that are images of other kinds
+  std::unordered_map<std::string, int32_t> labels;  // the numbers in .cls members, by sample
+  LeftOut left_out;                                 // members that are images of other formats
 };
 
-// A member's name as WebDataset reads it, cut at the first dot behind the last slash.
+// A member's name, split as WebDataset does it: at the first dot after the last slash.
 struct SampleName {
   std::string_view sample;
-  std::string_view kind;  // with the dot
+  std::string_view kind;  // with the dots, such as ".cls"
 };
 
 SampleName SampleNameOf(std::string_view member) {
@@ -46,7 +46,7 @@ SampleName SampleNameOf(std::string_view member) {
   return {member.substr(0, dot), member.substr(dot)};
 }
 
-// The number that a .cls member holds.
+// Returns the number that a .cls member holds.
 int32_t ReadLabel(const ReadableFile& file, const TarMember& member) {
   constexpr int64_t kMostBytes = 64;
   std::string text(std::min(member.bytes, kMostBytes), '\0');
@@ -81,14 +81,14 @@ Shard ReadShard(const std::string& path, uint32_t number) {
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
     } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
-      // A sample of WebDataset may have any number of other members.
+      // A sample of WebDataset may have any other members, so only images of other formats are reported.
       shard.left_out.Add(LeftOut::kImages, member.name);
     }
   });
   return shard;
 }
 
-// Whether `a` comes before `b` as a path: folder by folder.
+// Returns whether `a` comes before `b` in the order of paths, which are compared folder by folder.
 bool PathLess(std::string_view a, std::string_view b) {
   const auto [at_a, at_b] = std::ranges::mismatch(a, b);
   if (at_b == b.end()) return false;
@@ -97,13 +97,13 @@ bool PathLess(std::string_view a, std::string_view b) {
   return static_cast<unsigned char>(*at_a) < static_cast<unsigned char>(*at_b);
 }
 
-// An image by its shard and its number there.
+// Identifies an image by its shard and its number in the shard.
 struct Member {
   uint32_t shard;
   uint32_t number;
 };
 
-// The samples by class and name.
+// Collects the samples of the convention kShards, sorted by class and name.
 void CollectByClass(const std::vector<Shard>& shards, ImageColumns& columns) {
   columns.layout = ImageLayout::kShards;
   std::map<std::string_view, std::vector<Member>> by_class;
@@ -141,7 +141,7 @@ void CollectByClass(const std::vector<Shard>& shards, ImageColumns& columns) {
   collect(unlabelled, 0);
 }
 
-// The samples of the second convention, in the shards' order.
+// Collects the samples of the convention kNumberedShards, in the order of the shards.
 void CollectByNumber(const std::vector<std::string>& paths, const std::vector<Shard>& shards,
                      ImageColumns& columns) {
   columns.layout = ImageLayout::kNumberedShards;
@@ -151,7 +151,7 @@ void CollectByNumber(const std::vector<std::string>& paths, const std::vector<Sh
     for (int64_t i = 0; i < shards[s].images.size(); ++i) {
       const std::string_view member = shards[s].images[i];
       const SampleName name = SampleNameOf(member);
-      // "000123.mask.png" is no sample's image.
+      // A name with two dots, such as "000123.mask.png", is not a sample's image.
       if (name.kind.rfind('.') != 0) continue;
       if (const auto [first, fresh] = seen.emplace(name.sample, i); !fresh) {
         throw DataError("{}: {}: a second image of one sample, beside {}", paths[s], member,
@@ -193,7 +193,8 @@ bool IsCurrent(const TextList& sources, const ImageIndex& index) {
   return StampsHold(index, [&](int64_t i) { return std::string(sources[i]); });
 }
 
-// The index names shards by absolute paths: a folder's shards share a place in the cache, whichever there are.
+// Returns the index of the shards, from the cache if possible. The index holds the shards' absolute paths. The key of
+// the cache holds the paths of options.files, so a folder has one entry, whichever shards lie in it.
 ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOptions& options) {
   const auto absolute = [](const std::string& path) {
     return fs::absolute(path).lexically_normal().string();
@@ -207,7 +208,7 @@ ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOpti
       [&] { return Build(shards, sources); });
 }
 
-// Shards that are open, the last used ones.
+// The open shards: those that were used last.
 class OpenShards {
  public:
   explicit OpenShards(const std::vector<std::string>& paths) : paths_(paths) {
@@ -216,10 +217,10 @@ class OpenShards {
     most_ = known ? std::clamp<size_t>(limit.rlim_cur / 4, 4, 4096) : 64;
   }
 
-  // Returns the shard, which must be what `stamp` says. Throws Error.
+  // Returns the open shard. Throws Error if its stamp differs from `stamp`.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
-    // The file is opened without the lock: a file system may take its time.
+    // The file is opened without holding the lock, because a slow file system may take long.
     auto file = std::make_shared<const ReadableFile>(paths_[shard]);
     if (file->stamp() != stamp) throw Changed(shard);
     Keep(shard, file);
@@ -240,7 +241,7 @@ class OpenShards {
   }
 
   void Keep(uint32_t shard, std::shared_ptr<const ReadableFile> file) {
-    std::shared_ptr<const ReadableFile> dropped;  // closed when the lock is not held any more
+    std::shared_ptr<const ReadableFile> dropped;  // is closed after the lock is released
     const std::lock_guard lock(mutex_);
     if (place_.contains(shard)) return;  // another thread was faster
     recent_.emplace_front(shard, std::move(file));
@@ -255,7 +256,7 @@ class OpenShards {
 
   const std::vector<std::string>& paths_;
   size_t most_;
-  std::mutex mutex_;  // guards the two below
+  std::mutex mutex_;  // guards the two members below
   Files recent_;
   std::unordered_map<uint32_t, Files::iterator> place_;
 };

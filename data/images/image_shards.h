@@ -1,4 +1,4 @@
-// Reads image shards: JPEG and PNG files in tar archives.
+// Reads image shards: JPEG, PNG, WebP and BMP files in tar archives.
 //
 // Promise: all shards together follow one of two conventions.
 //   kShards: a member's first folder is its class, as in a folder of images. Samples have the same order as in a
@@ -15,7 +15,7 @@
 //      size, time of change and inode are compared with those in the index. A difference is an error.
 //   2. Shards are opened when they are first needed. The most recently used shards stay open: as many as a quarter of
 //      the descriptors that the process may have.
-//   3. Several threads index the shards, and one thread indexes a whole shard.
+//   3. Several threads index the shards. Each shard is indexed by one thread.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   a shard that is damaged or cut short (base/files/tar_index.h) -> Error (kData) when it is opened

@@ -28,10 +28,10 @@ class ImageSource {
 
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
-  // Empty if the classes have no names.
+  // The names of the classes in the order of the labels; empty if they have none.
   virtual const std::vector<std::string>& class_names() const = 0;
   virtual int64_t LabelOf(int64_t i) const = 0;  // the label of sample i, or kNoLabel
-  // For example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
+  // The name of sample i in messages, for example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
   virtual std::string NameOf(int64_t i) const = 0;
   // The path within the folder or the tar file, such as "dog/1.jpg".
   virtual std::string PathOf(int64_t i) const = 0;

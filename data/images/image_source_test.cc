@@ -33,7 +33,7 @@ using testing::HasSubstr;
 
 using Files = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
-// Each test has a folder and a cache of its own.
+// Each test has its own folder and its own cache.
 class ImageSourceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ class ImageSourceTest : public testing::Test {
     setenv("XDG_CACHE_HOME", (root_.string() + "-cache").c_str(), 1);
   }
 
-  // An hour ago, so that an index may be kept (data/images/index_cache.h).
+  // Sets the time of change to an hour ago, so that an index may be kept (data/images/index_cache.h).
   static void Settle(const fs::path& path) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
@@ -52,7 +52,7 @@ class ImageSourceTest : public testing::Test {
     Settle(root_ / name);
   }
 
-  // A folder's time of change is the clock's to set, which here has to go on until that is long ago.
+  // Waits until the folders' times of change are long enough ago. A program cannot set this time; the kernel does.
   void SettleFolders() const {
     const auto is_settled = [](const fs::path& folder) {
       struct stat status {};
@@ -275,7 +275,7 @@ TEST_F(ImageShards, NeverReadsAChangedShard) {
                     [&] { std::ofstream(root_ / "0.tar") << std::string(tar.size(), 'x'); }),
         HasSubstr("0.tar: has changed since"));
   }
-  // Another file takes the shard's place. A file that is open already stays what it was.
+  // Another file replaces the shard. A shard that is already open still has the old content.
   const auto replace = [&] {
     WriteFile("new", tar);
     fs::rename(root_ / "new", root_ / "0.tar");
@@ -327,13 +327,13 @@ TEST_F(ImageIndexCached, FoldersAreListedOnceAndAgainWhenEntriesComeOrGo) {
     return names;
   };
   EXPECT_THAT(names(), ElementsAre("a/deep/er/1.jpg", "b/2.jpg"));
-  EXPECT_EQ(CachedIndexes(), 0U);  // it has just changed
+  EXPECT_EQ(CachedIndexes(), 0U);  // because the folder has just changed
   SettleFolders();
   names();
   ASSERT_EQ(CachedIndexes(), 1U);
   const std::string fingerprint = Open()->Fingerprint();
 
-  // From then on it is read, not made again.
+  // The next calls read the kept index and do not make it again.
   const ino_t kept = InodeOfCachedIndex();
   EXPECT_THAT(names(), testing::SizeIs(2));
   EXPECT_EQ(InodeOfCachedIndex(), kept);
@@ -343,7 +343,7 @@ TEST_F(ImageIndexCached, FoldersAreListedOnceAndAgainWhenEntriesComeOrGo) {
     names();
     const fs::file_time_type time = fs::last_write_time(root_ / changed);
     WriteFile(std::string(changed) + "/new.jpg", "new");
-    fs::last_write_time(root_ / changed, time);  // as tar and rsync set it back
+    fs::last_write_time(root_ / changed, time);  // tar and rsync restore times like this
     EXPECT_THAT(names(), Contains(std::string(changed) + "/new.jpg"));
     fs::remove(root_ / changed / "new.jpg");
     EXPECT_THAT(names(), testing::Not(Contains(std::string(changed) + "/new.jpg")));

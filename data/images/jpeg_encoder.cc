@@ -1,6 +1,6 @@
 #include "data/images/jpeg_encoder.h"
 
-// jpeglib.h needs them before it.
+// jpeglib.h needs these headers before it.
 #include <csetjmp>
 #include <cstdio>
 // clang-format off
@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-// libjpeg's state. It reports by longjmp, which must not pass by a destructor: what calls libjpeg has
-// none.
+// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. The function that calls libjpeg
+// therefore has no variables with destructors.
 struct Encoder {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
@@ -43,7 +43,7 @@ struct Encoder {
     std::longjmp(encoder.failed, 1);
   }
 
-  // False when libjpeg failed.
+  // Returns false if libjpeg failed.
   bool Encode(const JpegKind& kind, const uint8_t* samples, int64_t width, int64_t height,
               int quality) {
     if (setjmp(failed)) return false;

@@ -3,7 +3,7 @@
 // Promise: the same pixels, kind (chroma subsampling) and quality give the same bytes with the same version of libjpeg.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/jpeg_encoder_test.cc)
-//   a side of more than 65,500 pixels, which JPEG cannot say -> Error (kData) -> JpegEncoder.Refuses*
+//   a side of more than 65,500 pixels, which JPEG cannot store -> Error (kData) -> JpegEncoder.Refuses*
 #pragma once
 
 #include <cstdint>

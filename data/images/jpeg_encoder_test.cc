@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Smooth: what every kind of file keeps.
+// A smooth image, which every kind of JPEG keeps nearly unchanged.
 uint8_t Smooth(int64_t x, int64_t y, int channel) {
   return static_cast<uint8_t>(60 + channel * 40 + x + 2 * y);
 }

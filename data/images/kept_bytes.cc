@@ -12,7 +12,7 @@ constexpr size_t kHead = sizeof(uint64_t);
 }  // namespace
 
 bool MemoryBudget::Take(int64_t bytes) {
-  // Once it is spent nobody writes to the counter any more.
+  // Once the budget is spent, threads only read the counter and do not write to it.
   int64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > bytes_ - used) return false;

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// The number of bytes that several tables together may keep.
+// The number of bytes that several KeptBytes together may keep.
 class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t bytes) : bytes_(bytes) {}
@@ -32,7 +32,7 @@ class MemoryBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// Any number of threads may use it at the same time.
+// Any number of threads may use a KeptBytes at the same time.
 class KeptBytes {
  public:
   // If `budget` is null, nothing is kept.

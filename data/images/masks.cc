@@ -35,7 +35,7 @@ void Decode(const std::string& path, Mask& mask) {
   DecodePngMask(file, mask.pixels.data());
 }
 
-// The first mask that has each value; nothing where none has it.
+// For each value, the index of the first mask that has it; nullopt if no mask has it.
 using FirstMasks = std::array<std::optional<int64_t>, kValues>;
 
 FirstMasks LookAtAll(const Masks& masks, bool skip_bad, int threads) {

@@ -1,11 +1,11 @@
 // Masks: PNG files that hold the class of each pixel of an image.
 //
 // Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. A pixel's value (the
-// place in the file's palette, or the grey level) says its class: values that MaskValues names are the classes in this
-// order, the value `ignored` is no class (kIgnoredPixel), and any other is an error.
+// index in the file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] is class c, the
+// value MaskValues::ignored is no class (kIgnoredPixel), and any other value is an error.
 //
-// CutMask() takes for each pixel of the result the mask's pixel in which the centre of that pixel lies. Resizer has the
-// same centres (data/images/resize.h), so the mask lies on the image that was cut by the same box.
+// For each output pixel, CutMask() takes the mask's pixel that contains the centre of the output pixel. Resizer uses
+// the same centres (data/images/resize.h), so a mask matches the image that was cut with the same box.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/masks_test.cc)
 //   no folder, images without a mask -> Error (kData) naming the first -> Masks.RefusesImagesWithoutMasks
@@ -26,29 +26,30 @@ namespace lockstep {
 
 struct MaskValues {
   std::vector<int> of_classes{};  // the value of each class
-  // The value of pixels that have no class, unless it is a class's.
+  // The value of pixels that have no class. If `of_classes` has this value, too, the pixels have that class.
   int ignored = 255;
 };
 
-// A mask as its file holds it; then as classes.
+// A mask. Masks::Read() fills in the values of the file, and MaskClasses::Convert() replaces them by classes.
 struct Mask {
   ImageSize size;
   std::vector<uint8_t> pixels;  // row by row
-  std::vector<std::byte> file;  // memory for the file, for the next mask
+  std::vector<std::byte> file;  // the file's bytes; the memory is used again for the next mask
 };
 
 class Masks {
  public:
-  // The masks of `images` in `folder`. Throws Error (kData).
+  // `folder` must hold a mask for each of `images`. Throws Error (kData).
   Masks(std::string folder, std::shared_ptr<const ImageSource> images);
 
   int64_t size() const { return images_->size(); }
   const std::string& folder() const { return folder_; }
 
-  // The mask's file of image `i`.
+  // Returns the path of the mask of image `i`.
   std::string PathOf(int64_t i) const;
 
-  // Reads the mask of image `i` as its file holds it. Any number of threads may call it. Throws Error (kData).
+  // Reads the mask of image `i` with the values of its file. Any number of threads may call Read(). Throws Error
+  // (kData).
   void Read(int64_t i, Mask& mask) const;
 
  private:
@@ -56,14 +57,14 @@ class Masks {
   std::shared_ptr<const ImageSource> images_;
 };
 
-// The masks of a data set, and what they mean.
+// The masks of a data set, and the classes that their values mean.
 struct MaskOptions {
   std::string folder;  // empty: the masks are unknown
   MaskValues values;
   std::vector<std::string> remarks{};  // further lines for Dataset::Remarks()
 };
 
-// The findings from all masks together.
+// The result of FindMaskValues().
 struct MaskFindings {
   MaskValues values;
   std::vector<std::string> remarks;  // lines for Dataset::Remarks()
@@ -72,13 +73,15 @@ struct MaskFindings {
 struct FindMaskOptions {
   int64_t classes = 0;  // 0: as many as the greatest value + 1
   int ignored = 255;    // as in MaskValues
-  // Whether the user gave `ignored`. If not, masks of the values 0 and 255 alone have these two as their classes.
+  // Whether the user gave `ignored`. If not, and the masks hold only the values 0 and 255, these two are the classes
+  // (if `classes` is 0 or 2).
   bool ignored_is_given = false;
-  bool skip_bad = false;  // whether masks that cannot be read are passed over
+  bool skip_bad = false;  // whether masks that cannot be read are skipped
   int threads = 1;
 };
 
-// Reads all masks and finds what their values are. Throws Error (kData), as Masks::Read() and MaskClasses::Convert().
+// Reads all masks and finds which values are classes. Throws Error (kData), as Masks::Read() and MaskClasses::Convert()
+// do.
 MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options);
 
 // Converts the values of masks to classes.
@@ -90,7 +93,7 @@ class MaskClasses {
   void Convert(const std::string& path, Mask& mask) const;
 
  private:
-  std::array<int16_t, 256> of_value_;  // kNone: no class
+  std::array<int16_t, 256> of_value_;  // the class of each value; kNone: no class
   size_t classes_;
   int ignored_;
 };

@@ -30,7 +30,8 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A PNG file of `samples`, as many a row as `width` and the kind of colours ask for; of a palette of 200 colours.
+// Returns a PNG file with `samples`, row by row, for each pixel as many as `color_type` has. A palette has at most 200
+// colours.
 std::string WritePng(int color_type, int depth, int64_t width, const std::vector<int>& samples) {
   PngToWrite png{.color_type = color_type, .depth = depth, .width = width};
   png.palette.resize(std::min(200, 1 << depth), png_color{7, 7, 7});
@@ -39,7 +40,7 @@ std::string WritePng(int color_type, int depth, int64_t width, const std::vector
   std::vector<std::vector<uint8_t>> rows(png.height, std::vector<uint8_t>(png.row_bytes()));
   for (size_t i = 0; i < samples.size(); ++i) {
     const size_t bit = i % a_row * static_cast<size_t>(depth);
-    // The lower byte of 16 bits comes last.
+    // With 16 bits, the value goes into the second byte, which is the lower one.
     const size_t shift = depth == 16 ? 0 : 8 - depth - bit % 8;
     rows[i / a_row][bit / 8 + (depth == 16 ? 1 : 0)] |= static_cast<uint8_t>(samples[i] << shift);
   }
@@ -50,10 +51,10 @@ std::string Grey(int64_t width, const std::vector<int>& values) {
   return WritePng(PNG_COLOR_TYPE_GRAY, 8, width, values);
 }
 
-// A folder of images, of which only the names count, and one of masks.
+// A folder of images, which are empty files, and a folder of masks.
 class Folders {
  public:
-  // `masks`: the file of each image's mask, by the image's name; empty: it has none.
+  // `masks` has the name of each image and the bytes of its mask's file, which are empty if it has no mask.
   explicit Folders(const std::vector<std::pair<std::string, std::string>>& masks) {
     for (const auto& [name, mask] : masks) {
       WriteFile(images_ + "/" + name, "");
@@ -158,7 +159,7 @@ TEST(Masks, RefusesValues) {
   mask.pixels = {0, 255, 7, 9};
   MaskClasses({.of_classes = {7, 255, 0}, .ignored = 9}).Convert("a.png", mask);
   EXPECT_THAT(mask.pixels, ElementsAre(2, 1, 0, 255));
-  // A class's value goes before that of no class.
+  // If a value is both in `of_classes` and `ignored`, its pixels have the class.
   mask.pixels = {0, 255};
   MaskClasses({.of_classes = {0, 255}, .ignored = 255}).Convert("a.png", mask);
   EXPECT_THAT(mask.pixels, ElementsAre(0, 1));
@@ -193,7 +194,7 @@ TEST(FindMaskValues, Knows0And255) {
                           "classes 0 and 1 (where 255 is to be no class, set "
                           "data.images.mask_ignored: 255)"));
   EXPECT_THAT(Find(folders, {.classes = 2}).values.of_classes, ElementsAre(0, 255));
-  // Who says what 255 is, or that there are more classes, means no class by it.
+  // If the user gives `ignored`, or more than two classes, 255 means no class.
   EXPECT_THAT(Find(folders, {.ignored_is_given = true}).values.of_classes, ElementsAre(0));
   EXPECT_THAT(Find(folders, {.classes = 3}).values.of_classes, ElementsAre(0, 1, 2));
 }
@@ -229,7 +230,7 @@ TEST(CutMask, TakesTheNearestPixel) {
   EXPECT_THAT(cut({0.5, 0, 3, 1}, 3, 1), ElementsAre(1, 2, 3));
 }
 
-// An image of four stripes whose grey levels say the classes of its mask.
+// An image of four stripes with a mask: a stripe of class c has the grey level 80 * c.
 struct Striped {
   std::string image;
   std::string mask;
@@ -272,7 +273,7 @@ TEST(MaskedImages, AreCutAndMirroredAsTheirMasks) {
     for (int64_t i = 0; i < kSize * kSize; ++i) {
       const int level = std::to_integer<int>(input[3 * i]);
       const int expected = 80 * std::to_integer<int>(target[i]);
-      // Between stripes the image has a level between theirs.
+      // At the border of two stripes, the resized image has a level between those of the stripes.
       EXPECT_LE(std::abs(level - expected), 41);
       exact += std::abs(level - expected) <= 1;
     }
@@ -287,7 +288,7 @@ TEST(MaskedImages, AreCutAndMirroredAsTheirMasks) {
   }
   EXPECT_GT(seen.size(), 100U);
   EXPECT_NEAR(mirrored, 100, 35);
-  // Evaluation sees whole images.
+  // Evaluation uses whole images.
   const auto plain = dataset->Plain();
   for (int64_t index = 0; index < 4; ++index) {
     check(*plain, index, 0);
@@ -312,7 +313,7 @@ TEST(MaskedImages, HaveMasksOfTheirSize) {
   EXPECT_EQ(
       DataErrorOf([&] { OpenImages(options)->Read(0, 0, input.data(), target.data()); }),
       fmt::format("{}/a.png: 10 x 20 pixels, where its image {}/a.png has 20 x 10", masks, images));
-  // Where masks are unknown, no pixel has a class.
+  // If the masks are unknown, no pixel has a class.
   options.masks->folder = "";
   OpenImages(options)->Read(0, 0, input.data(), target.data());
   EXPECT_THAT(target, Each(std::byte{kIgnoredPixel}));

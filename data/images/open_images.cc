@@ -24,7 +24,8 @@ bool IsCompressedShardName(std::string_view name) {
                                                last == ".bz2" || last == ".lz4" || last == ".Z"));
 }
 
-// The entries of a folder that matter here: all shards, and the first of each other kind by name; empty: none.
+// The entries of a folder that decide how it is read: all shards, and the first name of each other kind, which is empty
+// if there is no such entry.
 struct Content {
   std::vector<std::string> shards;
   std::string folder;

@@ -1,7 +1,7 @@
 // OpenImageSource(): finds out whether images lie in folders or in shards, and opens them.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
-//   no folder, no images, tar files beside folders, compressed ones -> Error (kData) naming it
+//   no folder, no images, tar files beside folders, compressed tar files -> Error (kData) naming it
 //     -> ImageSourceTest.Refuses*
 //   a class, a label that was not trained on; images without a label -> Error (kData) naming one
 //     -> ImageSourceTest.Refuses*

@@ -17,7 +17,7 @@ std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A number of `count` bytes at `at`; nothing where it lies beyond the end.
+// Returns the number that the `count` bytes at `at` hold, or nullopt if they lie beyond the end of `bytes`.
 std::optional<uint32_t> NumberAt(std::string_view bytes, size_t at, size_t count, bool little) {
   if (at > bytes.size() || count > bytes.size() - at) return std::nullopt;
   uint32_t number = 0;
@@ -28,7 +28,8 @@ std::optional<uint32_t> NumberAt(std::string_view bytes, size_t at, size_t count
   return number;
 }
 
-// The tag's value in EXIF data, which is a TIFF file without pictures; 1 where it is not there.
+// Returns the value of the orientation tag in EXIF data, which is a TIFF file without pictures. Returns 1 if there is
+// no such tag.
 uint32_t ValueIn(std::string_view tiff) {
   constexpr size_t kFirstDirectoryAt = 4, kEntryBytes = 12, kValueAt = 8;
   constexpr uint32_t kTag = 0x0112, kShort = 3;
@@ -48,19 +49,19 @@ uint32_t ValueIn(std::string_view tiff) {
   return 1;
 }
 
-// The EXIF data of a JPEG file; empty: none.
+// Returns the EXIF data of a JPEG file; empty: it has none.
 std::string_view InJpeg(std::string_view file) {
   constexpr uint8_t kStartOfScan = 0xda, kApp1 = 0xe1;
   size_t at = 2;
   while (at + 4 <= file.size() && file[at] == '\xff') {
     const auto marker = static_cast<uint8_t>(file[at + 1]);
-    if (marker == 0xff) {  // fills the room before a marker
+    if (marker == 0xff) {  // a fill byte before a marker
       ++at;
       continue;
     }
     if (marker == kStartOfScan) break;
     const uint32_t bytes =
-        *NumberAt(file, at + 2, 2, /*little=*/false);  // of the segment, from here on
+        *NumberAt(file, at + 2, 2, /*little=*/false);  // the segment's length, with this field
     if (bytes < 2 || at + 2 + bytes > file.size()) break;
     const std::string_view segment = file.substr(at + 4, bytes - 2);
     if (marker == kApp1 && segment.starts_with(kExif)) return segment.substr(kExif.size());
@@ -84,7 +85,7 @@ std::string_view InPng(std::string_view file) {
   return {};
 }
 
-// Returns the EXIF data of a WebP file, which some programs let begin as in a JPEG file; empty: it has none.
+// Returns the EXIF data of a WebP file, without the "Exif\0\0" that some programs write before it; empty: it has none.
 std::string_view InWebp(std::string_view file) {
   constexpr size_t kRiffHead = 12, kHead = 8;
   size_t at = kRiffHead;

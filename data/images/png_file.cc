@@ -15,11 +15,12 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// The signature; the first chunk's length and type; width, height, depth and kind of colours. The checksum comes later.
+// The offsets of fields at the beginning of a PNG file: the signature is followed by the first chunk's length, type,
+// width, height, bit depth and colour type. The chunk's checksum comes after kHeadEnd.
 constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kDepthAt = 24, kColoursAt = 25,
                  kHeadEnd = 26;
 
-// The bytes that libpng is given, and its message when it fails.
+// The bytes that libpng reads, and its message if it fails.
 struct Png {
   const std::byte* next;
   size_t left;
@@ -50,18 +51,18 @@ struct Png {
     png.left -= bytes;
   }
 
-  // Decodes to rows of `channels` bytes a pixel: 3 for RGB, and 1 for the numbers that the file holds. False when
-  // libpng failed. It comes back by longjmp: there is nothing to destroy here.
+  // Decodes to rows of `channels` bytes a pixel: 3 for RGB, and 1 for the numbers that the file holds. Returns false if
+  // libpng failed. libpng returns by longjmp then, so this function has no variables with destructors.
   bool Decode(const ImageSize& size, int64_t channels, uint8_t* pixels) {
     if (setjmp(png_jmpbuf(reader))) return false;
     png_set_read_fn(reader, this, &Read);
     png_read_info(reader, info);
     if (channels == kChannels) {
-      png_set_expand(reader);  // a palette to RGB, 1, 2 and 4 bits of grey to 8
+      png_set_expand(reader);  // converts a palette to RGB, and 1, 2 and 4 bits of grey to 8
       png_set_gray_to_rgb(reader);
       png_set_strip_16(reader);
     } else {
-      png_set_packing(reader);  // 1, 2 and 4 bits to a byte, as they are
+      png_set_packing(reader);  // puts 1, 2 and 4 bits into a byte each, unscaled
     }
     png_set_strip_alpha(reader);
     const int passes = png_set_interlace_handling(reader);
@@ -84,7 +85,7 @@ void Decode(std::span<const std::byte> file, int64_t channels, uint8_t* pixels) 
   png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, &Png::Fail, &Png::Ignore);
   png.info = png.reader == nullptr ? nullptr : png_create_info_struct(png.reader);
   if (png.info == nullptr) throw std::bad_alloc();
-  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the caller has looked
+  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the caller has checked it
   if (png.Decode(PngSize(file), channels, pixels)) return;
   if (png.truncated) throw DataError("truncated PNG file");
   throw DataError("damaged PNG file (libpng: {})", png.message.data());

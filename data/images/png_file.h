@@ -1,8 +1,9 @@
-// Decodes PNG files in memory, and writes grey ones, with libpng.
+// Decodes PNG files in memory, and encodes grey images as PNG files, with libpng.
 //
-// Promise: a decode reads the whole file and compares its checksums. As RGB, a palette and grey become RGB, samples of
-// 16 bits keep their upper 8 bits, transparency is dropped, and the colours stay as stored (as in PIL). As a mask, each
-// pixel is the number that the file holds: the place in its palette, or the grey level, of 1 to 8 bits.
+// Promise: a decode reads the whole file and compares its checksums. DecodePng() converts palettes and grey to RGB,
+// keeps the upper 8 bits of 16-bit samples, drops transparency and leaves the colours as stored (as in PIL).
+// DecodePngMask() gives each pixel the number that the file holds for it, which has 1 to 8 bits: the index in the
+// palette, or the grey level.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc, masks_test.cc)
 //   the file ends early, or is damaged -> Error (kData) -> PngDecoder.Refuses*
@@ -18,18 +19,19 @@
 
 namespace lockstep {
 
-// Returns the size of the image in `file`, which begins as a PNG file. It may have no pixels, or too many of them.
-// Throws Error (kData).
+// Returns the size of the image in `file`, which must begin like a PNG file. The caller must check the size: the image
+// may have no pixels, or too many of them. Throws Error (kData).
 ImageSize PngSize(std::span<const std::byte> file);
 
-// Decodes `file`, whose PngSize() is a possible one, to one byte for each of R, G and B, without gaps between rows.
-// Throws Error (kData), std::bad_alloc.
+// Decodes `file`, whose PngSize() the caller has checked, to one byte for each of R, G and B, without gaps between
+// rows. Throws Error (kData), std::bad_alloc.
 void DecodePng(std::span<const std::byte> file, uint8_t* rgb);
 
-// Decodes a mask likewise, to one byte for each pixel. A file of RGB is a mask if all of its pixels are grey.
+// Decodes a mask in the same way, to one byte for each pixel. An RGB file is accepted as a mask if all of its pixels
+// are grey.
 void DecodePngMask(std::span<const std::byte> file, uint8_t* mask);
 
-// Returns a PNG file with these grey levels, row by row. Throws std::bad_alloc.
+// Returns a PNG file whose pixels have the grey levels `levels`, row by row. Throws std::bad_alloc.
 std::string EncodeGreyPng(const ImageSize& size, std::span<const uint8_t> levels);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/images/resize.cc"
 #include <hwy/foreach_target.h>
-// It must come after foreach_target.h.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #ifndef LOCKSTEP_DATA_RESIZE_ONCE
@@ -18,24 +18,24 @@
 namespace lockstep::resize_internal {
 
 constexpr int64_t kVector = 64;      // bytes in the longest vectors used
-constexpr int64_t kGroup = 16;       // rows transposed at once
+constexpr int64_t kGroup = 16;       // rows that are transposed at once
 constexpr int64_t kBlock = 64;       // rows in a block
 constexpr int64_t kSmallBlock = 32;  // rows in a small block; 3 of its columns fill a vector
-constexpr int64_t kTileBytes = 512;  // of a row, in the vertical pass
-constexpr int64_t kTilePixels = 64;  // in the horizontal pass
-constexpr int64_t kLeastWidth = 6;   // pixels; at least kGroup bytes
-constexpr int64_t kRun = 8;          // products that 16 bits hold, whatever the shift
+constexpr int64_t kTileBytes = 512;  // bytes of a row in a tile of the vertical pass
+constexpr int64_t kTilePixels = 64;  // pixels of a row in a tile of the horizontal pass
+constexpr int64_t kLeastWidth = 6;   // pixels of the narrowest output (>= kGroup bytes)
+constexpr int64_t kRun = 8;          // how many products fit into 16 bits, with any shift
 
-// The memory and sizes that one call of the vector code works on.
+// The memory and the sizes for one call of the vector code.
 struct Job {
   const uint8_t* source;  // the first byte that the filters touch
   int64_t stride;
-  int64_t row_bytes;  // of a source row from there, those that the filters touch; >= kVector
+  int64_t row_bytes;  // bytes of a source row that the filters touch; >= kVector
   const Filters* columns;
   const Filters* rows;
   int64_t width;       // >= kLeastWidth
   int64_t height;      // >= kSmallBlock
-  int64_t tile_bytes;  // of a row, in the vertical pass; a multiple of kVector
+  int64_t tile_bytes;  // as kTileBytes; a multiple of kVector
   uint8_t* strip;
   uint8_t* transposed;
   uint8_t* sums;
@@ -74,10 +74,10 @@ using Bytes = hn::CappedTag<uint8_t, kVector>;
 using Words = hn::Repartition<uint16_t, Bytes>;
 using Longs = hn::Repartition<uint32_t, Bytes>;
 
-// out[i] = sum over t < taps of in[t * stride + i] * weights[t], for i < n. A vector of bytes is
-// taken as one of words, whose upper and lower bytes are summed apart; they meet again at the end,
-// so that no lane ever moves. n is at least a vector; the last one overlaps the one before it.
-// kTaps: as `taps`, or 0 for any.
+// out[i] = sum over t < taps of in[t * stride + i] * weights[t], for i < n. A vector of bytes is treated as a vector of
+// 16-bit words. The upper and the lower bytes of the words are summed separately and joined at the end, so no byte
+// leaves its lane. n is at least the length of a vector; the last vector overlaps the one before it. kTaps equals
+// `taps`, or is 0 for any number.
 template <int kTaps>
 HWY_INLINE void NarrowSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
                           const uint32_t* HWY_RESTRICT weights, int64_t any_taps, int64_t n,
@@ -105,8 +105,8 @@ HWY_INLINE void NarrowSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
   }
 }
 
-// The same for weights that are 2^shift times larger: runs of kRun products are summed as words,
-// and the runs as 32-bit integers.
+// Does the same for weights that are 2^shift times larger: runs of kRun products are summed in 16 bits, and the sums of
+// the runs in 32 bits.
 HWY_INLINE void WideSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
                         const uint32_t* HWY_RESTRICT weights, int64_t taps, int shift, int64_t n,
                         uint8_t* HWY_RESTRICT out) {
@@ -155,7 +155,7 @@ HWY_INLINE void Sum(const uint8_t* in, int64_t stride, const uint32_t* weights, 
   }
 }
 
-// Applied four times, transposes 16 x 16 bytes.
+// Four calls of Shuffle() transpose 16 x 16 bytes.
 template <class D, class V>
 HWY_INLINE void Shuffle(D d, V& v0, V& v1, V& v2, V& v3, V& v4, V& v5, V& v6, V& v7, V& v8, V& v9,
                         V& v10, V& v11, V& v12, V& v13, V& v14, V& v15) {
@@ -205,7 +205,7 @@ HWY_INLINE void Transpose(const uint8_t* HWY_RESTRICT in, int64_t in_stride, int
 
 #endif
 
-// The vertical pass: bytes first_byte to first_byte + n of output row y.
+// The vertical pass: makes bytes first_byte to first_byte + n of output row y.
 HWY_INLINE void SumRows(const Job& job, int64_t y, int64_t first_byte, int64_t n, uint8_t* out) {
   const Filters& rows = *job.rows;
   const uint8_t* in = job.source + rows.begin[y] * job.stride + first_byte;
@@ -224,7 +224,7 @@ HWY_INLINE void SumRows(const Job& job, int64_t y, int64_t first_byte, int64_t n
   }
 }
 
-// The horizontal pass: pixels first to first + n of a block of kRows rows.
+// The horizontal pass: makes pixels first to first + n of a block of kRows rows.
 template <int kTaps, int64_t kRows>
 HWY_INLINE void SumColumns(const Job& job, int64_t first, int64_t n) {
   const Filters& columns = *job.columns;
@@ -236,12 +236,12 @@ HWY_INLINE void SumColumns(const Job& job, int64_t first, int64_t n) {
   }
 }
 
-// Output rows y to y + kRows. Works on tiles, so that what is written is whole before it leaves the
-// first cache.
+// Makes output rows y to y + kRows. It works on tiles, so that a tile is still in the L1 cache when the next step reads
+// it.
 template <int64_t kRows>
 HWY_INLINE void ResizeBlock(const Job& job, int64_t y) {
   for (int64_t i = 0; i < job.row_bytes; i += job.tile_bytes) {
-    // The last tile is at least a vector long: it may overlap the one before it.
+    // The last tile must be at least a vector long, so it may overlap the tile before it.
     const int64_t begin = std::min(i, job.row_bytes - kVector);
     const int64_t n = std::min(job.tile_bytes, job.row_bytes - begin);
     for (int64_t group = 0; group < kRows; group += kGroup) {
@@ -255,8 +255,7 @@ HWY_INLINE void ResizeBlock(const Job& job, int64_t y) {
   for (int64_t x = 0; x < job.width; x += kTilePixels) {
     const int64_t begin = std::min(x, job.width - kLeastWidth);
     const int64_t n = std::min(kTilePixels, job.width - begin);
-    // A column's sum is short: with the number of weights known, they follow one another without a
-    // branch.
+    // The sum of a column has few terms. If their number is a compile-time constant, the loop over them has no branch.
     switch (job.columns->taps) {
       case 1:
         SumColumns<1, kRows>(job, begin, n);
@@ -304,15 +303,15 @@ namespace {
 
 HWY_EXPORT(Run);
 
-// Makes the filters of one axis, `count` of them and then copies of the last one up to `padded`.
-// `size` is the image's.
+// Makes the `count` filters of one axis, and then copies of the last one up to `padded` filters. `size` is the size of
+// the image along the axis.
 void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count, int64_t padded,
                  bool reversed, Filters& filters) {
   const double scale = box_size / static_cast<double>(count);
   const double support = std::max(1.0, scale);
   const double slope = 1 / support;
-  // The largest weight is below 1.34 / support: at most a quarter of the triangle is cut off, where
-  // one output pixel covers the image. kRun of them, times 2^shift, sum to at most one.
+  // The largest weight is below 1.34 / support, because at most a quarter of the triangle lies outside the image, which
+  // happens if one output pixel covers the image. The sum of kRun such weights, times 2^shift, is at most one.
   int shift = 0;
   while (shift < 15 && support >= 11 * (2 << shift)) ++shift;
   const double one = static_cast<double>(int64_t{1} << (16 + shift));
@@ -324,7 +323,8 @@ void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count,
   filters.weights.resize(padded * taps);
 
   const auto centre = [&](int64_t i) { return box_begin + (static_cast<double>(i) + 0.5) * scale; };
-  // Where all taps lie inside the image; some weights at the end, or at the start, may be 0.
+  // Returns the first source pixel of a filter, such that all taps lie inside the image. Some weights at the end, or at
+  // the start, may be 0.
   const auto begin_of = [&](double at) {
     const int64_t begin = static_cast<int64_t>(std::max(0.0, at - support + 0.5));
     return std::min(begin, size - taps);
@@ -337,7 +337,8 @@ void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count,
     const int64_t begin = begin_of(at);
     const int64_t place = reversed ? count - 1 - i : i;
     uint32_t* weights = filters.weights.data() + place * taps;
-    // Twice the same sum: its total, then the weights as the steps of its rounded partial sums.
+    // The sum is computed twice. The first time gives the total. The second time, each weight is the difference of two
+    // successive partial sums, which are rounded.
     const double offset = 0.5 - at + static_cast<double>(begin);
     const auto triangle = [&](int64_t t) {
       const double height = 1 - std::abs(static_cast<double>(t) + offset) * slope;
@@ -406,7 +407,7 @@ void Resizer::Resize(const ImageView& source, const Box& box, int64_t width, int
   job.rows = &rows_;
   job.width = padded_width;
   job.height = padded_height;
-  // Where many source rows make one output row, reading them from end to end counts for more.
+  // If many source rows make one output row, it is faster to read whole rows than to keep tiles in the cache.
   job.tile_bytes = rows_.taps <= 4 ? kTileBytes : RoundUp(job.row_bytes, kVector);
   job.strip = strip_.Get(kGroup * job.tile_bytes);
   job.transposed = transposed_.Get(kBlock * RoundUp(job.row_bytes, kVector));

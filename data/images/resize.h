@@ -11,19 +11,19 @@
 // beyond the box but not beyond the image. Rows and columns are independent: first the vertical mean, rounded to 8 bits
 // as in Pillow, then the horizontal one.
 //
-// How, for blocks of 64 output rows, in tiles that stay in the cache:
+// The steps, for blocks of 64 output rows, in tiles that stay in the CPU's cache:
 //   1. Vertical: an output row is the weighted sum of source rows, byte by byte.
 //   2. The block is transposed: the 64 bytes of a column and colour lie side by side.
 //   3. Horizontal: the same weighted sum over columns; no byte leaves its SIMD lane.
 //   4. The block is transposed back into the output. To mirror the image, the filters of the columns are used in
 //      reverse order.
 //
-// Arithmetic: all computation is in integers. A weight has 16 bits, and a product is cut to 8.8 bits. A sum of products
-// has 16 bits. At the start, half of the greatest possible loss by cutting is added. Filters of 44 and more pixels have
-// small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits, and the runs in 32
-// bits. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey levels in a pass, and so does rounding
-// the weights. c stays below 46, so both passes together cost less than 0.36 levels. Rounding to 8 bits between the
-// passes costs 0.5 levels. The total is less than 1 level.
+// Arithmetic: all computation is in integers. A weight has 16 bits, and a product is truncated to 8.8 bits (fixed
+// point). A sum of products has 16 bits. It starts with half of the greatest possible loss by truncation. Filters of 44
+// and more pixels have small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits,
+// and the sums of the runs in 32 bits. For n weights with c = n / 2^shift, truncation costs at most c / 512 grey levels
+// in a pass, and so does rounding the weights. c stays below 46, so both passes together cost less than 0.36 levels.
+// Rounding to 8 bits between the passes costs 0.5 levels. The total is less than 1 level.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)
@@ -63,8 +63,8 @@ class Scratch {
 
 }  // namespace resize_internal
 
-// Each thread has its own Resizer. It keeps filter tables and scratch memory, so it allocates nothing as long as the
-// sizes do not change.
+// Each thread has its own Resizer. The Resizer keeps filter tables and scratch memory, so it allocates nothing as long
+// as the sizes do not change.
 class Resizer {
  public:
   // Resizes the part `box` of `source` to width x height RGB pixels at `output`: rows without gaps, interleaved, 3 *

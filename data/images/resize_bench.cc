@@ -1,7 +1,7 @@
 // Measures a resize to 224 x 224 on one thread: bazel run -c opt //data/images:resize_bench
 //
-// An item is an image. Each shape is a random crop of an image a little larger than it, mirrored
-// every other time, another crop each time: filter tables are part of what is timed.
+// An item is an image. Each call resizes another random crop, of the given size, from an image that is a little larger.
+// Every other crop is mirrored. The time includes making the filter tables.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -28,7 +28,7 @@ void BM_Resize(benchmark::State& state) {
   std::vector<uint8_t> output(3 * size * size);
   Resizer resizer;
 
-  // Random bytes average to 127.5 wherever the box lies.
+  // Random bytes have the mean 127.5 in any box.
   const Box whole = {0, 0, static_cast<double>(source.width), static_cast<double>(source.height)};
   resizer.Resize(source, whole, size, size, false, output.data());
   int64_t sum = 0;
@@ -52,8 +52,8 @@ void BM_Resize(benchmark::State& state) {
 BENCHMARK(BM_Resize)
     ->ArgNames({"width", "height"})
     ->Args({370, 275})     // an average crop of an ImageNet picture
-    ->Args({100, 80})      // enlarged
-    ->Args({2000, 1500});  // much reduced
+    ->Args({100, 80})      // is enlarged
+    ->Args({2000, 1500});  // is much reduced
 
 }  // namespace
 }  // namespace lockstep

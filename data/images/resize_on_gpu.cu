@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kColumns = 32;  // of a block of threads
+constexpr int kColumns = 32;  // the width of a thread block; kRows is its height
 constexpr int kRows = 8;
 constexpr int kChannels = 3;
 
@@ -12,7 +12,7 @@ constexpr int kChannels = 3;
 struct Filter {
   int begin;
   int end;
-  float offset;  // of the first one's middle from the centre
+  float offset;  // from the filter's centre to the middle of pixel `begin`
   float slope;
 
   __device__ Filter(int64_t size, double box_begin, double box_size, int64_t i, int64_t count) {

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// An image whose last row ends with its memory.
+// An image whose last row ends at the end of its memory, so that the address sanitizer sees a read beyond it.
 struct Image {
   Image(int64_t width, int64_t height, int64_t gap = 0)
       : bytes(3 * width * height + gap * (height - 1)),
@@ -32,7 +32,7 @@ struct Image {
   ImageView view;
 };
 
-// Noise, and where `extreme` of black and white alone.
+// Returns an image of noise; with `extreme` its values are only 0 and 255.
 Image RandomImage(int64_t width, int64_t height, bool extreme = false, int64_t gap = 0) {
   Image image(width, height, gap);
   std::mt19937 random(static_cast<uint32_t>(width * 10007 + height));
@@ -58,8 +58,7 @@ Box Whole(const ImageView& image) {
   return {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
 }
 
-// The weight of every source pixel for output pixel i of `count`, as resize.h defines it, from
-// `begin` on.
+// The weights of the source pixels from `begin` on for one output pixel, as resize.h defines them.
 struct Window {
   int64_t begin = 0;
   std::vector<double> weights;
@@ -132,7 +131,7 @@ std::string Name(const Case& c) {
 
 std::vector<Case> Cases() {
   return {
-      // Odd sizes, whole images.
+      // Whole images of odd sizes.
       {1, 1, {0, 0, 1, 1}, 1, 1},
       {1, 1, {0, 0, 1, 1}, 9, 40},
       {7, 5, {0, 0, 7, 5}, 7, 5},
@@ -150,18 +149,18 @@ std::vector<Case> Cases() {
       {333, 217, {332.5, 0, 0.5, 217}, 20, 50},
       {580, 434, {205.1, 40.9, 374.9, 393.1}, 224, 224},
       {580, 434, {0, 433, 580, 1}, 224, 224},
-      // Narrower than a vector inside a wide image, and about as wide.
+      // Boxes narrower than a vector in a wider image, and images about as wide as a vector.
       {100, 50, {90, 0, 10, 50}, 20, 20},
       {100, 50, {79, 10, 21, 20}, 22, 64},
       {22, 50, {0, 0, 22, 50}, 5, 65},
       {21, 50, {0, 0, 21, 50}, 6, 95},
-      // Enlarged and much reduced.
+      // Images that are enlarged or much reduced.
       {100, 80, {0, 0, 100, 80}, 224, 224},
       {2000, 1500, {0, 0, 2000, 1500}, 224, 224},
       {3000, 20, {0, 0, 3000, 20}, 5, 300},
       {20, 3000, {0, 0, 20, 3000}, 300, 5},
       {1300, 900, {1.5, 2.5, 1298, 897}, 29, 41},
-      // One pixel, row or column.
+      // An output of one pixel, one row or one column.
       {580, 434, {0, 0, 580, 434}, 1, 1},
       {2000, 1500, {100, 100, 1000, 1000}, 1, 1},
       {333, 217, {5, 6, 7, 8}, 1, 224},
@@ -263,7 +262,7 @@ TEST(Resizer, KeepsNothingFromTheCallBefore) {
 }
 
 TEST(Resizer, IsTheSameWithEveryInstructionSet) {
-  // However the test ends, later ones run with what the processor supports.
+  // However this test ends, later tests use all instruction sets that the processor supports.
   struct Restore {
     ~Restore() {
       hwy::SetSupportedTargetsForTest(0);

@@ -27,10 +27,10 @@ void Check(VP8StatusCode status) {
   }
 }
 
-// libwebp does not always say whether a file is damaged or has an end that is missing.
+// Throws Error (kData) if the end of the file is missing. libwebp does not always distinguish that from other damage.
 void CheckLength(std::span<const std::byte> file) {
   constexpr size_t kLengthAt = 4, kLengthEnd = 8;
-  size_t bytes = 0;  // of what follows
+  size_t bytes = 0;  // the length of the rest of the file, as the header states it
   if (file.size() < kLengthEnd) throw DataError("truncated WebP file");
   for (size_t i = kLengthEnd; i > kLengthAt; --i) {
     bytes = bytes << 8 | std::to_integer<size_t>(file[i - 1]);

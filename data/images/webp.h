@@ -1,8 +1,8 @@
 // Decodes WebP files in memory, with libwebp.
 //
-// Promise: the pixels are those of libwebp's own decoder, with its usual options, which Pillow has, too. Transparency
-// is dropped: the colours stay as they are stored. A file may be lossy or lossless. One that is cut short is refused.
-// Other damage to a lossy file may go unseen, because its data have no checksum.
+// Promise: the pixels are those of libwebp's own decoder, with its default options, which Pillow uses, too.
+// Transparency is dropped: the colours stay as they are stored. A file may be lossy or lossless. A file that is cut
+// short is refused. Other damage to a lossy file may go unseen, because its data have no checksum.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early, is damaged, is an animation -> Error (kData) -> WebpDecoder.Refuses*
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// Returns the size of the image in `file`, which begins as a WebP file. Throws Error (kData).
+// Returns the size of the image in `file`, which must begin like a WebP file. Throws Error (kData).
 ImageSize WebpSize(std::span<const std::byte> file);
 
 // Decodes `file`, whose image has the size `size`, to one byte for each of R, G and B, without gaps between rows.

@@ -20,7 +20,7 @@ namespace {
 
 using Kind = CsvRole::Kind;
 
-// Texts -> their places in a list.
+// Maps each text of a list to its index in the list.
 using Places = std::unordered_map<std::string_view, int64_t>;
 
 Places PlacesOf(const std::vector<std::string>& texts) {
@@ -29,7 +29,7 @@ Places PlacesOf(const std::vector<std::string>& texts) {
   return places;
 }
 
-// Makes samples of rows.
+// Converts the rows of the files to samples.
 class Encoder {
  public:
   Encoder(const CsvOptions& options, const CsvFiles& files, const CsvFit& fit)
@@ -42,7 +42,7 @@ class Encoder {
       }
     }
     class_places_ = PlacesOf(fit_.classes);
-    // Without fitted values each column is a number.
+    // If nothing was fitted, all feature columns are numbers.
     const int64_t columns = files_.front().layout.features();
     cells_begin_.resize(columns);
     for (int64_t i = 0; i < columns; ++i) {
@@ -72,7 +72,7 @@ class Encoder {
   }
 
  private:
-  // Memory for as many rows as the files can have.
+  // Reserves memory for as many rows as the files can have.
   void Reserve(CsvRows& rows) const {
     int64_t cells = 0;
     int64_t lines = 0;
@@ -80,7 +80,7 @@ class Encoder {
       const std::string_view text = file.text();
       const auto bytes = static_cast<int64_t>(text.size());
       const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
-      // Few cells of the file take less than two bytes with their delimiter.
+      // Nearly all cells of a file take at least two bytes, with their delimiter.
       const int64_t columns = file.layout.features();
       cells += std::min(lines_here * columns, 1 + bytes / 2) * width_ / columns;
       lines += lines_here;
@@ -145,7 +145,8 @@ class Encoder {
     }
   }
 
-  // The number, or what takes its place if it is not there, and whether it is missing.
+  // Writes the scaled number or, if `is_there` is false, the scaled replacement; then the missing indicator if there is
+  // one.
   void WriteScaled(const CsvPlace& place, const CsvColumn& column, bool is_there, double number,
                    float* cells) const {
     const double value = is_there ? number : ValueIfMissing(options_.scaling, column);
@@ -161,7 +162,8 @@ class Encoder {
     FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
   }
 
-  // The category's place among the trained ones, behind which is that of rare texts; -1: it is none of them.
+  // Returns the index of the category among the trained ones. A rare text has the index after the last one. Returns -1
+  // if the text is unknown.
   float CategoryPlace(const CsvPlace& place, int64_t index) const {
     const Places& places = category_places_[index];
     const auto found = places.find(CategoryIn(options_, place));
@@ -169,7 +171,7 @@ class Encoder {
     return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
   }
 
-  // Sets the label of the last row.
+  // Sets label `index` of the last row.
   void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
     if (options_.label_optional && IsMissing(place.text())) return;
     if (options_.task != Task::kClassification) {
@@ -198,9 +200,9 @@ class Encoder {
   const CsvOptions& options_;
   const CsvFiles& files_;
   const CsvFit& fit_;
-  int64_t width_ = 0;                    // cells of a row
-  std::vector<int64_t> cells_begin_;     // of each column of features
-  std::vector<Places> category_places_;  // of each column; empty: there is no category
+  int64_t width_ = 0;                    // the number of cells of a row
+  std::vector<int64_t> cells_begin_;     // the first cell of each feature column
+  std::vector<Places> category_places_;  // for each feature column; empty: there is no category
   Places class_places_;
 };
 

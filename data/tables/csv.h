@@ -8,14 +8,15 @@
 // An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
 //   a number    the number, scaled; then, if a training row lacked it and missing_indicator asks for it, 1 where it is
 //               missing and 0 elsewhere
-//   a date      the days since 1970-01-01 as a number, with what belongs to one; the place in the year and in the week
-//               as sine and cosine; that in the day, too, if a training row had a time (data/tables/csv_date.h)
-//   a category  for each of its texts 1 if the row has it, and 0 otherwise; then the same for the rare texts together,
-//               if there are any
+//   a date      the days since 1970-01-01, treated as a number as above; then sine and cosine of the position in the
+//               year and in the week, and in the day if a training row had a time of day (data/tables/csv_date.h)
+//   a category  one-hot numbers: for each text of the column 1 if the row has this text, and 0 otherwise; then one such
+//               number for all rare texts together, if there are any
 //
 // Invariants:
-//   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
-//      each number of its input, but for a category column only four, because only Read() makes the ones and zeros.
+//   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
+//      takes four bytes for each number of its input. A category column takes four bytes in all, because the ones and
+//      zeros are made in Read().
 //   2. If no value has to be fitted to the data, each file is parsed once. ROBUST and QUANTILE take eight bytes for each
 //      number of the training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
@@ -28,9 +29,11 @@
 //   a date is not an ISO date -> the same -> Csv.RefusesACellThatIsNoDate
 //   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
 //     0 or 1 -> the same -> Csv.RefusesALabel*
-//   the options name a column that no file has, or name a column twice; a column has no number; a category has too many
-//     texts, or rare ones alone -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooMany*
-//   QUANTILE would keep too many numbers -> Error (kData) with the cure -> Csv.RefusesQuantilesOfTooManyColumns
+//   the options name a column that no file has, or name a column twice; a column of numbers holds none; a category has
+//     too many texts, or only rare ones -> Error (kData) that names the column -> Csv.RefusesAColumn*,
+//     Csv.RefusesTooMany*
+//   QUANTILE would keep too many numbers -> Error (kData) that says what to change
+//     -> Csv.RefusesQuantilesOfTooManyColumns
 //   training files have different headers, or another file lacks a column or has an unknown one -> Error (kData) with
 //     path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
 #pragma once
@@ -46,9 +49,9 @@ namespace lockstep {
 
 struct CsvTable {
   std::shared_ptr<const Dataset> dataset;
-  // The fitted values, for the options with which other files are read; empty if nothing was fitted.
+  // The fitted values, which CsvOptions::columns takes when other files are read; empty if nothing was fitted.
   std::vector<CsvColumn> columns;
-  // The names of the label columns; empty: the files have no header.
+  // The names of the label columns; empty if the files have no header.
   std::vector<std::string> labels;
 };
 

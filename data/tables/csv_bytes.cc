@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::string_view kEmptyZip = "PK\x05\x06";
-constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
+constexpr size_t kPiece = size_t{1} << 20;  // bytes for one call of zlib, which counts in 32 bits
 
 [[noreturn]] void FailDamaged(const std::string& path, std::string_view what) {
   throw DataError("{}: the compressed file {}: copy it or download it again", path, what);
@@ -35,17 +35,17 @@ constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
 constexpr char kCutShort[] = "is cut short";
 constexpr char kDamaged[] = "is damaged";
 
-// The text that is unpacked, up to a limit.
+// Collects the unpacked text, up to a limit.
 class Text {
  public:
-  // `expected` is what the file says of its length, which need not be true.
+  // `expected` is the unpacked length that the file states, which need not be true.
   Text(const std::string& path, size_t expected, size_t packed_bytes, size_t most)
       : path_(path), most_(most) {
-    constexpr size_t kBestRatio = 1032;  // of deflate
+    constexpr size_t kBestRatio = 1032;  // deflate compresses no better
     text_.reserve(std::min({expected, packed_bytes * kBestRatio, most}) + kPiece);
   }
 
-  // Memory for the next kPiece bytes.
+  // Returns memory for the next kPiece bytes.
   char* Piece() {
     if (length_ > most_) {
       throw DataError(
@@ -74,8 +74,8 @@ class Text {
 
 // ---- gzip ---------------------------------------------------------------------------------------
 
-// The length that the end of the file says, of a file with one member; 0: it says none, as that of bgzip, which ends in
-// an empty member.
+// Returns the unpacked length that the last four bytes of a file with one member state. Returns 0 if they state none: a
+// file of bgzip ends in an empty member, so they are 0.
 size_t LengthInGzip(std::string_view packed) {
   if (packed.size() < sizeof(uint32_t)) return 0;
   uint32_t bytes = 0;  // little-endian, as are the machines that Lockstep runs on; modulo 4 GiB
@@ -95,14 +95,14 @@ std::string UnpackGzip(const std::string& path, std::string_view packed, size_t 
   bool in_member = true;
   while (true) {
     if (!in_member) {
-      // Archives pad with zeros.
+      // Zeros after a member are padding, which some archivers write.
       packed.remove_prefix(std::min(packed.find_first_not_of('\0'), packed.size()));
       if (packed.empty()) return std::move(text).Take();
       if (!packed.starts_with(kGzip)) FailDamaged(path, "has something behind its end");
       inflateReset(&stream);
     }
     const size_t given = std::min(packed.size(), kPiece);
-    // zlib does not write there.
+    // The cast is safe, because zlib does not write to its input.
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
     stream.avail_in = static_cast<uInt>(given);
     stream.next_out = reinterpret_cast<Bytef*>(text.Piece());
@@ -124,11 +124,11 @@ class Archive {
  public:
   explicit Archive(const std::string& path)
       : path_(path), file_(unzOpen64(path.c_str()), unzClose) {
-    // The list of the members stands at the end.
+    // The list of the members stands at the end of the archive, so a file that is cut short has none.
     if (!file_) FailDamaged(path, kCutShort);
   }
 
-  // The names of the files. Goes to the first one.
+  // Returns the names of the files, and makes the first of them the archive's current file.
   std::vector<std::string> Names() {
     std::vector<std::string> names;
     unz64_file_pos place{};
@@ -144,7 +144,7 @@ class Archive {
     return names;
   }
 
-  // Goes to the only file.
+  // Makes the only file of the archive its current file.
   void FindFile() {
     const std::vector<std::string> names = Names();
     if (std::ranges::find(names, "[Content_Types].xml") != names.end()) {
@@ -191,7 +191,7 @@ class Archive {
 
  private:
   static std::string BaseNameOf(const std::string& name) {
-    return name.substr(name.rfind('/') + 1);  // of no slash npos, after which 0 comes
+    return name.substr(name.rfind('/') + 1);  // without a slash: npos + 1, which is 0
   }
 
   std::string NameHere() const {
@@ -208,7 +208,7 @@ class Archive {
   std::unique_ptr<void, int (*)(unzFile)> file_;
 };
 
-// Whether the beginning of what was compressed is a text.
+// Returns whether the first 4,096 bytes of the unpacked content are text, which has no zero bytes.
 bool BeginsWithText(const std::string& path) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   std::array<char, 4096> beginning{};

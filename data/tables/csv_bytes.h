@@ -1,22 +1,22 @@
 // CsvBytes: the text of a CSV file, which may be compressed.
 //
-// Promise: text() is the text of the file, or what gunzip or unzip would make of it. The file's first bytes decide, not
-// its name. A gzip file may have several members, one behind the other. A zip archive holds one file,
-// besides folders, hidden files and what macOS adds below __MACOSX. Checksums and lengths are compared before the text
-// is returned.
+// Promise: text() returns the text of the file. A gzip file or zip archive is unpacked, as gunzip or unzip would do.
+// The first bytes of the file, not its name, decide whether it is compressed. A gzip file may have several members, one
+// behind the other. A zip archive must hold exactly one file; folders, hidden files and the files that macOS adds below
+// __MACOSX do not count. Checksums and lengths are compared before the text is returned.
 //
 // Invariants:
-//   1. A file that is not compressed is mapped, and takes no memory of its own. The text of one that is compressed lies
-//      in memory for as long as the object exists; each process unpacks for itself.
-//   2. Not more than `most_bytes` are unpacked.
+//   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory
+//      as long as the CsvBytes object exists. Each process unpacks the file for itself.
+//   2. At most `most_bytes` bytes are unpacked.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile
-//   the file is cut short or damaged, or has something behind its end -> the same, with the cure
+//   the file is cut short or damaged, or has bytes after its end -> the same, with advice
 //     -> CsvBytes.RefusesAFileThatIsCutShort, CsvBytes.RefusesADamagedFile
-//   its name ends in .gz or .zip, and it is neither -> likewise -> CsvBytes.RefusesAFileThatIsNotWhatItsNameSays
-//   the archive holds no file, several files or a spreadsheet, is encrypted or compressed in another way -> likewise
-//     -> CsvBytes.RefusesAnArchive*
+//   the name ends in .gz or .zip, but the file is neither -> likewise -> CsvBytes.RefusesAFileThatIsNotWhatItsNameSays
+//   the archive holds no file, several files or a spreadsheet, is encrypted, or is not compressed by deflate
+//     -> likewise -> CsvBytes.RefusesAnArchive*
 //   the text is longer than most_bytes -> likewise -> CsvBytes.RefusesATextBeyondTheLimit,
 //     CsvBytes.TheLimitIsThatOfAllFilesOfASet
 #pragma once
@@ -49,8 +49,9 @@ class CsvBytes {
 // Returns how many bytes may be unpacked in all: half of the memory that this process may use.
 size_t MostUnpackedBytes();
 
-// Returns whether a compressed file, whose name does not say what is in it, holds a table: a zip archive one file that
-// ends in .csv or .tsv, a gzip file a text. False if it cannot be read.
+// Returns whether a compressed file, whose name does not say what is in it, holds a table. A zip archive does if it
+// holds one file whose name ends in .csv or .tsv, and a gzip file does if it holds text. Returns false if the file
+// cannot be read.
 bool HoldsTable(const std::string& path);
 
 // Returns whether a name ends in .csv or .tsv, in small or capital letters.

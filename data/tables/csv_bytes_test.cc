@@ -27,7 +27,7 @@ std::string Gzipped(const std::string& text) {
   return ReadFile(path);
 }
 
-// An archive of files, by name and text.
+// Returns a zip archive that holds `files`, which are pairs of name and text.
 std::string Zipped(const std::vector<std::pair<std::string, std::string>>& files,
                    int method = Z_DEFLATED, const char* password = nullptr) {
   const std::string path = NewPath();
@@ -61,10 +61,10 @@ TEST(CsvBytes, ReadsATextAsItIs) {
 TEST(CsvBytes, UnpacksGzip) {
   EXPECT_EQ(TextOf("t.csv.gz", Gzipped(kText)), kText);
   EXPECT_EQ(TextOf("t.csv", Gzipped(kText)), kText);
-  // Several members, and what an archive pads with.
+  // A file with several members, and zeros after them as padding.
   EXPECT_EQ(TextOf("t.gz", Gzipped(kText) + Gzipped("5,6,0\n") + std::string(512, '\0')),
             kText + "5,6,0\n");
-  // More than a piece.
+  // A text that is longer than one piece (kPiece).
   std::string text;
   for (int i = 0; text.size() < (3U << 20); ++i) text += std::to_string(i) + ",0\n";
   EXPECT_EQ(TextOf("t.csv.gz", Gzipped(text)), text);
@@ -93,7 +93,7 @@ TEST(CsvBytes, RefusesAFileThatIsCutShort) {
 
 TEST(CsvBytes, RefusesADamagedFile) {
   std::string gzip = Gzipped(kText);
-  gzip[gzip.size() - 6] ^= 1;  // of the checksum
+  gzip[gzip.size() - 6] ^= 1;  // a byte of the checksum
   EXPECT_THAT(ErrorOf("t.csv.gz", gzip), HasSubstr("t.csv.gz: the compressed file is damaged"));
   EXPECT_THAT(ErrorOf("t.csv.gz", Gzipped(kText) + "x"), HasSubstr("has something behind its end"));
   std::string zip = Zipped({{"t.csv", kText}}, 0);
@@ -135,7 +135,7 @@ TEST(CsvBytes, RefusesAnArchiveThatItCannotUnpack) {
   EXPECT_THAT(ErrorOf("t.zip", Zipped({{"t.csv", kText}}, Z_DEFLATED, "secret")),
               HasSubstr("t.zip: the zip archive is encrypted: unzip it first"));
   std::string zip = Zipped({{"t.csv", kText}});
-  zip[8] = 12;  // bzip2
+  zip[8] = 12;  // the method bzip2
   zip[zip.find("PK\x01\x02") + 10] = 12;
   EXPECT_THAT(ErrorOf("t.zip", zip), HasSubstr("compressed by method 12, and deflate is read"));
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Line breaks in `text`, which `end` follows.
+// Returns the number of line breaks in `text`. `end` is the character that follows it.
 int64_t LineBreaksIn(std::string_view text, char end) {
   int64_t breaks = std::count(text.begin(), text.end(), '\n');
   for (size_t at = text.find('\r'); at != text.npos; at = text.find('\r', at + 1)) {
@@ -94,7 +94,7 @@ void CsvCells::ReadQuoted(const char* open) {
   line_here_ += LineBreaksIn(cell_, '"');
 }
 
-// Steps over what is behind a cell.
+// Skips the delimiter or the line break after a cell.
 void CsvCells::EndCell() {
   if (at_ == end_) {
     row_ended_ = true;

@@ -10,7 +10,7 @@
 //      copied.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
-//   a quote that is never closed, text behind a closed one -> Error (kData) with path and line
+//   a quote that is never closed, text after a closing quote -> Error (kData) with path and line
 //     -> CsvCells.RefusesAQuoteThatNeverCloses, CsvCells.RefusesTextBehindAQuotedCell
 //   UTF-16, zero bytes -> Error (kData) with path and line -> CsvCells.RefusesWhatIsNoText
 #pragma once
@@ -27,7 +27,8 @@ class CsvCells {
   // Keeps references to `path`, which errors name, and to `content`. Throws Error (kData).
   CsvCells(const std::string& path, std::string_view content, char delimiter);
 
-  // Moves to the next row. NextCell() must have returned false. Returns false if there are no more rows.
+  // Moves to the next row. All cells of the current row must have been read: NextCell() has returned false. Returns
+  // false if there are no more rows.
   bool NextRow();
 
   // Moves to the next cell of the row. Each row has at least one cell. Returns false if the row has no more cells.

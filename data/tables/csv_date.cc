@@ -12,7 +12,7 @@ namespace {
 
 namespace chrono = std::chrono;
 
-// Takes a text apart from its beginning. Once a part is not there, ok() stays false.
+// Parses a text part by part from its beginning. Once an expected part is missing, ok() stays false.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {}
@@ -20,7 +20,7 @@ class Parts {
   bool ok() const { return ok_; }
   bool empty() const { return text_.empty(); }
 
-  // A number of exactly `digits` digits.
+  // Parses a number of exactly `digits` digits.
   int Number(size_t digits) {
     int number = 0;
     for (size_t i = 0; i < digits; ++i) {
@@ -31,7 +31,7 @@ class Parts {
     return number;
   }
 
-  // One of the characters.
+  // Skips the next character, which must be one of `characters`.
   void Require(std::string_view characters) { ok_ = Take(characters) && ok_; }
 
   bool Take(std::string_view characters) {
@@ -40,7 +40,7 @@ class Parts {
     return true;
   }
 
-  // Digits behind a point.
+  // Parses the digits after a decimal point.
   double Fraction() {
     double fraction = 0;
     double unit = 1;
@@ -60,7 +60,7 @@ class Parts {
   bool ok_ = true;
 };
 
-// Hours and minutes, in minutes.
+// Parses hh:mm, and returns it in minutes.
 int ClockMinutes(Parts& parts) {
   const int hours = parts.Number(2);
   parts.RequireAtMost(hours, 23);
@@ -70,7 +70,7 @@ int ClockMinutes(Parts& parts) {
   return 60 * hours + minutes;
 }
 
-// Takes what stands behind the time: Z, an offset, or nothing. Returns the offset in minutes.
+// Parses the rest of the text after the time: Z, an offset, or nothing. Returns the offset in minutes.
 int OffsetMinutes(Parts& parts) {
   if (parts.empty() || parts.Take("Zz")) return 0;
   const bool is_before = parts.Take("-");
@@ -86,7 +86,7 @@ int OffsetMinutes(Parts& parts) {
   return (is_before ? -1 : 1) * (60 * hours + minutes);
 }
 
-// A time of day and its offset, in seconds.
+// A time of day and its offset from UTC, in seconds.
 struct Time {
   double of_day = 0;
   double offset = 0;

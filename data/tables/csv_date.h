@@ -1,8 +1,9 @@
-// Reads dates as ISO 8601 writes them, and makes numbers of them that a model can learn from.
+// Parses ISO 8601 dates, and converts them to numbers that a model can learn from.
 //
-// A date is YYYY-MM-DD, with or without a time behind a T or a space: hh:mm, hh:mm:ss or hh:mm:ss.fraction, with or
-// without Z or an offset (+02:00, +0200, +02). Days are UTC's: the offset is subtracted. Places in the year, in the
-// week and in the day are those of the clock that showed the time: they tell an evening from a morning wherever it was.
+// A date is YYYY-MM-DD. A time may follow after a T or a space: hh:mm, hh:mm:ss or hh:mm:ss.fraction, with or without Z
+// or an offset (+02:00, +0200, +02). The number of days is in UTC: the offset is subtracted. The positions in the year,
+// in the week and in the day are those of the local time as it is written, so that a model can tell evening from
+// morning in every time zone.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_date_test.cc)
 //   a text that is no such date, a 30th of February, a year before 1 -> nullopt -> CsvDate.RefusesWhatIsNoDate
@@ -19,16 +20,16 @@ namespace lockstep {
 // The days from 1970-01-01 00:00 to a date, with the time as a fraction.
 struct CsvDate {
   double days = 0;        // in UTC
-  double local_days = 0;  // as the text has them, without the offset
+  double local_days = 0;  // in local time, as written: the offset is not subtracted
 
-  // Whether there is a time of the day other than 00:00.
+  // Returns whether the time of day is other than 00:00.
   bool has_time() const;
 };
 
 std::optional<CsvDate> ParseDate(std::string_view text);
 
-// Writes DateCircleNumbers() numbers: sine and cosine of the place in the year (from 1 January, of the length of that
-// year), of the place in the week (from Monday) and, for CsvDates::kTimes, of the place in the day.
+// Writes DateCircleNumbers() numbers: sine and cosine of the position in the year (from 1 January, as a fraction of
+// that year's length), of the position in the week (from Monday) and, for CsvDates::kTimes, of the position in the day.
 void WriteDateCircles(CsvDates dates, double local_days, float* numbers);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ double DaysOf(const std::string& text) { return ParseDate(text).value().days; }
 TEST(CsvDate, CountsDays) {
   EXPECT_EQ(DaysOf("1970-01-01"), 0);
   EXPECT_EQ(DaysOf(" 1969-12-31 "), -1);
-  EXPECT_EQ(DaysOf("2024-02-29"), 19782);  // date -d 2024-02-29 +%s, over 86400
+  EXPECT_EQ(DaysOf("2024-02-29"), 19782);  // date -u -d 2024-02-29 +%s, divided by 86400
   EXPECT_EQ(DaysOf("0001-01-01"), -719162);
   EXPECT_EQ(DaysOf("9999-12-31"), 2932896);
 }
@@ -72,7 +72,7 @@ TEST(CsvDate, RefusesWhatIsNoDate) {
 
 TEST(CsvDate, PlacesAreOnCircles) {
   std::array<float, 6> numbers{};
-  // The 183rd day of a leap year, a Monday: half a year is over at its beginning.
+  // 1 July 2024 is a Monday. 182 of the 366 days of its year have passed before it.
   WriteDateCircles(CsvDates::kTimes, DaysOf("2024-07-01 06:00"), numbers.data());
   EXPECT_NEAR(numbers[0], std::sin(2 * M_PI * 182.25 / 366), 1e-7);
   EXPECT_NEAR(numbers[1], std::cos(2 * M_PI * 182.25 / 366), 1e-7);

@@ -24,18 +24,19 @@ struct CsvFile {
 
 class CsvFiles {
  public:
-  // Keeps a reference to `options`. Compressed files may have `most_bytes` in all when they are unpacked. Throws Error
-  // (kData).
+  // Keeps a reference to `options`. All compressed files together may have at most `most_bytes` bytes when they are
+  // unpacked. Throws Error (kData).
   explicit CsvFiles(const CsvOptions& options, size_t most_bytes = MostUnpackedBytes());
 
   const CsvFile& front() const { return files_.front(); }
   auto begin() const { return files_.begin(); }
   auto end() const { return files_.end(); }
 
-  // Returns the cells of the file, at the place before the first row after the header.
+  // Returns a reader of the file's cells. It stands before the first row after the header.
   CsvCells RowsOf(const CsvFile& file) const;
 
-  // Calls visit(place, role, in_training) for each cell of each row. Throws Error (kData).
+  // Calls visit(place, role, in_training) for each cell of each row. `in_training` says whether it is a training row.
+  // Throws Error (kData).
   template <typename Visit>
   void VisitRows(const Visit& visit) const;
 
@@ -46,7 +47,7 @@ class CsvFiles {
   int64_t CountRows() const;
 
   const CsvOptions& options_;
-  size_t bytes_left_;  // that may still be unpacked
+  size_t bytes_left_;  // how many bytes may still be unpacked
   std::vector<CsvFile> files_;
 };
 

@@ -19,19 +19,20 @@ using Kind = CsvRole::Kind;
 using Texts = std::set<std::string, std::less<>>;
 using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
-// More are taken for a mistake.
+// If a column has more categories than this, it is refused as a mistake.
 constexpr size_t kMaxCategories = 10000;
 
-// So many different texts of a column are counted where rare ones become one: some 100 MB of memory.
+// If rare texts become one category, at most this many different texts of a column are counted. They take some 100 MB
+// of memory.
 constexpr size_t kMaxCountedTexts = 1000000;
 
-// A run's config holds all quantiles. It must stay so short that it can be read.
+// A run's config holds all quantiles. This limit keeps the config short enough to be read.
 constexpr size_t kMostKeptQuantiles = 200000;
 
 // The values that the training rows of a column of numbers or dates hold.
 struct NumbersSeen {
   Moments moments;
-  std::vector<double> values;  // if the scaling needs them
+  std::vector<double> values;  // all numbers, if the scaling needs them
   bool lacks_some = false;
   bool has_times = false;
 };
@@ -40,7 +41,7 @@ bool FitsNumbers(const CsvOptions& options) {
   return options.scaling != CsvScaling::kNone || options.mean_if_missing || !options.date.empty();
 }
 
-// Whether other files are seen alike only with what is known of the training files' columns.
+// Returns whether other files can be read like the training files only if the training files' columns are known.
 bool KnowsColumns(const CsvOptions& options) {
   return options.header || FitsNumbers(options) || !options.category.empty();
 }
@@ -62,7 +63,7 @@ class Fitter {
     }
     if (fits_classes || !numbers_.empty() || !categories_.empty()) {
       files_.VisitRows([&](const CsvPlace& place, const CsvRole& role, bool in_training) {
-        // A class that held-back rows alone have is one, too.
+        // Classes are taken from all rows, because the held-back rows may have a class that no training row has.
         if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
         if (!in_training) return;
         const bool is_number = role.kind == Kind::kNumber || role.kind == Kind::kDate;
@@ -131,7 +132,7 @@ class Fitter {
     counts.emplace(text, 1);
   }
 
-  // `cure` gets what options call the column.
+  // `cure` is a format string, which gets the name that options use for the column.
   [[noreturn]] void FailColumn(size_t index, const std::string& what, const char* cure) const {
     const CsvLayout& layout = files_.front().layout;
     const auto found = std::ranges::find_if(layout.roles, [&](const CsvRole& role) {
@@ -197,7 +198,7 @@ class Fitter {
     }
   }
 
-  // The columns that were given for the training files may be another table's.
+  // Throws Error (kData) if the columns in the options belong to another table than the files.
   void CheckColumns() const {
     if (fit_.columns.empty()) return;
     for (const CsvFile& file : files_) {
@@ -221,10 +222,10 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
-  // The values and texts of each column; empty: nothing is to be fitted.
+  // The values and the texts of each feature column; empty if nothing is to be fitted.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
-  size_t quantiles_ = 0;  // how many CsvScaling::kQuantile will keep of what was read so far
+  size_t quantiles_ = 0;  // how many quantiles will be kept of the rows read so far
   Texts classes_;
 };
 

@@ -19,8 +19,8 @@ struct CsvFit {
 // training files.
 void RequireFitted(const CsvOptions& options);
 
-// Returns the values of the options. Computes those that the options lack from the files. Throws Error (kData), also if
-// the options do not fit the files' columns.
+// Returns the fitted values that the options hold, and computes from the files those that the options lack. Throws
+// Error (kData), also if the options do not fit the files' columns.
 CsvFit FitCsv(const CsvOptions& options, const CsvFiles& files);
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ using Kind = CsvRole::Kind;
 using Numbers = std::unordered_map<std::string_view, int64_t>;
 
 std::string Suggestion(const std::string& name, const std::vector<std::string>& header) {
-  // Comparing takes the product of two names' lengths, and memory for it.
+  // Comparing two names takes time and memory in proportion to the product of their lengths.
   constexpr size_t kLongest = 100;
   constexpr size_t kMost = 10000;
   if (name.size() > kLongest) return "";
@@ -26,7 +26,7 @@ std::string Suggestion(const std::string& name, const std::vector<std::string>& 
   return DidYouMean(name, candidates);
 }
 
-// The columns' names -> their numbers.
+// Maps each column's name to its number.
 Numbers NumbersOf(const std::vector<std::string>& header, const std::string& path) {
   Numbers numbers;
   numbers.reserve(header.size());
@@ -40,7 +40,7 @@ Numbers NumbersOf(const std::vector<std::string>& header, const std::string& pat
   return numbers;
 }
 
-// Gives the columns of one training file out.
+// Assigns a role to each column of a training file.
 class Assignment {
  public:
   Assignment(const CsvOptions& options, const std::string& path, CsvLayout& layout)
@@ -82,7 +82,7 @@ class Assignment {
  private:
   int64_t columns() const { return static_cast<int64_t>(layout_.roles.size()); }
 
-  // Returns the first label column, where the options give the label columns by number.
+  // Returns the first label column if the options give the label columns by number.
   int64_t FirstLabel() const {
     const int64_t first = options_.label_column + (options_.label_column < 0 ? columns() : 0);
     if (first >= 0 && first <= columns() - options_.label_columns) return first;
@@ -104,12 +104,12 @@ class Assignment {
   const CsvOptions& options_;
   const std::string& path_;
   CsvLayout& layout_;
-  std::vector<const char*> fields_;  // which option each column was given by; null: none
+  std::vector<const char*> fields_;  // the option that names each column; null: none does
   CsvColumnFinder finder_;
 };
 
-// `header` holds the trained columns in any order, with or without those that are ignored and, where
-// they are optional, all the labels.
+// `header` must hold the columns of the training files in any order. The ignored columns may be missing, and so may all
+// label columns if labels are optional.
 CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
                      std::vector<std::string> header) {
   CsvLayout layout{.roles = std::vector<CsvRole>(header.size(), {Kind::kIgnored}),

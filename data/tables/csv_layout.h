@@ -22,7 +22,7 @@ inline bool IsFeature(const CsvRole& role) {
   return role.kind != CsvRole::Kind::kLabel && role.kind != CsvRole::Kind::kIgnored;
 }
 
-// Returns the role of a column that training had.
+// Returns the role that the feature column `trained` had in training.
 CsvRole::Kind KindOf(const CsvColumn& trained);
 
 struct CsvLayout {
@@ -32,27 +32,28 @@ struct CsvLayout {
 
   int64_t features() const;  // the number of columns of numbers, dates and categories
 
-  // Returns the name for error messages, such as "column 4 (Age)". Columns count from 0.
+  // Returns the name for error messages, such as "column 4 (Age)". Its number counts from 1, but `column` from 0.
   std::string NameOf(int64_t column) const;
   // Returns the text that options such as `ignore` have for the column.
   std::string Reference(int64_t column) const;
 };
 
-// Finds columns by what the options call them: a name in the header, or without a header a number from 0. Keeps
-// references to `header` and `path`.
+// Finds the column that an option refers to: by its name in the header or, if there is no header, by its number from 0.
+// Keeps references to `header` and `path`.
 class CsvColumnFinder {
  public:
   // `header` is empty if the file has none. Throws Error (kData) if two columns have one name.
   CsvColumnFinder(const std::vector<std::string>& header, int64_t columns, const std::string& path);
 
-  // Returns the column's number. `field` is who asks for it. Throws Error (kData) if there is no such column.
+  // Returns the column's number. `field` is the option that asks for it, for the error. Throws Error (kData) if there
+  // is no such column.
   int64_t Find(const std::string& reference, std::string_view field) const;
 
  private:
   const std::vector<std::string>& header_;
   int64_t columns_;
   const std::string& path_;
-  std::unordered_map<std::string_view, int64_t> numbers_;  // of the columns, by name
+  std::unordered_map<std::string_view, int64_t> numbers_;  // each column's number by its name
 };
 
 // A file with more columns is refused as a mistake.

@@ -22,16 +22,15 @@ int64_t DateCircleNumbers(CsvDates dates);
 // The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // For a column of numbers, and for the days of a column of dates. A value that the scaling does not need has no
-  // meaning.
+  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. A value
+  // that the scaling does not need has no meaning.
   double mean = 0;
-  double std = 1;     // the standard deviation of the population; 1 for a constant column
-  double median = 0;  // for CsvScaling::kRobust and kQuantile
-  double quartile_range =
-      1;  // for kRobust: the 75th less the 25th percentile; 1 if they are the same
+  double std = 1;             // the standard deviation of the population; 1 for a constant column
+  double median = 0;          // for CsvScaling::kRobust and kQuantile
+  double quartile_range = 1;  // for kRobust: 75th percentile - 25th percentile; 1 if they are equal
   // The quantiles for CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
-  bool missing_indicator = false;  // whether a number of the input says where the value is missing
+  bool missing_indicator = false;  // whether the column has a 0/1 indicator of missing values
   CsvDates dates = CsvDates::kNone;
   // For a column of categories: the texts in ascending order, without the rare ones, and whether there are rare ones.
   std::vector<std::string> categories{};
@@ -41,15 +40,15 @@ struct CsvColumn {
   int64_t inputs() const;  // how many numbers of an input the column becomes
 };
 
-// Returns the features of each column of categories.
+// Returns, for each column of categories, the range of its features in an input.
 std::vector<FeatureRange> FeaturesOfCategories(const std::vector<CsvColumn>& columns);
 
 struct CsvOptions {
   std::vector<std::string> files;  // the files of one data set, in this order
   char delimiter = ',';
   bool header = false;  // whether the first line of every file holds the columns' names
-  // The names of the label columns, in the order of the targets. If it is empty, label_column and label_columns say
-  // which columns they are.
+  // The names of the label columns, in the order of the targets. If `labels` is empty, label_column and label_columns
+  // select the label columns.
   std::vector<std::string> labels{};
   int label_column = -1;  // the first label column, from 0; a negative number counts from the end
   int64_t label_columns = 1;
@@ -57,22 +56,22 @@ struct CsvOptions {
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
   std::vector<std::string> date{};      // columns of dates
-  int64_t category_min_rows = 1;        // a text that fewer training rows have is rare
-  // Whether a missing number becomes the mean, or with kRobust and kQuantile the median, and a missing text a category
-  // of its own.
+  int64_t category_min_rows = 1;        // a text in fewer training rows than this is rare
+  // Whether missing values are replaced: a missing number by the mean (with kRobust and kQuantile by the median), and a
+  // missing text by a category of its own.
   bool mean_if_missing = false;
-  bool missing_indicator = false;  // whether columns that lack values get a number that says where
+  bool missing_indicator = false;  // whether columns with missing values get a 0/1 indicator
   CsvScaling scaling = CsvScaling::kNone;
-  float scale = 1;  // the factor for numbers that are not scaled otherwise
+  float scale = 1;  // the factor for numbers if `scaling` is kNone
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
   // The labels' texts in the order of the classes; empty: the texts in the files.
   std::vector<std::string> class_names{};
   int64_t classes = 0;  // the number of classes; 0: the greatest label + 1
-  // The values that were fitted to the training rows, in the order of the features. If it is empty, they are computed.
+  // The values that were fitted to the training rows, in the order of the features. If `columns` is empty, the values
+  // are computed.
   std::vector<CsvColumn> columns{};
-  // Returns the numbers of the training rows, in ascending order, if there are `rows` rows. null: all rows are for
-  // training.
+  // Returns the indices of the training rows among `rows` rows, in ascending order. null: all rows are for training.
   std::function<std::vector<int64_t>(int64_t rows)> training_rows{};
   // The number of features of one input. 0: the files are the training files. Otherwise nothing is fitted to the files,
   // and if they have a header, their columns are matched by name.

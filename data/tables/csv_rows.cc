@@ -63,7 +63,7 @@ class CsvDataset : public Dataset {
 
   SampleSpec spec_;
   CsvRows rows_;
-  int64_t width_ = 0;        // cells of one row
+  int64_t width_ = 0;        // the number of cells of one row
   std::vector<Part> parts_;  // empty: a row's cells are its input
 };
 

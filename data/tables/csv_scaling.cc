@@ -8,7 +8,8 @@
 namespace lockstep {
 namespace {
 
-// The share of the training rows below `number`; of equal numbers the mean of the least and the greatest share.
+// Returns the share of the training rows below `number`. If several quantiles equal `number`, returns the mean of the
+// least and the greatest of their shares.
 double ShareBelow(const std::vector<double>& quantiles, double number) {
   if (number <= quantiles.front()) return 0;
   if (number >= quantiles.back()) return 1;
@@ -23,7 +24,7 @@ double ShareBelow(const std::vector<double>& quantiles, double number) {
 }  // namespace
 
 double QuantileOf(std::span<const double> sorted, size_t part, size_t parts) {
-  const size_t place = part * (sorted.size() - 1);  // times `parts`
+  const size_t place = part * (sorted.size() - 1);  // the position in `sorted`, times `parts`
   const size_t below = place / parts;
   if (below + 1 == sorted.size()) return sorted.back();
   return std::lerp(sorted[below], sorted[below + 1],
@@ -74,10 +75,10 @@ double Scaled(CsvScaling scaling, const CsvColumn& column, double number) {
 }
 
 double NormalQuantile(double probability) {
-  if (probability == 0.5) return 0;  // and not what rounding makes of it
+  if (probability == 0.5) return 0;  // exactly, without a rounding error
   if (probability > 0.5) return -NormalQuantile(1 - probability);
-  // Abramowitz and Stegun 26.2.23, whose error is below 4.5e-4; then two steps of Halley, each of which makes three
-  // times as many digits right.
+  // The first value is from formula 26.2.23 of Abramowitz and Stegun, whose error is below 4.5e-4. Then each of two
+  // steps of Halley's method triples the number of correct digits.
   const double t = std::sqrt(-2 * std::log(probability));
   double x = (2.515517 + t * (0.802853 + t * 0.010328)) /
                  (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) -

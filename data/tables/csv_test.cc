@@ -123,7 +123,7 @@ struct Sample {
   int64_t label = -2;
 };
 
-// Sample `index`'s inputs; its target's bytes go to `target`.
+// Returns the inputs of sample `index`, and writes the bytes of its target to `target`.
 std::vector<float> Read(const CsvTable& table, int64_t index, std::vector<std::byte>& target) {
   std::vector<float> input(table.dataset->spec().bytes() / sizeof(float));
   target.resize(table.dataset->spec().target_bytes());
@@ -151,7 +151,7 @@ std::vector<float> TargetOf(const CsvTable& table, int64_t index) {
   return target;
 }
 
-// The error of reading `content` with `options`.
+// Returns the error message of reading `content` with `options`.
 std::string ErrorOf(const std::string& content, CsvOptions options = {}) {
   options.files = {WriteTestFile("t.csv", content)};
   return DataErrorOf([&] { ReadCsv(options); });
@@ -162,7 +162,7 @@ CsvTable Read(const std::string& content, CsvOptions options = {}) {
   return ReadCsv(options);
 }
 
-// `options` for a file of `content` as `table`'s training files would see it.
+// Returns `options` for another file with `content`, with the values that were fitted to the training files of `table`.
 CsvOptions AsTrained(CsvOptions options, const CsvTable& table, const std::string& content) {
   options.files = {WriteTestFile("other.csv", content)};
   options.columns = table.columns;
@@ -256,7 +256,7 @@ TEST(Csv, AMissingCategoryIsOneOnlyWhereTrainingHadIt) {
 }
 
 TEST(Csv, StandardizesNumbers) {
-  // Mean 3e9 and standard deviation 2: as floats these numbers are all the same.
+  // The mean is 3e9 and the standard deviation 2. As floats the two numbers would be equal.
   const CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kStandard};
   const CsvTable table = Read("2999999998,5,0\n3000000002,5,1\n", options);
   EXPECT_EQ(table.columns[0].mean, 3e9);
@@ -272,7 +272,7 @@ TEST(Csv, StandardizesNumbers) {
 TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kRobust};
   // Rows 0 to 4 train: their mean is 16, their quartiles are 1, 3 and 5. A missing number becomes the median, which the
-  // far value does not move.
+  // outlier 71 does not move.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
   const std::string content = "1,0\n3,0\n71,1\n0,1\n5,0\n1000,1\n,1\n";
   const CsvTable table = Read(content, options);
@@ -298,7 +298,7 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
 
 TEST(Csv, SaysWhereValuesAreMissing) {
   CsvOptions options{.mean_if_missing = true, .missing_indicator = true};
-  // Held-back rows alone lack a value in the third column.
+  // In the third column only a held-back row lacks a value.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2}; };
   const CsvTable table = Read("1,2,3,0\n,5,9,1\n4,NA,3,0\n7,8,,1\n", options);
   EXPECT_EQ(table.dataset->spec().shape, std::vector<int64_t>{5});
@@ -310,7 +310,7 @@ TEST(Csv, SaysWhereValuesAreMissing) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
             (std::vector<float>{2.5, 1, 3.5, 1, 5}));
 
-  // The number stands beside a category, whose missing texts are a category of their own.
+  // The column of numbers stands beside a category column, whose missing texts are a category of their own.
   options.header = true;
   options.category = {"c"};
   options.scaling = CsvScaling::kStandard;
@@ -338,8 +338,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
             4.25);
 
-  // The column is given by number and scaled, and one training row has a time. A missing date lies in the middle of the
-  // circles.
+  // The column is given by number and scaled, and one training row has a time. A missing date has sines and cosines of
+  // 0.
   options = {.date = {"0"},
              .mean_if_missing = true,
              .missing_indicator = true,
@@ -354,7 +354,7 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(noon[7], -1);
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, timed, "1970-01-03 12:00,0\n")), 0),
             InputOf(timed, 2));
-  // With an offset the clock's noon is another day's in UTC, and the same place in the day.
+  // With an offset, noon in local time is on another day in UTC, but has the same position in the day.
   const std::vector<float> far =
       InputOf(ReadCsv(AsTrained(options, timed, "1970-01-01 12:00-14:00,0\n")), 0);
   EXPECT_NEAR(far[0], -1 + 14.0 / 24, 1e-6);
@@ -385,7 +385,7 @@ TEST(Csv, RareTextsAreOneFeature) {
   options.training_rows = nullptr;
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "new,0\n")), 0),
             (std::vector<float>{0, 0, 1}));
-  // No text is rare, so there is no such feature.
+  // No text is rare, so there is no feature for rare texts.
   EXPECT_EQ(InputOf(Read("a,0\na,1\nb,0\nb,1\n", options), 2), (std::vector<float>{0, 1}));
 }
 
@@ -462,7 +462,7 @@ TEST(Csv, ReadsSeveralLabels) {
 }
 
 TEST(Csv, MatchesOtherFilesLabelsByName) {
-  // The training file's are given by number.
+  // For the training file the labels are given by number.
   CsvOptions options{
       .header = true, .label_column = 1, .label_columns = 3, .task = Task::kRegression};
   const CsvTable table = Read("x,y1,y2,y3\n1,10,20,30\n", options);
@@ -573,7 +573,7 @@ TEST(Csv, RefusesARaggedRow) {
   EXPECT_THAT(ErrorOf("1,2,0\n1,0\n"), HasSubstr("t.csv:2: 2 columns where 3 are expected"));
   EXPECT_THAT(ErrorOf("1,2,0\n1,2,3,0\n"), HasSubstr("t.csv:2: 4 columns where 3 are expected"));
   EXPECT_THAT(ErrorOf("7\n"), HasSubstr("only 1 column: a row needs a feature and 1 label"));
-  // A cell in the wrong column is not what is wrong.
+  // The error is about the number of cells, and not about a cell that is in the wrong column because of it.
   EXPECT_THAT(ErrorOf("x,y\n1,0\n\"1\n\",a,0\n", {.header = true}),
               HasSubstr("t.csv:3: 3 columns where 2 are expected"));
   const std::vector<std::string> files{WriteTestFile("a.csv", "1,0\n"),
@@ -620,7 +620,7 @@ TEST(Csv, RefusesACellThatIsNoDate) {
       HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
 }
 
-// The run's columns are settled, so no cure is a field of the config.
+// The columns of a trained run cannot change, so the error does not propose a change of the config.
 TEST(Csv, SaysOfAnotherFileHowToWriteACell) {
   CsvOptions options{.header = true, .labels = {"y"}, .date = {"day"}};
   const CsvTable table = Read("day,x,y\n2024-01-01,1,0\n", options);
@@ -653,7 +653,7 @@ TEST(Csv, RefusesAMissingCell) {
     EXPECT_THAT(ErrorOf("1,a,0\n1," + cell + ",0\n", {.category = {"1"}}),
                 HasSubstr("t.csv:2: column 2: \""));
   }
-  // A category may have such a name.
+  // A category may have a name such as None.
   for (const std::string cell : {"None", "NaT", "none"}) {
     EXPECT_THAT(ErrorOf("1,2,0\n1," + cell + ",0\n"), HasSubstr("is no value: fill it in"));
     EXPECT_THAT(ErrorOf(cell + ",0\n", {.date = {"0"}}), HasSubstr("is no value: fill it in"));

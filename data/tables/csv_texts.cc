@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Adds the rows of a file to `columns`, which it makes from the first file.
+// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and its columns are made.
 void ReadFile(const CsvTextOptions& options, const std::string& path,
               std::vector<CsvTextColumn>& columns) {
   const CsvBytes bytes(path);

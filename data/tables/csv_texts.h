@@ -1,4 +1,4 @@
-// Reads the cells of CSV files as the texts that they are, such as the ids with which predictions are sent.
+// Reads cells of CSV files as texts, without parsing them, such as the ids that are written beside predictions.
 //
 // Promise: row i of the files, read one after the other, is sample i of ReadCsv() (data/tables/csv.h).
 //
@@ -20,18 +20,18 @@ struct CsvTextOptions {
   bool header = true;  // whether the first line of every file holds the columns' names
   // The columns by name, or by number from 0 if there is no header; empty: all columns of a file with a header.
   std::vector<std::string> columns{};
-  std::string_view field = "";  // who asks for the columns, for error messages
+  std::string_view field = "";  // the option that asks for the columns, for error messages
 };
 
 struct CsvTextColumn {
   std::string name;
-  std::vector<std::string> texts;  // one a row
+  std::vector<std::string> texts;  // one for each row
 };
 
 // Returns the columns in the order in which they are asked for. Throws Error (kData).
 std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options);
 
-// Returns the texts of the first label column of training files, one a row. Throws Error (kData).
+// Returns the texts of the first label column of training files, one for each row. Throws Error (kData).
 std::vector<std::string> ReadCsvLabels(const CsvOptions& options);
 
 }  // namespace lockstep

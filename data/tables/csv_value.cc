@@ -9,7 +9,7 @@ namespace {
 
 bool IsTraining(const CsvOptions& options) { return options.features == 0; }
 
-// The beginning of a cell, which is enough to say whether it is missing, in small letters.
+// Returns the beginning of a cell in small letters, which is enough to see whether the cell is missing.
 std::string SmallBeginning(std::string_view text) {
   constexpr size_t kLongest = 5;
   return InSmallLetters(TrimmedCell(text).substr(0, kLongest));

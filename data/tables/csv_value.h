@@ -26,16 +26,18 @@ struct CsvPlace {
   std::string_view text() const { return cells.cell(); }
 };
 
-// Throws Error (kData) because of the cell. If the row has too many or too few cells, its cells may be in the wrong
-// columns, and the error says that instead.
+// FailAt() throws Error (kData) with the place of the cell and `what`. If the row has too many or too few cells, its
+// cells may be in the wrong columns, and the error says that instead. FailRagged() throws the error about the number of
+// cells.
 [[noreturn]] void FailAt(const CsvPlace& place, const std::string& what);
 [[noreturn]] void FailRagged(const CsvPlace& place, int64_t columns);
 
 // Returns the beginning of `text` in quotes, for an error message.
 std::string Quoted(std::string_view text);
 
-// Returns whether `text` says that there is no value. NumberIsMissing() is for numbers and dates, where NaT and None,
-// as pandas and Python write them, say so, too; a category or a class may have such a name.
+// Return whether `text` stands for a missing value. NumberIsMissing() is for numbers and dates. It also counts NaT and
+// None as missing, which pandas and Python write. IsMissing() does not, because a category or a class may have such a
+// name.
 bool IsMissing(std::string_view text);
 bool NumberIsMissing(std::string_view text);
 
@@ -63,13 +65,13 @@ bool ParseNumber(std::string_view text, Number& number) {
 
 // Both functions throw Error (kData) unless the options say that another value replaces a missing one. RequireMean() is
 // for a cell that is known to be missing. RequireMissing() is for a cell that is not a number, and also throws if the
-// cell is not missing. The cure in the error is a change of the config only if the file is a training file: what
-// columns a run has is settled.
+// cell is not missing. The error proposes a change of the config only if the file is a training file, because the
+// columns of a trained model cannot change.
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place);
 
-// Read a cell of a column of numbers, and of one of dates. Return false if
-// the cell is missing. Throw Error (kData) if it holds something else, or if it must not be missing.
+// ReadNumber() reads a cell of a column of numbers, and ReadDate() a cell of a column of dates. They return false if
+// the cell is missing. They throw Error (kData) if the cell holds something else, or if it must not be missing.
 template <typename Number>
 bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number) {
   if (ParseNumber(place.text(), number)) return true;
@@ -78,7 +80,7 @@ bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number
 }
 bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date);
 
-// Each function throws Error (kData) if the cell holds something else.
+// The following functions return the value of a cell. They throw Error (kData) if the cell holds something else.
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number
 std::string_view ClassNameIn(const CsvPlace& place);
 // The target of a task without classes.

@@ -22,7 +22,7 @@ constexpr int64_t kMaxTokens = int64_t{1} << 16;
 constexpr size_t kKnownWords = size_t{1} << 16;
 constexpr size_t kKnownBytes = 15;
 
-// The character that stands for a byte in the files, in UTF-8.
+// Returns the character that stands for a byte in the files, in UTF-8.
 std::string CharacterOf(int byte) {
   const auto is_printable = [](int b) {
     return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -152,7 +152,7 @@ void BytePairEncoder::EncodeWord(std::string_view word, std::vector<uint16_t>& t
   tokens.insert(tokens.end(), known.tokens.begin(), known.tokens.begin() + known.count);
 }
 
-// The pair of the token at `place` and the one after it, if it is merged.
+// Adds the pair of the token at `place` and the token after it to the candidates, if the pair has a merge.
 void BytePairEncoder::Consider(int32_t place) {
   const Symbol& symbol = symbols_[place];
   if (symbol.after < 0) return;
@@ -179,7 +179,7 @@ void BytePairEncoder::MergeWord(std::string_view word, std::vector<uint16_t>& to
     const Candidate candidate = candidates_.back();
     candidates_.pop_back();
     Symbol& left = symbols_[candidate.place];
-    // One of the two may have been merged since.
+    // One of the two tokens may have been merged with another one since the pair became a candidate.
     if (left.token != candidate.left || left.after < 0) continue;
     Symbol& right = symbols_[left.after];
     if (right.token != candidate.right) continue;

@@ -11,8 +11,8 @@
 // the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the token between texts. If a text
 // contains the characters <|endoftext|>, they become ordinary tokens.
 //
-// Cost: O(n log n) for a word of n bytes. A hash table of 65,536 places keeps words of up to 15 bytes and 7 tokens, so
-// most words cost one look-up.
+// Cost: O(n log n) for a word of n bytes. A hash table of 65,536 places caches the tokens of words of up to 15 bytes
+// and 7 tokens, so most words cost one look-up.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
 //   no such files, no JSON, no numbers, a number twice, more than 65,536, a byte or <|endoftext|> that is

@@ -31,7 +31,8 @@ std::vector<std::string> TextsOf(const TinyVocabulary& tiny, const std::vector<u
   return texts;
 }
 
-// The definition: the merge of the lowest rank, the leftmost of several, as long as there is one.
+// Encodes a word by the definition: as long as there is a merge, applies the one with the lowest rank, and the leftmost
+// one of several.
 std::vector<std::string> MergedByDefinition(const Merges& merges, const std::string& word) {
   std::vector<std::string> parts;
   for (const char byte : word) parts.emplace_back(1, byte);
@@ -78,7 +79,7 @@ TEST(BytePairEncoder, MergesByRankAndPlace) {
 TEST(BytePairEncoder, TellsWordsApart) {
   const TinyVocabulary tiny({{"a", "b"}, {"ab", "c"}});
   BytePairEncoder encoder(std::make_shared<BytePairVocabulary>(Parse(tiny)));
-  // The words have lengths around 14 to 17 bytes, the longest that are remembered, and some differ in zeros.
+  // Words of up to 15 bytes are cached, so the words here are shorter and longer. Some differ only in zero bytes.
   for (int length = 0; length < 20; ++length) {
     for (const std::string tail : {"", "c", "abc"}) {
       const std::string word = std::string(length, 'x') + tail;

@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-// White_Space of the Unicode character database. (PCRE2's \s holds U+180E besides.)
+// The characters with the property White_Space of the Unicode character database. (PCRE2's \s also has U+180E.)
 #define LOCKSTEP_SPACE \
   R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})"
 
-// A match that goes on as long as it can never needs less: ++ spares the way back.
+// These matches are always as long as possible, so ++ (possessive) avoids useless backtracking.
 constexpr char kPattern[] =
     R"('(?:[stmd]|re|ve|ll)| ?\p{L}++| ?\p{N}++| ?[^\p{L}\p{N})" LOCKSTEP_SPACE
     R"(]++|[)" LOCKSTEP_SPACE R"(]+(?![^)" LOCKSTEP_SPACE R"(])|[)" LOCKSTEP_SPACE R"(]++)";
@@ -33,7 +33,7 @@ bool IsSpace(uint32_t point) {
          std::find(kOthers.begin(), kOthers.end(), point) != kOthers.end();
 }
 
-// The character that ends before `end`, in UTF-8.
+// Returns the code point of the UTF-8 character that ends before `end`.
 uint32_t CharacterBefore(std::string_view text, size_t end) {
   constexpr int kLongest = 4;
   uint32_t point = 0;
@@ -62,7 +62,7 @@ struct Gpt2Words::Pattern {
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF,
                          &error, &offset, nullptr);
     if (code == nullptr) throw BugError("PCRE2 error {} at {} of {}", error, offset, kPattern);
-    // Where there is no machine code for this processor the pattern is interpreted.
+    // If PCRE2 cannot make machine code for this processor, the pattern is interpreted.
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     match = pcre2_match_data_create(/*ovecsize=*/1, nullptr);
     if (match == nullptr) throw std::bad_alloc();
@@ -81,7 +81,7 @@ Gpt2Words::~Gpt2Words() = default;
 void Gpt2Words::ForEach(std::string_view text,
                         const std::function<void(std::string_view word)>& use) {
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(pattern_->match);
-  uint32_t options = 0;  // the first call looks at the whole text whether it is UTF-8
+  uint32_t options = 0;  // the first call checks that the whole text is UTF-8
   for (size_t begin = 0; begin < text.size();) {
     const int result = pcre2_match(pattern_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
                                    text.size(), begin, options, pattern_->match, nullptr);

@@ -14,7 +14,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // The number of tokens. All tokens are in [0, vocabulary()).
+  // The number of different tokens. All tokens are in [0, vocabulary()).
   virtual int64_t vocabulary() const = 0;
 
   // The token that stands before each document.
@@ -28,7 +28,7 @@ class Tokenizer {
   virtual bool CutsAt(std::string_view text, size_t position) const = 0;
 };
 
-// Encode() throws it if the text is not valid. It holds the position of the first wrong byte.
+// Encode() throws a BadText if the text is not valid. `position` is the position of the first wrong byte.
 struct BadText {
   size_t position;
   const char* reason;

@@ -1,5 +1,5 @@
-// Token files, mapped into memory: 16-bit little-endian numbers, behind llm.c's header (token_file.h) where
-// there is one.
+// A data set of memory-mapped token files. They hold 16-bit little-endian numbers, after llm.c's header (token_file.h)
+// if there is one.
 
 #include "data/tokens/tokens.h"
 
@@ -71,7 +71,7 @@ class Tokens : public Dataset {
     const TokenFile& file = files_[end - ends_.begin()];
     const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);
     const int64_t begin = (index - first_sample) * length_;
-    // Three loops that compilers vectorise.
+    // The three loops have a form that compilers vectorise.
     const uint16_t* tokens = file.data() + begin;
     uint16_t greatest = 0;
     for (int64_t i = 0; i <= length_; ++i) greatest = std::max(greatest, tokens[i]);

@@ -23,7 +23,7 @@ struct TokensOptions {
 };
 
 // Returns a data set of token files. Sample i is the tokens [i * length, (i + 1) * length) of a file, and its target is
-// the same range moved by one token. Tokens that remain at the end of a file are not used. The files are mapped into
+// the same range shifted by one token. Tokens that remain at the end of a file are not used. The files are mapped into
 // memory and not read. Throws Error (kData); Read() also throws it if a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
 

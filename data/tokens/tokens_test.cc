@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// `tokens` as 16-bit numbers, behind llm.c's header where `header`.
+// Returns `tokens` as 16-bit numbers, after llm.c's header if `header` is true.
 std::string TokenBytes(const std::vector<uint16_t>& tokens, bool header) {
   std::string bytes;
   if (header) {

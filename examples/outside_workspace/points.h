@@ -1,4 +1,5 @@
-// A data set of one's own: points in the plane, a line "x y class" each, in text files.
+// A user-defined data set: points in the plane. They are read from text files that have one line "x y class" for each
+// point.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ class Points : public lockstep::Dataset {
   int64_t size() const override { return static_cast<int64_t>(points_.size()); }
   const lockstep::SampleSpec& spec() const override { return spec_; }
 
-  // Several threads may call it at the same time.
+  // Several threads may call Read() at the same time.
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     const Point& point = points_[index];
     const auto* coordinates = reinterpret_cast<const std::byte*>(&point.x);

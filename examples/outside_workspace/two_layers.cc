@@ -1,4 +1,4 @@
-// A model and a data set in a workspace of their own, with the whole lockstep command line.
+// A user-defined model and data set in a separate Bazel workspace, as a program with the whole lockstep command line.
 
 #include <torch/nn/modules/linear.h>
 

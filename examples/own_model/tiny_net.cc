@@ -1,4 +1,4 @@
-// A model of one's own: a module, its name, and the whole command line.
+// A user-defined model: a module and its name, as a program with the whole lockstep command line.
 
 #include <torch/nn/modules/linear.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Imports a run's log.jsonl into Weights & Biases or trackio, with the names that TensorBoard has (docs/observe.md).
+"""Imports a run's log.jsonl into Weights & Biases or trackio, under the names used in TensorBoard (docs/observe.md).
 
     pip install wandb
     python3 examples/trackers/import_run.py runs/train --to wandb --project digits
@@ -8,7 +8,8 @@
     pip install trackio
     python3 examples/trackers/import_run.py runs/train --to trackio --project digits
 
-The run may still train: what its log has so far is imported. Each call makes a new run in the tracker.
+If the run is still training, the part of the log that exists so far is imported. Each call makes a new run in the
+tracker.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import json
 import pathlib
 import sys
 
-# A field of the log -> its name in the tracker. Other numbers keep their names.
+# For each event of the log: from the name of a field to its name in the tracker. Other numbers keep their names.
 NAMES = {
     "step": {"loss": "train_loss", "samples_per_s": "throughput/samples_per_sec"},
     "epoch": {"train_loss": "train_loss_epoch", "samples_per_s": "throughput/samples_per_sec_epoch"},
@@ -31,8 +32,8 @@ NAMES = {
 
 
 def lines_of(path):
-    """The log's objects. A line that is none, as the last one of a run that was killed may be, is left out."""
-    # str.splitlines() would also cut at characters that a text in a line may have.
+    """Yields the log's JSON objects. Skips other lines, such as a last line that is incomplete."""
+    # The text is split at "\n" only. str.splitlines() would also split at other characters, which a line may contain.
     for text in path.read_text(errors="replace").split("\n"):
         try:
             line = json.loads(text)
@@ -43,7 +44,7 @@ def lines_of(path):
 
 
 def numbers_of(line, names):
-    """The numbers of a line by their names in the tracker."""
+    """Returns the numbers of a line, by their names in the tracker."""
     numbers = {
         names.get(field, field): value
         for field, value in line.items()
@@ -57,7 +58,7 @@ def numbers_of(line, names):
 
 
 def up_to(last_step, by_step):
-    """The numbers of the steps up to that one."""
+    """Returns the numbers of the steps up to and including `last_step`."""
     return {step: numbers for step, numbers in by_step.items() if step <= last_step}
 
 
@@ -67,18 +68,18 @@ def read_run(run_dir):
     for line in lines_of(run_dir / "log.jsonl"):
         event = line.get("event")
         if event in NAMES and starts_again:
-            # No checkpoint was left, and the run began again at its first step.
+            # The process started without a checkpoint, so the run began again at its first step.
             by_step, last_step, starts_again = {}, 0, False
         if event == "start":
             starts_again = True
             facts |= {field: value for field, value in line.items() if field not in ("event", "time", "restarts")}
         elif event == "resume":
-            # The process that made the steps after it has ended, and the run makes them again.
+            # An earlier process made the steps after this checkpoint. The run makes them again, so they are dropped.
             last_step, starts_again = line["step"], False
             by_step = up_to(last_step, by_step)
         elif event in NAMES:
             if event == "step" and line["step"] <= last_step:
-                # Whatever the log says of why: a step that comes again replaces the later ones.
+                # A step that occurs again, for whatever reason, replaces itself and all later steps.
                 by_step = up_to(line["step"] - 1, by_step)
             last_step = line.get("step", last_step)
             by_step.setdefault(last_step, {}).update(numbers_of(line, NAMES[event]))
@@ -102,7 +103,7 @@ def main():
     if not steps:
         sys.exit(f"import_run: {options.run}/log.jsonl: has no steps yet: import the run later")
     try:
-        # Both have the same functions.
+        # wandb and trackio have the same functions init(), log() and finish().
         tracker = importlib.import_module(options.to)
     except ImportError:
         sys.exit(f"import_run: {options.to} is not installed: pip install {options.to}")

@@ -49,14 +49,15 @@ constexpr char kWheelArchive[] =
 #include "launch/bundle/bundle_wheel_archive.inc"
     ;
 
-// The Python package: each file's path in a wheel, and its text, with a zero behind each.
+// The files of the Python package. For each file, the array has its path in a wheel and its text, each with a
+// terminating zero byte.
 constexpr char kPackage[] =
 #include "launch/bundle/bundle_package.inc"
     ;
 
 constexpr char kManifest[] = "manifest.json";
 
-// The tools that make a bundle, and the packages of Debian and Ubuntu that have them.
+// The programs that are needed to make a bundle, and the Debian and Ubuntu packages that contain them.
 constexpr std::pair<const char*, const char*> kTools[] = {
     {"tar", "tar"},           {"gzip", "gzip"},
     {"ldd", "libc-bin"},      {"strip", "binutils"},
@@ -65,12 +66,12 @@ constexpr std::pair<const char*, const char*> kTools[] = {
 
 constexpr std::pair<const char*, const char*> kPython{"python3", "python3"};
 
-// Where a wheel has what a bundle has in its folder.
+// The folder of a wheel that contains the files of a bundle.
 constexpr char kProgramInWheel[] = "lockstep/_program";
 
 std::string ThisProgram() { return fs::read_symlink("/proc/self/exe"); }
 
-// The folder of the bundle that `program` lies in; empty: it lies in none.
+// Returns the folder of the bundle to which `program` belongs; empty if it belongs to none.
 std::string BundleOf(const std::string& program) {
   const fs::path folder = fs::path(program).parent_path().parent_path();
   const bool is_bundle = fs::path(program).parent_path().filename() == "bin" &&
@@ -78,17 +79,17 @@ std::string BundleOf(const std::string& program) {
   return is_bundle ? folder.string() : "";
 }
 
-// The folder that the torch wheel was installed in, and what its version.py says.
+// The folder in which the torch wheel was installed (site-packages), and the versions in its version.py.
 struct Torch {
   std::string site;
-  std::string version;  // 2.11.0, without +cu130
-  std::string cuda;     // 13.0
+  std::string version;  // such as "2.11.0", without "+cu130"
+  std::string cuda;     // such as "13.0"
 };
 
 Torch TorchOf(const Libraries& libraries) {
   const auto c10 = libraries.find("libc10.so");
   if (c10 == libraries.end()) throw BugError("the program needs no libc10.so");
-  // SITE/torch/lib/libc10.so
+  // The library's path is SITE/torch/lib/libc10.so.
   const fs::path package = fs::path(c10->second).parent_path().parent_path();
   Torch torch{.site = package.parent_path(), .version = "", .cuda = ""};
   std::ifstream file(package / "version.py");
@@ -108,7 +109,7 @@ Torch TorchOf(const Libraries& libraries) {
   return torch;
 }
 
-// The folder that the bundle is made in, in memory.
+// The folder in /dev/shm in which the files of the bundle are put together.
 class Stage {
  public:
   explicit Stage(std::string root) : root_(std::move(root)) {}
@@ -120,7 +121,7 @@ class Stage {
     return path;
   }
 
-  // A file that `text` is.
+  // Writes a file with the content `text`.
   void Write(const std::string& name, std::string_view text) {
     errno = 0;
     std::ofstream file(Path(name), std::ios::binary);
@@ -153,7 +154,7 @@ class Stage {
     }
   }
 
-  // A file that a tool has written there.
+  // Adds a file that a tool has written into the folder.
   void Add(const std::string& name) { files_.insert(name); }
 
   void SetExecutable(const std::string& name) { chmod(Path(name).c_str(), 0755); }
@@ -165,16 +166,16 @@ class Stage {
   std::set<std::string> files_;
 };
 
-// Open MPI as it is installed here.
+// The files of the Open MPI that is installed on this machine.
 struct OpenMpi {
   std::string mpirun;
   std::string orted;
-  std::vector<std::string> plugins;       // of Open MPI
-  std::vector<std::string> pmix_plugins;  // of PMIx, which one of them is a bridge to
-  std::string texts;                      // folder of help texts
+  std::vector<std::string> plugins;       // Open MPI's plugins
+  std::vector<std::string> pmix_plugins;  // PMIx's plugins; an Open MPI plugin loads PMIx
+  std::string texts;                      // folder of Open MPI's help texts
   std::string pmix_texts;
   std::string settings;  // folder of openmpi-mca-params.conf
-  Libraries libraries;   // that all these need
+  Libraries libraries;   // the libraries that all these files need
 };
 
 std::vector<std::string> SharedObjectsIn(const std::string& folder) {
@@ -190,7 +191,7 @@ std::vector<std::string> SharedObjectsIn(const std::string& folder) {
   return paths;
 }
 
-// A folder of ompi_info's list.
+// Returns the folder that ompi_info lists under `name`.
 std::string OpenMpiFolder(const std::string& name) {
   const std::string key = "path:" + name + ":";
   const std::string output = OutputOf({"ompi_info", "--parsable", "--path", name});
@@ -199,7 +200,7 @@ std::string OpenMpiFolder(const std::string& name) {
   return FirstLine(std::string_view(output).substr(begin + key.size()));
 }
 
-// `also`: the libraries that the program has besides.
+// Finds Open MPI's files and the libraries that they need. `also` has the libraries that this program needs.
 OpenMpi FindOpenMpi(const Libraries& also) {
   OpenMpi mpi;
   mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
@@ -217,7 +218,8 @@ OpenMpi FindOpenMpi(const Libraries& also) {
     }
   }
   mpi.libraries.insert(also.begin(), also.end());
-  // A plugin may need further libraries: Open MPI's own, and the PMIx with which mpirun talks to its ranks.
+  // A plugin for one machine may also need system libraries, Open MPI's own libraries, libmunge, and PMIx, through
+  // which mpirun communicates with its ranks.
   const auto may_be_added = [](const std::string& library) {
     return IsTheSystems(library) || library.starts_with("libmca_common_") ||
            library.starts_with("libpmix.") || library.starts_with("libmunge.");
@@ -254,7 +256,7 @@ std::string ManifestText(const std::string& program, const std::string& version,
                          const SymbolVersions& symbols,
                          const std::vector<std::pair<std::string, std::string>>& wheel_libraries,
                          const std::set<std::string>& files) {
-  // The library that data/images/nvjpeg.h loads if it is there.
+  // data/images/nvjpeg.h loads this library at run time, if the machine has it.
   constexpr char kNvjpeg[] = "nvidia/cu13/lib/libnvjpeg.so.13";
   std::vector<std::string> wheel_files{kNvjpeg};
   for (const auto& [name, file] : wheel_libraries) wheel_files.push_back(file);
@@ -290,13 +292,13 @@ std::string ManifestText(const std::string& program, const std::string& version,
   return manifest.dump(1) + "\n";
 }
 
-// The least versions that the files of a bundle need.
+// The oldest versions of glibc and torch with which the files of a bundle work.
 struct Needs {
   std::string glibc;
   std::string torch;
 };
 
-// Fills `stage` with what `program` needs; its name there is `name`.
+// Copies `program`, under the name `name`, and everything that it needs into `stage`.
 Needs Fill(Stage& stage, const std::string& program, const std::string& name,
            const std::string& version) {
   const Libraries needs = LibrariesOf({program}).front();
@@ -365,7 +367,7 @@ void RequireFolder(const ScratchFolder& scratch) {
     throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
 }
 
-// Whole or not at all, and in the place of nothing.
+// Writes the file completely or not at all, and never replaces an existing file.
 void WriteArchive(const std::string& archive, const std::string& bytes) {
   const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
   try {
@@ -392,7 +394,7 @@ void WritePackage(Stage& stage) {
   }
 }
 
-// "2.34" as "manylinux_2_34_x86_64".
+// Converts a version of glibc ("2.34") to the platform tag of a wheel ("manylinux_2_34_x86_64").
 std::string PlatformTag(std::string glibc) {
   std::ranges::replace(glibc, '.', '_');
   utsname machine{};
@@ -409,7 +411,7 @@ void MakeBundle(const std::string& archive, const std::string& version) {
   }
   RequireNew(archive);
   RequireNoBundle(program);
-  // The command names a missing tool before it does anything.
+  // If a tool is missing, the error comes before any work is done.
   for (const auto& [tool, package] : kTools) FindTool(tool, package);
 
   const ScratchFolder scratch;

@@ -1,11 +1,11 @@
-// `lockstep bundle`: packs this program into one archive (a bundle), for a machine that has only a torch wheel; or into
-// a wheel, which pip installs beside torch.
+// `lockstep bundle`: packs this program into one archive (a bundle) for a machine that has only a torch wheel, or into
+// a wheel that pip installs beside torch.
 //
-// Promise: the archive unpacks to one folder that runs at any place, on any machine of this architecture whose glibc
-// and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with. It runs as one
-// process, or as several by the mpirun that it contains. It holds no library that the wheels or glibc have, so each
-// library is loaded once. The same program makes the same bytes. The archive is written whole or not at all, and
-// replaces nothing.
+// Promise: the archive unpacks to one folder. The program in it runs from any path and on any machine of this
+// architecture whose glibc and libstdc++ are new enough and whose Python has the torch wheel that the program was
+// linked with. The program runs as one process, or as several ranks that the bundle's own mpirun starts. The bundle
+// contains no library that belongs to the wheels or to glibc, so no library is loaded twice. Two bundles of the same
+// program have the same bytes. The archive is written completely or not at all, and never replaces an existing file.
 //
 // How: the bundle contains /proc/self/exe, so a program with models of its own bundles itself.
 //   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. If a plugin needs a library
@@ -16,27 +16,29 @@
 //   3. objdump tells which versions of glibc and libstdc++ the libraries need. These versions, and the wheels'
 //      libraries, versions and packages, go into manifest.json. The start script (launch/bundle/bundle_start.py)
 //      compares manifest.json with the machine
-//   4. tar and gzip work in memory; the file gets its name when all of it is on the disk
+//   4. tar and gzip work in memory; the archive gets its final name when all its bytes are on the disk
 //
 //   lockstep/lockstep             the start script
 //   lockstep/bin/                 the program, stripped; mpirun, orted
 //   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins
 //   lockstep/share/, etc/         Open MPI's and PMIx's texts and settings
 //   lockstep/examples/digits/     a config and its data
-//   lockstep/manifest.json        what is in it, and what it needs
+//   lockstep/manifest.json        the bundle's files, and the versions that it needs
 //
-// A wheel has the same folder as lockstep/_program, beside the modules of the Python package (python/lockstep), which
-// start the program through the same start script. Its tag names the newest version of glibc that its files need.
-// launch/bundle/wheel_archive.py writes it, with Python's zipfile.
+// A wheel contains the same folder as lockstep/_program, and the modules of the Python package (python/lockstep), which
+// start the program through the same start script. The wheel's platform tag names the newest version of glibc that its
+// files need. launch/bundle/wheel_archive.py writes the wheel with Python's zipfile.
 //
 // what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
-//   something has the archive's name -> Error (kUsage); it is left alone -> test_nothing_is_replaced
-//   no strip, tar, mpirun, ... -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
-//   the program is a bundle's own -> Error (kUsage) -> test_a_bundle_makes_no_bundle
-//   no folder, no permission, disk full -> Error (kCheckpoint); no part of an archive is left
+//   a file with the archive's name exists -> Error (kUsage); that file is left as it is -> test_nothing_is_replaced
+//   strip, tar, mpirun or another tool is not installed -> Error (kUsage) that names its package
+//     -> test_a_missing_tool_is_said
+//   this program was started from a bundle -> Error (kUsage) -> test_a_bundle_makes_no_bundle
+//   the archive cannot be written (no such folder, no permission, disk full) -> Error (kCheckpoint); no part of an
+//     archive is left
 //     -> test_an_archive_that_cannot_be_written
-//   a wheel of that name is there, or its folder is not -> Error (kUsage) -> tests/python_test.py,
-//     test_a_wheel_that_cannot_be_made
+//   a wheel with that name exists, or its folder does not exist -> Error (kUsage)
+//     -> tests/python_test.py, test_a_wheel_that_cannot_be_made
 #pragma once
 
 #include <string>

@@ -2,27 +2,31 @@
 """Starts the program of this bundle, with the LibTorch of a torch wheel on this machine.
 
     lockstep/lockstep -n 2 train mine.pbtxt
-    python3 lockstep/lockstep version           with another Python, and with the torch that this one has
+    python3 lockstep/lockstep version           with the given Python, and the torch that this Python has
     LOCKSTEP_TORCH=/path/site-packages ...      with the torch of that folder
 
-Promise: the program starts with everything that it needs, or one line says what is missing and what to do, with
-status 2. Nothing is loaded twice: the program's libraries are found in lib/ of the bundle, in the wheels' folders, and
-else where the machine has them, in this order. manifest.json lists the program's needs. Nothing is imported from
-torch: that takes seconds.
+Promise: the program starts with everything that it needs, or this script prints one line that says what is missing and
+what to do, and exits with status 2. No library is loaded twice: libraries are looked for in lib/ of the bundle, in the
+folders of the wheels, and then in the machine's own folders, in this order. manifest.json lists the program's needs.
+This script does not import torch, because that takes seconds.
 
 what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
-  no torch, another version, another CUDA -> the pip line that helps -> test_another_torch_is_said
-  a library of a wheel, or of the bundle, is missing -> its name, and what brings it -> test_a_missing_library_is_said
-  the machine's libc or libstdc++ is too old, another CPU -> which, and which are needed
+  there is no torch, or one of another version or for another CUDA -> the pip command to run
+    -> test_another_torch_is_said
+  a library of a wheel, or of the bundle, is missing -> its name, and how to get it -> test_a_missing_library_is_said
+  the machine's glibc or libstdc++ is too old, or its CPU is another -> its version, and the version that is needed
     -> test_another_machine_is_said
-  files that may not be executed -> they are made so, or what to do -> test_files_that_cannot_be_executed
-  a user without a home, for whom mpirun would crash -> nothing -> test_no_library_is_loaded_twice
+  files of the bundle are not executable -> the script makes them executable, or says what to do
+    -> test_files_that_cannot_be_executed
+  the user has no home folder, so that mpirun would crash -> the script sets HOME, and prints nothing
+    -> test_no_library_is_loaded_twice
 """
 
 import _signal
 
-# Ctrl-C ends this script without a word. `signal` would take milliseconds, in which it does not, and so would the
-# site's packages, which Python (-S) leaves to this script.
+# From here on Ctrl-C ends this script without a traceback. The built-in `_signal` is used, because importing `signal`
+# takes milliseconds, in which Ctrl-C would print a traceback. For the same reason Python starts with -S, and this
+# script calls site.main() later.
 _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import json  # noqa: E402
@@ -44,7 +48,7 @@ def fail(what):
 
 
 def numbers(version):
-    """2.11.0+cu130 as [2, 11, 0]."""
+    """Returns the numbers of a version: "2.11.0+cu130" gives [2, 11, 0]."""
     found = []
     for part in version.split("+")[0].split("."):
         digits = ""
@@ -89,7 +93,10 @@ def check_machine(manifest):
 
 
 def check_libstdcxx(manifest, folders):
-    """The loader's own words would come from the middle of the start, with another status."""
+    """Fails if libstdc++ is missing or too old.
+
+    Otherwise the dynamic loader would print its own error when the program starts, and exit with another status.
+    """
     usual = ["/lib/%s-linux-gnu" % manifest["architecture"], "/usr/lib/%s-linux-gnu" % manifest["architecture"]]
     for folder in folders + usual + ["/lib64", "/usr/lib64", "/lib", "/usr/lib"]:
         try:
@@ -107,11 +114,11 @@ def check_libstdcxx(manifest, folders):
 
 
 def where_to_look():
-    """The folders that this Python imports packages from, or the one that its user names."""
+    """Returns the folders from which this Python imports packages, or the folder in $LOCKSTEP_TORCH."""
     named = os.environ.get("LOCKSTEP_TORCH")
     if named:
         named = os.path.abspath(named)
-        # The package's own folder will do.
+        # $LOCKSTEP_TORCH may also be the folder of the package torch itself.
         if os.path.basename(named) == "torch" and os.path.isdir(os.path.join(named, "lib")):
             named = os.path.dirname(named)
         return [named]
@@ -119,7 +126,7 @@ def where_to_look():
 
 
 def version_of(site, package):
-    """Returns the version of a package that pip installed in `site`; nothing: there is none."""
+    """Returns the version of a package that pip installed in `site`; None if it is not there."""
     begin = package.replace("-", "_") + "-"
     try:
         for name in os.listdir(site):
@@ -131,7 +138,7 @@ def version_of(site, package):
 
 
 def torch_versions(site):
-    """Its version, and that of the CUDA that it was built for, where that is known."""
+    """Returns the version of the torch in `site`, and the version of CUDA for which it was built; None: unknown."""
     version, cuda = version_of(site, "torch"), None
     try:
         with open(os.path.join(site, "torch", "version.py")) as file:
@@ -148,7 +155,7 @@ def torch_versions(site):
 
 
 def find_torch(manifest, sites):
-    """The folder that holds the package that this Python would import."""
+    """Returns the folder with the torch that this Python would import. Fails if that torch does not fit."""
     wanted = "torch %s for CUDA %s" % (manifest["torch"], manifest["cuda"])
     elsewhere = ", or set LOCKSTEP_TORCH to a site-packages folder that has it"
     for site in sites:
@@ -161,7 +168,7 @@ def find_torch(manifest, sites):
                 % (version, site, wanted, manifest["pip"], elsewhere)
             )
         if cuda != manifest["cuda"]:
-            # pip takes 2.11.0+cu128 for 2.11.0.
+            # --force-reinstall is needed, because pip takes an installed 2.11.0+cu128 for 2.11.0.
             fail(
                 "torch %s in %s is built for %s: the program needs %s: pip install --force-reinstall %s%s"
                 % (version, site, "the CPU alone" if cuda in (None, "None") else "CUDA " + cuda, wanted,
@@ -173,7 +180,7 @@ def find_torch(manifest, sites):
 
 
 def find_libraries(manifest, torch, sites):
-    """The folders of the wheels' libraries, those of the program first."""
+    """Returns the folders of the wheels' libraries. The folders of libraries that the program links come first."""
     folders = []
     sites = [torch] + [site for site in sites if site != torch]
     for name in sorted(manifest["wheels"]):
@@ -186,7 +193,7 @@ def find_libraries(manifest, torch, sites):
                 "%s is not in %s: pip install --force-reinstall %s==%s"
                 % (wheel["file"], torch, wheel["package"], wheel["version"])
             )
-        # These two are asked for what their version has.
+        # The program uses functions that NCCL and cuDNN have only from some version on.
         if name.startswith(("libnccl.", "libcudnn.")):
             found, needed = version_of(site, wheel["package"]), wheel["version"]
             if found is None or numbers(found)[:1] != numbers(needed)[:1] or numbers(found) < numbers(needed):
@@ -198,7 +205,7 @@ def find_libraries(manifest, torch, sites):
         if folder not in folders:
             folders.append(folder)
     folders.sort(key=lambda folder: not folder.endswith("/torch/lib"))
-    # These folders hold libraries that are loaded when they are first called: nvJPEG, parts of cuDNN.
+    # These folders hold libraries that are loaded only when they are needed: nvJPEG and parts of cuDNN.
     for site in sites:
         try:
             packages = sorted(os.listdir(os.path.join(site, "nvidia")))
@@ -212,7 +219,7 @@ def find_libraries(manifest, torch, sites):
 
 
 def make_executable(folder):
-    """Some notebooks unpack what is uploaded without the files' modes."""
+    """Makes the files in `folder` executable, because some notebook services drop file modes when they unpack."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if os.access(path, os.X_OK):
@@ -231,17 +238,18 @@ def main():
     torch = find_torch(manifest, sites)
     library_path = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders = [os.path.join(ROOT, "lib")] + find_libraries(manifest, torch, sites)
-    folders += [folder for folder in library_path if folder not in folders]  # the GPU's driver, on some machines
+    # On some machines LD_LIBRARY_PATH has the folder of the GPU driver's libraries.
+    folders += [folder for folder in library_path if folder not in folders]
     check_libstdcxx(manifest, folders)
     make_executable(os.path.join(ROOT, "bin"))
     environment = dict(
         os.environ,
         LD_LIBRARY_PATH=":".join(folders),
-        # A command of the program may start this script again, which then finds the same Python.
+        # If a command of the program starts this script again, env finds the same Python first.
         PATH=":".join(
             [os.path.join(ROOT, "bin"), os.path.dirname(sys.executable), os.environ.get("PATH") or STANDARD_PATH]
         ),
-        # Where Open MPI, PMIx and hwloc look for their plugins and texts.
+        # In these folders Open MPI, PMIx and hwloc look for their plugins and help texts.
         OPAL_PREFIX=ROOT,
         OPAL_LIBDIR=os.path.join(ROOT, "lib"),
         OPAL_PKGLIBDIR=os.path.join(ROOT, "lib/openmpi"),
@@ -254,7 +262,7 @@ def main():
         PMIX_SYSCONFDIR=os.path.join(ROOT, "etc"),
         HWLOC_PLUGINS_PATH=os.path.join(ROOT, "lib/hwloc"),
     )
-    # mpirun crashes for a user without one, as containers may have.
+    # mpirun crashes if the user has no home folder, as in some containers.
     if os.path.expanduser("~") == "~":
         environment["HOME"] = "/"
     program = os.path.join(ROOT, "bin", manifest["program"])

@@ -33,7 +33,7 @@ std::string TextOf(const FileDescriptor& file) {
 }
 
 FileDescriptor FileInMemory() {
-  // The file stays open on exec: a shell opens it by its number.
+  // The flag MFD_CLOEXEC is not set, because a shell in a child process opens the file by its number.
   FileDescriptor file(memfd_create("lockstep", 0));
   if (file.get() < 0) throw BugError("memfd_create: {}", std::strerror(errno));
   return file;
@@ -51,7 +51,7 @@ void KeepNewer(std::string& newest, const std::string& version) {
   if (Numbers(newest) < Numbers(version)) newest = version;
 }
 
-// The value of the first line that begins with `key`.
+// Returns the rest of the first line in the file `path` that begins with `key`.
 std::string Field(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -71,7 +71,7 @@ std::string FindTool(const std::string& tool, const std::string& package) {
 std::string OutputOf(const std::vector<std::string>& command) {
   const FileDescriptor output = FileInMemory();
   const FileDescriptor complaint = FileInMemory();
-  // The output must be English, for those who read it here.
+  // LC_ALL=C makes the tool's output English, because the functions below parse it.
   std::vector<std::string> words{
       "/bin/sh", "-c",
       fmt::format("export LC_ALL=C; exec \"$@\" 2>/proc/self/fd/{}", complaint.get()), "sh"};
@@ -91,7 +91,7 @@ std::string OutputOf(const std::vector<std::string>& command) {
 std::vector<Libraries> LibrariesOf(const std::vector<std::string>& files) {
   std::vector<std::string> command{"ldd"};
   command.insert(command.end(), files.begin(), files.end());
-  // ldd gives no file's name where there is one file alone.
+  // ldd prints no file name if it gets only one file, so the command names the first file twice.
   command.push_back(files.front());
   std::vector<Libraries> libraries;
   std::istringstream lines(OutputOf(command));
@@ -100,7 +100,8 @@ std::vector<Libraries> LibrariesOf(const std::vector<std::string>& files) {
       libraries.emplace_back();
       continue;
     }
-    // "\tlibfmt.so.9 => /lib/x86_64-linux-gnu/libfmt.so.9 (0x00007f7b5c000000)"; the loader itself has no arrow.
+    // The line looks like "\tlibfmt.so.9 => /lib/x86_64-linux-gnu/libfmt.so.9 (0x00007f7b5c000000)". The line of the
+    // dynamic loader itself has no arrow.
     const size_t arrow = line.find(" => ");
     if (arrow == std::string::npos) continue;
     const std::string name = line.substr(1, arrow - 1);

@@ -3,7 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/bundle_test.py)
 //   a tool is not installed -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
 //   a tool fails -> Error (kUsage) with the first line of its complaint -> (needs a broken tool)
-//   a library is not found, or two have one name -> Error (kUsage) naming them -> (needs a broken machine)
+//   a library is not found, or two libraries have the same name -> Error (kUsage) that names them
+//     -> (needs a broken machine)
 #pragma once
 
 #include <map>
@@ -12,7 +13,8 @@
 
 namespace lockstep {
 
-// Returns the path of `tool` in $PATH. If it is not there, throws Error (kUsage) that says which `package` to install.
+// Returns the path of `tool` in $PATH. If $PATH does not have the tool, throws Error (kUsage) that names the `package`
+// to install.
 std::string FindTool(const std::string& tool, const std::string& package);
 
 // Runs `command` and returns its standard output. If the command fails, throws Error (kUsage) with the first line of
@@ -32,19 +34,19 @@ bool IsTheSystems(const std::string& library);
 
 // The newest versions of glibc's and libstdc++'s symbols that files need.
 struct SymbolVersions {
-  std::string glibc;    // 2.34
-  std::string glibcxx;  // GLIBCXX_3.4.30
+  std::string glibc;    // without the prefix: "2.34"
+  std::string glibcxx;  // with the prefix: "GLIBCXX_3.4.30"
 };
 SymbolVersions SymbolVersionsOf(const std::vector<std::string>& files);
 
 // A package that pip installed.
 struct Wheel {
-  std::string package;  // nvidia-nccl-cu13
-  std::string version;  // 2.28.9
+  std::string package;  // such as "nvidia-nccl-cu13"
+  std::string version;  // such as "2.28.9"
 };
 
-// Returns, for each of `files` that some package contains, this package. The paths are relative to `site`, the folder
-// of the installed packages. Throws Error (kUsage).
+// Maps each of `files` that belongs to an installed package to that package. The paths are relative to `site`, the
+// folder of the installed packages. Throws Error (kUsage).
 std::map<std::string, Wheel> WheelsOf(const std::vector<std::string>& files,
                                       const std::string& site);
 

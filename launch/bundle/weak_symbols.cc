@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The bytes as the structures that lie in them.
+// Gives access to the ELF structures in the bytes of a file.
 class Elf {
  public:
   explicit Elf(std::string& bytes) : bytes_(bytes) {
@@ -36,7 +36,7 @@ class Elf {
     return At<Elf64_Shdr>(At<Elf64_Ehdr>(0)->e_shoff + number * sizeof(Elf64_Shdr));
   }
 
-  // The only one of that type; null: there is none.
+  // Returns the first section of that type; null if there is none.
   const Elf64_Shdr* SectionOf(uint32_t type) {
     for (int i = 0; i < At<Elf64_Ehdr>(0)->e_shnum; ++i) {
       if (Section(i)->sh_type == type) return Section(i);
@@ -62,7 +62,7 @@ void MakeWeak(std::string& library, const std::vector<std::string>& functions) {
   const Elf64_Shdr* needs = elf.SectionOf(SHT_GNU_verneed);
   if (symbols == nullptr || versions == nullptr || needs == nullptr) return;
 
-  std::map<int, bool> is_weak;  // by the number of a version: whether all references to it are
+  std::map<int, bool> is_weak;  // for each version number: are all its references weak?
   const uint64_t names = elf.Section(symbols->sh_link)->sh_offset;
   for (uint64_t i = 0; i < symbols->sh_size / sizeof(Elf64_Sym); ++i) {
     auto* symbol = elf.At<Elf64_Sym>(symbols->sh_offset + i * sizeof(Elf64_Sym));

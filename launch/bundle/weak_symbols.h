@@ -5,14 +5,14 @@
 // numbers of its DNS client. Open MPI needs libevent, but not its DNS client. Because of this reference, a program that
 // was built on Debian 12 needs glibc 2.36. Without the reference, glibc 2.34 is enough.
 //
-// How: the reference becomes a weak one, which the loader leaves at null if it finds no such function. The version of
-// glibc that only this reference needs is replaced by a version that another reference needs. (If that version were
-// only marked as weak, each start would print a warning.) The reference is therefore null everywhere, so a wrong call
-// would also crash on the machine where we test.
+// How: the reference becomes a weak one, which the loader sets to null if it finds no such function. If only this
+// reference needs a version of glibc, that version is replaced in the library by a version that another reference
+// needs. (If the version were only marked as weak, each start would print a warning.) No library has the function in
+// that version, so the reference is null on every machine, and a call of the function crashes in the tests, too.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   a function that is called after all -> the process crashes -> tests/bundle_test.py trains without it
-//   it is no ELF file of 64 bits, or cut short -> Error (kBug)
+//   the program calls one of the functions after all -> the process crashes -> tests/bundle_test.py trains without them
+//   the bytes are no 64-bit ELF file, or are cut short -> Error (kBug)
 //     -> launch/bundle/weak_symbols_test.cc, WeakSymbols.RefusesWhatIsNoLibrary
 #pragma once
 

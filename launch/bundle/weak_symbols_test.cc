@@ -12,10 +12,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// It calls functions of glibc.
+// Returns the bytes of this test program, which calls functions of glibc.
 std::string ThisProgram() { return ReadFile("/proc/self/exe"); }
 
-// How many bytes differ.
+// Returns how many bytes differ between `a` and `b`; the sizes must be the same.
 int Differences(const std::string& a, const std::string& b) {
   int count = a.size() == b.size() ? 0 : -1;
   for (size_t i = 0; i < a.size() && i < b.size(); ++i) count += a[i] != b[i] ? 1 : 0;
@@ -37,10 +37,10 @@ TEST(WeakSymbols, LeavesAVersionThatOtherFunctionsNeed) {
 
 TEST(WeakSymbols, ChangesAVersionThatNothingElseNeeds) {
   char byte = 0;
-  EXPECT_EQ(getentropy(&byte, 1), 0);  // the only function of GLIBC_2.25 here
+  EXPECT_EQ(getentropy(&byte, 1), 0);  // the only function of GLIBC_2.25 in this program
   std::string program = ThisProgram();
   MakeWeak(program, {"getentropy"});
-  // The name of the version, its hash, and the kind of reference.
+  // These bytes differ: the version's name and its hash, and the binding of the symbol.
   EXPECT_GT(Differences(program, ThisProgram()), 2);
 }
 

@@ -1,7 +1,8 @@
 """python3 -c THIS FOLDER NAME VERSION TAG TORCH COMMAND: writes a wheel of the files in FOLDER to standard output.
 
-NAME, VERSION: of the distribution; TAG: py3-none-manylinux_2_34_x86_64; TORCH: the version of torch that it needs;
-COMMAND: the name of the command that starts it. The same files make the same bytes.
+NAME and VERSION are those of the distribution. TAG is the wheel's tag, for example py3-none-manylinux_2_34_x86_64.
+TORCH is the version of torch that the program needs. COMMAND is the name of the command that starts the program. The
+same files make a wheel with the same bytes.
 """
 
 import base64
@@ -38,7 +39,7 @@ def main(folder, name, version, tag, torch, command):
     facts = {"name": name, "version": version, "tag": tag, "command": command}
     facts["torch"] = ".".join(torch.split(".")[:2])
     info = f"{name}-{version}.dist-info/"
-    files = {}  # bytes and mode
+    files = {}  # path: (content, mode)
     for path, _, names in os.walk(folder):
         for file_name in names:
             full = os.path.join(path, file_name)
@@ -52,11 +53,11 @@ def main(folder, name, version, tag, torch, command):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         record += f"{path},sha256={digest},{len(content)}\n"
     files[info + "RECORD"] = f"{record}{info}RECORD,,\n".encode(), 0o644
-    # As the wheel format recommends, dist-info comes last.
+    # The wheel format recommends that the files of .dist-info come last.
     with zipfile.ZipFile(sys.stdout.buffer, "w") as archive:
         for path in sorted(files, key=lambda path: (path.startswith(info), path)):
             content, mode = files[path]
-            entry = zipfile.ZipInfo(path)  # with the oldest date that a zip file can have
+            entry = zipfile.ZipInfo(path)  # its date is the default, 1980-01-01, so that the bytes do not change
             entry.external_attr = (0o100000 | mode) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 6)
 

@@ -1,9 +1,11 @@
-// lockstep completion: a script that completes commands, options and their values in a shell. It is made of the command
-// line's own description, so it names what this program has.
+// lockstep completion: prints a script with which a shell completes commands, options and their values. The script is
+// generated from the CLI11 objects of this program's command line, so it has exactly this program's commands and
+// options.
 //
-// How: each script collects the words before the cursor that are no options, and the values of the options before the
-// command are none of them. The first one or two of them are the command, which decides what is offered: commands of
-// it, options where the word begins with `-`, the values of an option that has a few, and otherwise files.
+// How: each script collects the words before the cursor, but leaves out options, and the values of the options that may
+// stand before the command. The first one or two of the collected words are the command. The command decides what the
+// script offers: its subcommands; its options, if the word at the cursor begins with `-`; the values of the option
+// before the cursor, if that option has a list of values; otherwise files.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -17,21 +19,21 @@ namespace lockstep {
 namespace {
 
 struct KnownOption {
-  std::vector<std::string> names;  // -n, --ranks
+  std::vector<std::string> names;  // such as "-n" and "--ranks"
   std::string what;
-  std::vector<std::string> values;  // empty: it may have any
+  std::vector<std::string> values;  // the allowed values; empty: any value is allowed
   bool takes_value = false;
 };
 
-// The words that can follow those of a command.
+// The words that can follow the words of one command.
 struct Place {
-  std::string words;                                          // "", "bench", "bench step"
-  std::vector<std::pair<std::string, std::string>> commands;  // name and help; empty: files
+  std::string words;                                          // "", "bench" or "bench step"
+  std::vector<std::pair<std::string, std::string>> commands;  // name and help
   std::vector<KnownOption> options;
-  std::vector<std::string> values;  // of its argument
+  std::vector<std::string> values;  // the allowed values of its argument
 };
 
-// Returns the values in TEXT:{cpu,cuda}, as CLI11 shows the type of an option with few values.
+// Returns the allowed values of an option. CLI11 has them in the option's type name, for example "TEXT:{cpu,cuda}".
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t begin = type.find('{'), end = type.find('}');
@@ -84,7 +86,7 @@ std::string InQuotes(std::string text) {
   return "'" + text + "'";
 }
 
-// fish takes a backslash before a quote, and before itself.
+// Quotes `text` for fish, in which a quote and a backslash need a backslash before them.
 std::string InFishQuotes(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) {
@@ -94,7 +96,8 @@ std::string InFishQuotes(const std::string& text) {
   return quoted + "'";
 }
 
-// Those options before a command whose value is the next word: "-n | --ranks | --hosts".
+// Returns the options before a command whose value is the next word, with `between` between them: "-n | --ranks |
+// --hosts".
 std::string WithValues(const Place& root, const char* between) {
   std::vector<std::string> names;
   for (const KnownOption& option : root.options) {
@@ -103,7 +106,8 @@ std::string WithValues(const Place& root, const char* between) {
   return fmt::format("{}", fmt::join(names, between));
 }
 
-// The shell patterns of the words that belong to a place: a command without commands has arguments behind it.
+// Returns shell patterns that match the words before the cursor if they belong to `place`. A command of one word that
+// has no subcommands may have arguments after it.
 std::vector<std::string> PatternsOf(const Place& place) {
   std::vector<std::string> patterns{InQuotes(place.words)};
   const bool is_last = place.commands.empty() && place.words.find(' ') == std::string::npos;
@@ -111,7 +115,7 @@ std::vector<std::string> PatternsOf(const Place& place) {
   return patterns;
 }
 
-// A `case` of bash and zsh for the option before the cursor.
+// Returns a `case` statement for bash and zsh that sets the values of the option before the cursor.
 std::string CasesOfValues(const Place& place, const char* previous) {
   std::string cases;
   for (const KnownOption& option : place.options) {
@@ -165,7 +169,7 @@ complete -o bashdefault -o default -F {1} {0}
       program, function, WithValues(places.front(), " | "), cases);
 }
 
-// "name:help", in which a colon of the name needs a backslash.
+// Returns "name:help" in quotes, the form in which zsh's _describe takes a word and its description.
 std::string Described(const std::string& name, const std::string& what) {
   return InQuotes(fmt::format("{}:{}", name, what));
 }

@@ -1,4 +1,4 @@
-// lockstep help: how a command is used, as its own --help says.
+// lockstep help: prints the same text as the option --help of a command.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/completion_test.py)
 //   there is no such command -> Error (kUsage) with the nearest name -> test_help_of_what_is_no_command
@@ -26,7 +26,8 @@ class HelpCommand final : public LocalCommand {
     if (!words_.empty() && command.get_name() != words_.back()) {
       throw UsageError("{} has no commands of its own", command.get_name());
     }
-    // Not App::help(), which would delegate to the command that the command line names: this one.
+    // App::help() is not used here, because it prints the help of the command that the command line names, which is
+    // `help` itself.
     const std::string name =
         words_.empty() ? app_.get_name() : fmt::format("{}", fmt::join(words_, " "));
     Print("{}", app_.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal));

@@ -1,4 +1,4 @@
-// lockstep version: this program's, and those of what it stands on.
+// lockstep version: prints the version of this program, and those of the libraries that it uses.
 #include "base/version.h"
 
 #include <nccl.h>

@@ -73,7 +73,8 @@ std::vector<int64_t> Crew::Wait() {
   return ended;
 }
 
-// Returns the jobs that need no start, or cannot be started.
+// Starts jobs while places are free. Returns the jobs that need no start because they are done, or that could not be
+// started.
 std::vector<int64_t> Crew::StartSome() {
   std::vector<int64_t> ended;
   while (MayStart() && std::ssize(running_) < options_.places) {
@@ -172,7 +173,7 @@ void Crew::Settle(int64_t number, const ChildProcess::End& end) {
   if (!was_killed) Fail(number);
 }
 
-// The first failure counts, unless a stop had come before, which may be its cause.
+// Only the first failure counts. A failure after a stop does not count, because the stop may have caused it.
 void Crew::Fail(int64_t number) {
   if (stopped_ || failed_) return;
   failed_ = number;

@@ -1,35 +1,41 @@
-// Crew: owns the processes of many jobs. It runs as many side by side as there are places, passes signals on, and says
-// what has become of each job.
+// Crew: runs many jobs, each in a child process. It runs up to `places` jobs at the same time, passes signals on to
+// them, and reports how each job ended.
 //
-// Promise: a job runs only as long as its crew. No signal is lost: one that comes while no job runs is heeded before
-// the next job is started. What has become of each job is in the folder's crew.json (launch/crew/crew_file.h).
+// Promise: a job runs only as long as its crew exists. No signal is lost: if a signal comes while no job runs, the crew
+// handles it before it starts the next job. The state of each job is in the folder's crew.json
+// (launch/crew/crew_file.h).
 //
 // Protocol:
-//   1. Add() jobs, at any time; call Wait() while IsBusy(). Wait() starts the jobs in their order, each in the first
-//      place that is free, and returns those that have ended
-//   2. SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR2 ask all jobs to save their state and stop (SIGTERM), and no other
-//      is started; a second such signal kills them, and so does the end of the client's patience
-//   3. a job that fails asks the others to stop in the same way, if the client wants that
-//   4. a job that stops by itself, because its time is over, say, lets the others go on, and no other is started
-//   5. no job is asked twice, because a second SIGTERM ends a run at once
-//   6. if this process is killed, the kernel asks the jobs to stop (launch/machine/child_process.h)
+//   1. call Add() for each job, at any time, and call Wait() while IsBusy(). Wait() starts the jobs in the order of
+//      Add(), each in the first free place, and returns the jobs that have ended
+//   2. SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR2 make the crew send SIGTERM to all jobs, which asks them to save
+//      their state and stop, and start no other job. A second such signal makes the crew kill the jobs, and so does the
+//      end of `patience_s`
+//   3. if a job fails and `stops_at_failure` is set, the crew asks the other jobs to stop in the same way
+//   4. if a job stops by itself (for example because its time is over), the other running jobs go on, and no other job
+//      is started
+//   5. the crew sends SIGTERM to a job at most once, because a second SIGTERM would end the job's run at once
+//   6. if this process is killed, the kernel sends SIGTERM to the jobs (launch/machine/child_process.h)
 //
-// The state of a job that has ended is kDone with status 0; kStopped with status 75 or 130, or if a signal ended it
-// after it was asked to stop; and otherwise kFailed.
+// The state of a job that has ended is kDone if its exit status is 0. It is kStopped if the exit status is 75 or 130,
+// or if a signal ended the job after it was asked to stop. Otherwise it is kFailed.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/crew/crew_test.cc)
-//   a job's program or file cannot be started or made -> the job has failed, with the reason
+//   a job's program cannot be started, or its output file cannot be made -> the job has failed, with the reason
 //     -> CrewTest.AJobThatCannotBeStarted
-//   a job fails -> its status and the line of its error -> CrewTest.TellsOfEachEnd
-//   a signal ends a job that nobody asked to stop -> kPeer and a line that names the signal -> CrewTest.TellsOfEachEnd
-//   a job fails where the client wants all to stop -> the others stop, and no other is started
+//   a job fails -> its record has its exit status and its error message -> CrewTest.TellsOfEachEnd
+//   a signal ends a job that nobody asked to stop -> its record has kPeer and a line that names the signal
+//     -> CrewTest.TellsOfEachEnd
+//   a job fails and `stops_at_failure` is set -> the other jobs stop, and no job is started
 //     -> CrewTest.AFailureStopsTheOthers
-//   a job stops by itself -> stopped() has its status, and no other is started -> CrewTest.AJobThatStopsByItself
-//   a signal -> stopped() has 130 for SIGINT and 75 for others -> CrewTest.ASignalStopsAll
-//   a job does not stop -> a second signal, or the end of patience, kills it -> CrewTest.ASecondSignalKills,
-//     .PatienceEnds
-//   the crew ends before its jobs -> they are killed, and crew.json says that they were stopped -> CrewTest.EndsItsJobs
-//   another crew is at work in the folder -> Error (kUsage) -> CrewFile.HasOneOwner
+//   a job stops by itself -> stopped() has its exit status, and no other job is started
+//     -> CrewTest.AJobThatStopsByItself
+//   this process gets a signal -> stopped() has 130 for SIGINT and 75 for the others -> CrewTest.ASignalStopsAll
+//   a job does not stop -> the crew kills it after a second signal or after `patience_s`
+//     -> CrewTest.ASecondSignalKills, .PatienceEnds
+//   the crew is destroyed while jobs run -> they are killed, and crew.json says that they were stopped
+//     -> CrewTest.EndsItsJobs
+//   another crew runs jobs in the folder -> Error (kUsage) -> CrewFile.HasOneOwner
 #pragma once
 
 #include <cmath>
@@ -49,32 +55,33 @@
 namespace lockstep {
 
 struct CrewJob {
-  std::string name;  // in crew.json; no other job of the crew has it
-  // Returns the program and its arguments. Of the jobs that run at a time each has another place, from 0.
+  std::string name;  // the name in crew.json; unique among the jobs of the crew
+  // Returns the program and its arguments. Jobs that run at the same time have different values of `place`, which count
+  // from 0.
   std::function<std::vector<std::string>(int64_t place)> command;
-  // The files to whose ends its standard output and its standard error go; empty: those of this process. The line of an
-  // error is read from `said`.
+  // The files to which the job's standard output (`output`) and standard error (`said`) are appended. Empty: the job
+  // has the stream of this process. If the job fails, its error message is read from `said`.
   std::string output{};
   std::string said{};
-  // Whether it was done before, and need not be started.
+  // Returns whether the job was done before, so that it need not be started.
   std::function<bool()> is_done = [] { return false; };
 };
 
 struct CrewOptions {
-  std::string folder;  // of crew.json
-  int64_t places = 1;  // how many jobs run at a time
+  std::string folder;  // the folder that has crew.json
+  int64_t places = 1;  // how many jobs run at the same time
   bool stops_at_failure = false;
-  double patience_s = HUGE_VAL;  // after it, jobs that a signal has asked to stop are killed
+  double patience_s = HUGE_VAL;  // seconds after which jobs that a signal asked to stop are killed
 };
 
 class Crew {
  public:
-  // Holds back the signals above for the rest of this process's time, so that none is lost before there is a crew.
+  // Blocks the signals of step 2 until this process ends, so that none is lost before a Crew is made.
   static void HoldSignals();
 
   // Throws Error (kUsage).
   explicit Crew(CrewOptions options);
-  // Kills the jobs that run.
+  // Kills the running jobs.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
@@ -85,11 +92,11 @@ class Crew {
   // Whether a job runs or may still be started.
   bool IsBusy() const;
 
-  // Starts what may be started, and waits for a fifth of a second at most, until a job ends or a signal comes. Returns
-  // the numbers of the jobs that have ended.
+  // Starts the jobs that may be started, and then waits until a job ends or a signal comes, for a fifth of a second at
+  // most. Returns the numbers of the jobs that have ended.
   std::vector<int64_t> Wait();
 
-  // The jobs that run, in their order.
+  // The numbers of the running jobs, in the order in which they were started.
   const std::vector<int64_t>& running() const { return running_; }
 
   const JobRecord& job(int64_t number) const { return members_.at(number).record; }
@@ -97,10 +104,10 @@ class Crew {
   // The first signal that asked the jobs to stop; 0: none.
   int signal() const { return signal_; }
 
-  // The status of a process that was asked to stop, if a signal has come or a job has stopped by itself.
+  // The exit status for this process if a signal has come or a job has stopped by itself; otherwise nothing.
   const std::optional<ExitStatus>& stopped() const { return stopped_; }
 
-  // The first job that failed, unless jobs had been stopped before.
+  // The number of the first job that failed; nothing if no job failed before the first stop.
   const std::optional<int64_t>& failed() const { return failed_; }
 
  private:
@@ -108,8 +115,8 @@ class Crew {
     CrewJob job;
     JobRecord record;
     int64_t place = 0;
-    bool was_asked = false;  // to stop
-    double began_s = 0;      // since boot
+    bool was_asked = false;  // the job was sent SIGTERM
+    double began_s = 0;      // start of the job, in seconds since boot
     std::optional<SaidFile> output{};
     std::optional<SaidFile> said{};
     std::optional<ChildProcess> process{};
@@ -129,17 +136,17 @@ class Crew {
   void Write();
 
   CrewOptions options_;
-  std::vector<JobRecord> before_;  // the jobs of an earlier crew in the folder
+  std::vector<JobRecord> before_;  // the records of an earlier crew in the folder
   CrewFile file_;
   TakenSignals taken_;
   std::deque<Member> members_;
   std::vector<int64_t> running_;
-  int64_t next_ = 0;  // the job that is started next
+  int64_t next_ = 0;  // the number of the job to start next
   int signal_ = 0;
   double killed_at_s_ = HUGE_VAL;
   std::optional<ExitStatus> stopped_;
   std::optional<int64_t> failed_;
-  bool changed_ = false;  // since the file was written
+  bool changed_ = false;  // records have changed since crew.json was written
 };
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ TEST(CrewFile, OfACrewThatWasKilled) {
   const std::string folder = NewFolder();
   std::optional<CrewFile> file(folder);
   file->Write(SomeJobs());
-  file.reset();  // as the kernel does with all that a process holds
+  file.reset();  // closes the lock file, as the kernel does when a process is killed
   EXPECT_EQ(CrewFile::Read(folder)[2].state, JobState::kStopped);
   EXPECT_EQ(CrewFile::Read(folder)[0].state, JobState::kDone);
 }

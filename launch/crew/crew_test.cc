@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Says in a pipe that a job has come so far, or lets it go on.
+// A named pipe through which a job tells the test how far it is, or the test lets a job go on.
 class Gate {
  public:
   Gate() : path_(NewPath()) { EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0); }
@@ -34,7 +34,7 @@ class Gate {
     EXPECT_EQ(read(file.get(), &byte, 1), 1);
   }
 
-  // Lets a job go on that reads from the pipe.
+  // Writes a line to the pipe, so that a job that reads from the pipe goes on.
   void Open() const {
     const FileDescriptor file(open(path_.c_str(), O_WRONLY | O_CLOEXEC));
     EXPECT_EQ(write(file.get(), "\n", 1), 1);
@@ -44,7 +44,7 @@ class Gate {
   std::string path_;
 };
 
-// A job that runs until it is asked to stop, and then says that it has saved its state.
+// Makes shell scripts for a job that runs until it gets SIGTERM, and then prints "saved".
 class LongJob {
  public:
   LongJob() { EXPECT_EQ(mkfifo(never_.c_str(), 0600), 0); }
@@ -52,7 +52,7 @@ class LongJob {
   std::string script(const std::string& status = "75") const {
     return "trap 'echo saved; exit " + status + "' TERM; echo > " + begun_.path() + "; " + wait_;
   }
-  // Heeds nothing that asks it to stop.
+  // Returns a script that ignores SIGTERM.
   std::string deaf_script() const { return "trap '' TERM; echo > " + begun_.path() + "; " + wait_; }
   void AwaitBegin() const { begun_.AwaitJob(); }
 
@@ -147,7 +147,7 @@ TEST_F(CrewTest, FillsItsPlaces) {
   first.Open();
   EXPECT_THAT(WaitForAll(crew), ElementsAre(0));
   EXPECT_THAT(places, ElementsAre(0, 1, 1));
-  // Jobs may come later, too.
+  // A job may be added after the others have ended.
   add("d", "exit 0");
   EXPECT_TRUE(crew.IsBusy());
   EXPECT_THAT(WaitForAll(crew), ElementsAre(3));
@@ -278,7 +278,7 @@ TEST_F(CrewTest, StartsNothingThatIsDone) {
     crew.Add(job);
     EXPECT_THAT(WaitForAll(crew), ElementsAre(0));
     EXPECT_EQ(crew.job(0).state, JobState::kDone);
-    EXPECT_GT(crew.job(0).end, 0);  // the earlier crew's, the second time
+    EXPECT_GT(crew.job(0).end, 0);  // the second time, the end is that of the earlier crew
   }
   EXPECT_EQ(ReadFile(folder_ + "/a.txt"), "again\n");
 }

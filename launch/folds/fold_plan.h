@@ -1,13 +1,16 @@
-// FoldPlan: how many folds are trained at a time, and with which command each of them.
+// FoldPlan: says how many folds of a cross-validation are trained at the same time, and with which command each fold is
+// trained.
 //
-// Promise: a fold has as many CPU threads in every start of a cross-validation on the same machine, whatever the other
-// folds do. So a fold that was stopped computes what it would have computed; with `deterministic: true`, bit for bit.
+// Promise: if the same command is started again on the same machine, each fold gets the same number of CPU threads as
+// before, whether or not other folds still train. The result of a fold therefore does not depend on whether its
+// training was stopped and continued. With `deterministic: true` the result is the same bit for bit.
 //
-// How: each fold has one GPU, and folds that are trained at a time have different ones, as far as there are some. On a CPU folds are trained side by side, and
-// the cores are divided among them, which uses them better than many threads of one small training would. A command with
-// options that start ranks has all GPUs and cores to itself.
+// How: each fold trains on one GPU. Folds that train at the same time have different GPUs, as far as there are enough.
+// On a CPU the cores are divided among the folds that train at the same time, because several small trainings use the
+// cores better than one training with many threads. If the user's command has options that start ranks, one fold trains
+// at a time, on all GPUs and cores.
 //
-// (launch/folds/fold_plan_test.cc)
+// The tests are in launch/folds/fold_plan_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +21,19 @@ namespace lockstep {
 
 struct FoldPlan {
   std::vector<std::string>
-      program;  // this program, and the words of the user's command without --folds and --side-by-side
-  std::string run_dir;              // of the cross-validation
-  int64_t count = 0;                // of folds
-  std::vector<std::string> gpus{};  // that folds are trained on; empty: a CPU, or as ranks
-  int cores = 1;                    // that this process may use
+      program;  // this program, and the user's command line without --folds and --side-by-side
+  std::string run_dir;              // the run folder of the cross-validation
+  int64_t count = 0;                // the number of folds
+  std::vector<std::string> gpus{};  // GPUs to train on; empty: train on the CPU, or as ranks
+  int cores = 1;                    // the number of cores that this process may use
   bool starts_ranks = false;        // whether the command starts ranks
-  int64_t asked = 0;                // how many the user wants at a time; 0: as the machine has room
+  int64_t asked = 0;                // how many folds the user wants at a time; 0: the plan decides
 
-  // How many folds are trained at a time.
+  // Returns how many folds are trained at the same time.
   int64_t SideBySide() const;
 
-  // Returns the command that trains a fold into `fold_dir`. Each of the folds that are trained at a time has another
-  // `place`, in [0, SideBySide()).
+  // Returns the command that trains a fold into `fold_dir`. Folds that are trained at the same time have different
+  // values of `place`, in [0, SideBySide()).
   std::vector<std::string> CommandOf(int64_t fold, int64_t place,
                                      const std::string& fold_dir) const;
 };

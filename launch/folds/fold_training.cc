@@ -25,7 +25,7 @@ std::string BestText(const RunHistory& history) {
               : "";
 }
 
-// Returns `run_dir`, which is there and holds no run of its own.
+// Makes the folder `run_dir` if it is missing, and returns its path. Throws Error (kUsage) if it holds a plain run.
 std::string FolderOfFolds(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
@@ -89,7 +89,7 @@ ExitStatus FoldTraining::Run(const std::string& name, const std::vector<std::str
   return job.status;
 }
 
-// "fold 2 at epoch 3/10" of each that is trained.
+// Returns the progress of each fold that is being trained, for example "fold 2 at epoch 3/10".
 std::string FoldTraining::Progress() {
   std::vector<std::string> texts;
   for (const int64_t fold : crew_.running()) {
@@ -102,7 +102,7 @@ std::string FoldTraining::Progress() {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The line for a fold that has ended; empty: it failed or was killed.
+// Returns the line that is printed for a fold that has ended; empty if the fold failed or was killed.
 std::string FoldTraining::TextOf(int64_t fold) {
   const JobRecord& job = crew_.job(fold);
   if (job.state == JobState::kDone) {

@@ -1,20 +1,20 @@
-// FoldTraining: trains the folds of a cross-validation, each in a process of its own, several at a time, and runs the
-// commands that use them.
+// FoldTraining: trains the folds of a cross-validation, several at the same time and each in its own process, and then
+// runs commands that use the trained folds.
 //
-// Promise: each fold is a run (use/named_runs.h says where), so the same command goes on where it was stopped or
-// killed, and what it computes does not depend on that (launch/folds/fold_plan.h). A fold that is done is not trained
-// again, which its own process finds out: another config may ask for more epochs. If one fails, the others save their
-// state and stop.
+// Promise: each fold is a run of its own (use/named_runs.h says in which folder). If the command was stopped or killed,
+// the same command therefore continues each fold, and the results are the same as without the interruption
+// (launch/folds/fold_plan.h). A fold that is done is not trained again. The process of the fold decides this itself,
+// because the config may have been changed to more epochs. If a fold fails, the others save their state and stop.
 //
-// Protocol: the folds, and then the commands, are the jobs of one crew (launch/crew/crew.h), which has the processes,
-// the signals and RUN/crew.json. What a fold prints goes to the end of RUN/fold-K.txt. For each fold that has ended,
-// Train() prints a line with its best metric.
+// Protocol: the folds, and then the commands, are the jobs of one crew (launch/crew/crew.h). The crew starts the
+// processes, handles signals and writes RUN/crew.json. The output of fold K is appended to RUN/fold-K.txt. For each
+// fold that has ended, Train() prints a line with the fold's best metric.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/folds_test.py)
-//   the folder holds a run of its own -> Error (kUsage) -> test_a_folder_with_a_run
-//   a fold fails -> Error with its status, number and line -> test_a_fold_that_fails
-//   a signal, or the time is over -> status 130 or 75 -> test_a_signal_stops_all_folds
-//   this process is killed -> the same command goes on -> test_folds_that_are_killed
+//   the folder is the run folder of a plain run -> Error (kUsage) -> test_a_folder_with_a_run
+//   a fold fails -> Error with the fold's exit status, number and error message -> test_a_fold_that_fails
+//   a signal comes, or the time of a fold is over -> status 130 or 75 -> test_a_signal_stops_all_folds
+//   this process is killed -> the same command continues the folds -> test_folds_that_are_killed
 //   another command trains the same folds -> Error (kUsage) -> test_folds_have_one_owner
 #pragma once
 
@@ -38,8 +38,8 @@ class FoldTraining {
   // Call it once. Returns kDone, kStopped or kInterrupted. Throws Error.
   ExitStatus Train();
 
-  // Runs a command that uses the folds, with the output and the signals of this process, and returns its status. `name`
-  // is the command's in crew.json. Throws Error (kUsage, kPeer).
+  // Runs a command that uses the folds as a job of the crew, and returns its exit status. The command prints to the
+  // output of this process. `name` is the name of the job in crew.json. Throws Error (kUsage, kPeer).
   ExitStatus Run(const std::string& name, const std::vector<std::string>& command);
 
  private:
@@ -48,7 +48,7 @@ class FoldTraining {
 
   FoldPlan plan_;
   Crew crew_;
-  std::deque<RunHistory> histories_;  // of the folds
+  std::deque<RunHistory> histories_;  // one for each fold
 };
 
 }  // namespace lockstep

@@ -16,9 +16,11 @@ constexpr int kMostVariables = 4096;
 
 }  // namespace
 
-// Nothing is initialised yet, the C++ library included: only what the kernel does is used.
+// When this function runs, no library is initialised, not even the C++ library. It therefore uses only system calls and
+// simple functions of the C library.
 void StartWithEnvironment(char** arguments, char** environment) {
-  // The kernel has started the loader, and would do so again.
+  // AT_BASE is 0 if the user started the dynamic loader as the program. /proc/self/exe then names the loader, so that
+  // execve() below would start the loader with the wrong arguments.
   if (getauxval(AT_BASE) == 0) return;
   char* extended[kMostVariables + 2];
   int count = 0;

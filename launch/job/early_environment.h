@@ -1,29 +1,30 @@
-// Sets environment variables before the first library is initialised.
+// Sets the environment variable GOMP_SPINCOUNT before the first library is initialised.
 //
-// LibTorch's threads wait for each other in OpenMP's barriers. By libgomp's default they wait a millisecond without
-// sleeping. If other processes have the cores, the thread that they wait for may not run in that time. The README's
-// first training, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two cores the
-// training took 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds, the same
-// training takes 5.3 to 5.9 s, and without other processes it makes 6 % fewer samples a second than with libgomp's
-// default. (With OMP_WAIT_POLICY=passive the training takes 4.8 to 6.2 s beside the busy processes, but without other
-// processes it takes 3.5 times as long as by default.) libgomp reads GOMP_SPINCOUNT in its constructor, and no
-// library's API sets it later.
+// LibTorch's threads wait for each other in OpenMP's barriers. By default libgomp's threads spin for a millisecond
+// before they sleep. If other processes occupy the cores, the thread that they wait for may not run in that time. The
+// README's first training, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two
+// cores the training took 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds,
+// the same training takes 5.3 to 5.9 s beside the busy processes. Without other processes it then makes 6 % fewer
+// samples a second than with libgomp's default. (With OMP_WAIT_POLICY=passive the training takes 4.8 to 6.2 s beside
+// the busy processes, but without other processes it takes 3.5 times as long as by default.) libgomp reads
+// GOMP_SPINCOUNT in its constructor, and has no function that changes the value later.
 //
-// How: the program starts itself again with the variable, before anything is initialised (.preinit_array, System V
-// ABI). This takes some milliseconds. Process, arguments, files and signals stay the same.
+// How: before any library is initialised (.preinit_array, System V ABI), the program sets GOMP_SPINCOUNT and executes
+// itself again. This takes some milliseconds. The process ID, the arguments, the open files and the signal mask stay
+// the same.
 //
 // what can fail -> what the user sees -> the test that shows it
-//   the user has said how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT) -> it is left to him
+//   the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT -> the program does not change the environment
 //     -> tests/start_test.py, test_threads_sleep_where_they_wait_long
-//   it was started through the dynamic loader (ld.so PROGRAM) -> it goes on as it is
+//   the program was started through the dynamic loader (ld.so PROGRAM) -> it goes on without the variable
 //     -> tests/start_test.py, test_through_the_dynamic_loader
-//   the program cannot be started again -> likewise -> (needs a system without /proc)
+//   the program cannot execute itself again -> it goes on without the variable -> (needs a system without /proc)
 #pragma once
 
 namespace lockstep {
 
-// Call it from .preinit_array with the arguments of that call. If the variable has to be set, the program starts again
-// and this function does not return.
+// Call it from a function in .preinit_array, with the arguments that this function gets. If the variable has to be set,
+// the program starts again and this function does not return.
 void StartWithEnvironment(char** arguments, char** environment);
 
 }  // namespace lockstep

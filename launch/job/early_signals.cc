@@ -10,7 +10,8 @@ namespace {
 sigset_t mask_at_start;
 
 void BeforeLibraries(int /*count*/, char** arguments, char** environment) {
-  // Before signals are held, or the program that is started would take them for held by its parent.
+  // This call comes before the signals are blocked. Otherwise the program that StartWithEnvironment() executes would
+  // inherit the mask, and take the signals for blocked by its parent.
   StartWithEnvironment(arguments, environment);
   sigset_t early;
   sigemptyset(&early);

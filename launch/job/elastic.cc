@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The time that CUDA may take to begin, or a machine to answer.
+// The time limit for CUDA to initialise on a GPU, or for a machine to answer.
 constexpr double kLimit = 30;  // seconds
 
 std::vector<std::string> Split(const std::string& list) {
@@ -51,7 +51,7 @@ std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& co
   for (size_t i = 0; i < children.size(); ++i) {
     const auto end = children[i]->Poll();
     if (end && end->signal == 0 && end->code == 0) succeeded.push_back(i);
-    // A process that hangs in a driver cannot be killed, and must not be waited for.
+    // A process that hangs in a driver does not end even after SIGKILL, so the destructor must not wait for it.
     if (!end) children[i]->Abandon();
   }
   return succeeded;

@@ -1,13 +1,13 @@
 // Elastic: finds the machines and GPUs of a failed job that still work, so that the job can go on with them.
 //
-// How: each machine is asked for a sign of life. For each GPU of this machine, a separate process copies data on the
-// GPU and compares the copy. All these checks run at the same time, with a time limit, because a broken GPU or machine
-// may also hang.
+// How: on each machine mpirun starts a process, which shows that the machine can be reached. For each GPU of this
+// machine, a separate process copies data on the GPU and compares the copy. All these checks run at the same time, with
+// a time limit, because a broken GPU or machine may also hang.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a GPU is broken -> it is left out -> tests/restart_test.py, test_a_gpu_that_breaks
 //   a machine is lost -> it is left out -> tests/network_test.py
-//   nothing is left -> the lists are empty -> launch/job/elastic_test.cc
+//   no machine or GPU works -> the functions return empty lists -> launch/job/elastic_test.cc
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace lockstep {
 std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& commands,
                                  double limit_s);
 
-// Returns the GPUs that this process may use, with the names that CUDA_VISIBLE_DEVICES has for them.
+// Returns the GPUs that this process may use, in the form of entries of CUDA_VISIBLE_DEVICES.
 std::vector<std::string> GpusHere();
 
 // Returns those of `gpus` that work. `program` is the path of this program.
@@ -30,10 +30,11 @@ std::vector<std::string> WorkingGpus(const std::vector<std::string>& gpus,
 // Returns those of `hosts` ("node1:8,node2:8") on which mpirun can start a process.
 std::string ReachableHosts(const std::string& hosts);
 
-// Says in one line why the ranks on `hosts` did not meet.
+// Returns one line that says why the ranks on `hosts` did not meet.
 std::string WhyNoStart(const std::string& hosts);
 
-// The command that WorkingGpus() runs. Its status is 0 if the first visible GPU works.
+// The name of the command that WorkingGpus() runs, and the function that carries it out. The exit status is 0 if the
+// first visible GPU works.
 inline constexpr char kProbeGpu[] = "probe-gpu";
 int ProbeGpu();
 

@@ -1,8 +1,8 @@
 // Hosts: the machines of --hosts, and the networks between them.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   no list of machines -> Error (kUsage) -> launch/job/hosts_test.cc
-//   interfaces that lead nowhere (docker0) -> NetworkOf() names the network that connects the machines
+//   a text is no list of machines -> Error (kUsage) -> launch/job/hosts_test.cc
+//   some interfaces do not lead to other machines (docker0) -> NetworkOf() names the network that connects the machines
 //     -> tests/network_test.py, test_a_bridge_for_containers
 #pragma once
 
@@ -27,11 +27,11 @@ struct Interface {
   uint32_t mask = 0;
 };
 
-// Returns all these interfaces except the loopback.
+// Returns all interfaces of this machine that are up and have an IPv4 address, except the loopback interface.
 std::vector<Interface> InterfacesHere();
 
-// Returns the smallest network, such as "10.0.0.0/16", that contains one of `interfaces` and all of `addresses`; empty
-// if there is none.
+// Returns the smallest network, such as "10.0.0.0/16", that contains all of `addresses` and is the network of one of
+// `interfaces`; empty if there is none.
 std::string NetworkOf(const std::vector<uint32_t>& addresses,
                       const std::vector<Interface>& interfaces);
 

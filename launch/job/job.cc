@@ -40,7 +40,7 @@ void RequireSharedMemory(int local_ranks) {
                    needed >> 20, kMoreSharedMemory);
 }
 
-// All threads of this process, and those that they will start.
+// Restricts all threads of this process, and the threads that they will start, to `cores`.
 void KeepTo(const cpu_set_t& cores) {
   std::error_code error;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
@@ -53,7 +53,7 @@ void KeepTo(const cpu_set_t& cores) {
 bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
 
 Job::Job() {
-  // Kineto, which records profiles, otherwise says on standard error that a machine has no GPU.
+  // Without this variable Kineto, the profiler, writes to standard error that a machine has no GPU.
   setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   if (!IsRank()) {
     host_ = MakeAlone(at::kCPU);
@@ -63,16 +63,18 @@ Job::Job() {
   RequireSharedMemory(LocalRanks(std::getenv));
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before the line above.
+  // The parent may have died before prctl() was called; the kernel then sends no signal.
   if (getppid() != parent) std::_Exit(static_cast<int>(ExitStatus::kPeer));
-  // The watchdog takes it; every thread that is made from here on blocks it, too.
+  // SIGTERM is blocked here and in every thread that is made later, because the watchdog receives it with a thread of
+  // its own.
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  // Ranks of one machine need no network, on which Open MPI would listen.
+  // If all ranks are on one machine, Open MPI's TCP transport is left out, so that it does not listen on the network.
   if (AreOnOneMachine(std::getenv)) setenv("OMPI_MCA_btl", "^tcp", /*overwrite=*/0);
-  // MPI would wait for ever for a rank that cannot make its files as large as they must be.
+  // If a file size limit (ulimit -f) keeps MPI from making its files, SIGXFSZ must end this rank, because with SIGXFSZ
+  // ignored MPI would wait for ever.
   signal(SIGXFSZ, SIG_DFL);
   auto mpi = std::make_unique<MpiCommunicator>(flight_);
   signal(SIGXFSZ, SIG_IGN);
@@ -87,7 +89,7 @@ World Job::Connect(config::Config::Device wanted) {
   std::optional<at::Device> device;
   Together(*host_, [&] { device = ChooseDevice(wanted); });
   FindPlaces(*device);
-  // All ranks know all places, and throw the same.
+  // All ranks know all places, so each of them throws the same error.
   try {
     RequireOwnGpus(places_);
   } catch (const Error& error) {
@@ -109,7 +111,8 @@ World Job::Connect(config::Config::Device wanted) {
     // The default stream cannot be captured in a CUDA graph.
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
   });
-  // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
+  // This is not inside Together(): while NCCL connects, the ranks wait for each other, so a rank on which it fails must
+  // end and cannot agree with the others on the error.
   gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
   return {*device,       *gpus_,    *host_, cores,     local_rank(),
@@ -117,7 +120,7 @@ World Job::Connect(config::Config::Device wanted) {
 }
 
 std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {
-  // NCCL's own meeting place.
+  // If all ranks are on one machine, NCCL's ranks find each other through the loopback interface.
   if (MachinesOf(places_) == 1) setenv("NCCL_SOCKET_IFNAME", "lo", /*overwrite=*/0);
   try {
     return MakeNccl(device, *host_, flight_);
@@ -143,8 +146,8 @@ at::Device Job::ChooseDevice(config::Config::Device wanted) const {
         "CUDA_VISIBLE_DEVICES",
         local_ranks(), local_ranks() == 1 ? "" : "s");
   }
-  // Whoever started the ranks may have given each a GPU, which it then sees as its only one. Where there are too few
-  // RequireOwnGpus() says so.
+  // The launcher may have given each rank one GPU, which is then the only one that the rank sees. If there are too few
+  // GPUs, RequireOwnGpus() throws.
   return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank() % gpus)};
 }
 
@@ -174,7 +177,8 @@ void Job::Leave() {
 }
 
 void Job::Fail(const Error& error) {
-  // Why a collective failed the records of all ranks know better than the one that noticed.
+  // If a collective has failed, the watchdog looks for the cause in the flight records of all ranks, which say more
+  // than this rank's error.
   if (error.status() == ExitStatus::kPeer && watchdog_) watchdog_->Investigate(error);
   const bool alone = host_->world_size() == 1;
   PrintError(alone ? error.what() : fmt::format("rank {}: {}", host_->rank(), error.what()));

@@ -12,16 +12,17 @@
 //   3. The watchdog watches a rank from the moment when the ranks have met until the rank's last collective.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank
+//   more ranks than GPUs, or `device: CUDA` without a GPU -> Error (kUsage) on every rank
 //     -> tests/bad_input_test.py, test_more_ranks_than_gpus
-//   ranks that cannot meet, or share a GPU -> launch/job/launcher.h, launch/machine/placement.h
-//   too little shared memory for the ranks of a machine -> Error (kUsage), before MPI is initialised, which would
-//     die of it -> tests/start_test.py, test_little_shared_memory
-//   the NVIDIA driver is too old for this CUDA -> Error (kUsage), no silent fallback to the CPU
+//   the ranks cannot meet, or two ranks share a GPU -> launch/job/launcher.h, launch/machine/placement.h
+//   too little shared memory for the ranks of a machine -> Error (kUsage), before the initialisation of MPI, which
+//     would crash
+//     -> tests/start_test.py, test_little_shared_memory
+//   the NVIDIA driver is too old for this CUDA -> Error (kUsage); the job does not fall back to the CPU
 //     -> launch/machine/driver_test.cc
 //   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG)
 //     -> tests/fault_test.py, test_mpirun_is_killed
-//   a collective fails -> the watchdog's verdict -> tests/fault_test.py
+//   a collective fails -> Error with the cause that the watchdog found -> tests/fault_test.py
 #pragma once
 
 #include <memory>
@@ -42,7 +43,7 @@ namespace lockstep {
 
 class Job {
  public:
-  // Whether mpirun or Slurm started this process. Throws Error (kUsage).
+  // Returns whether mpirun or Slurm started this process. Throws Error (kUsage).
   static bool IsRank();
 
   // Joins the other ranks, if there are any. Throws Error (kUsage, kPeer).
@@ -51,11 +52,11 @@ class Job {
   // The communicator for CPU tensors.
   Communicator& host() { return *host_; }
 
-  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once.
-  // Throws Error on every rank.
+  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once. If it fails on any rank,
+  // it throws Error on every rank.
   World Connect(config::Config::Device device);
 
-  // Says what slows down the ranks on this machine; empty if nothing does. Call it after Connect().
+  // Returns a text that says what slows down the ranks on this machine; empty if nothing does. Call it after Connect().
   const std::string& what_is_narrow() const { return what_is_narrow_; }
 
   // The places of all ranks. Call it after Connect().
@@ -68,9 +69,10 @@ class Job {
   // The watchdog; null for a process that runs alone.
   Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
 
-  // Every rank must call it, after its last collective.
+  // Leaves the job together with the other ranks. Every rank must call it, after its last collective.
   void Leave();
 
+  // Prints the error, tells the other ranks, and ends this process (invariant 2).
   [[noreturn]] void Fail(const Error& error);
 
  private:
@@ -79,7 +81,7 @@ class Job {
   std::unique_ptr<Communicator> ConnectGpus(at::Device device);
 
   FlightRecorder flight_;
-  MpiCommunicator* mpi_ = nullptr;  // the same object as host_, if that one uses MPI
+  MpiCommunicator* mpi_ = nullptr;  // host_, if that one uses MPI; otherwise null
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> gpus_;
   std::optional<Watchdog> watchdog_;

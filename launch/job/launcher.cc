@@ -23,7 +23,7 @@ Launcher FindLauncher(const std::function<const char*(const char*)>& variable) {
         "whether Slurm has it), or mpirun inside the job",
         tasks);
   }
-  // Hydra (MPICH, Intel MPI) and MVAPICH set these variables.
+  // Hydra (the launcher of MPICH and Intel MPI) and MVAPICH set these variables.
   for (const char* size : {"PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
     if (Number(variable(size)) > 1) {
       throw UsageError(

@@ -1,9 +1,9 @@
 // Launcher: finds out who started this process, from the environment variables that the launcher set.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/job/launcher_test.cc)
-//   MPICH's or Intel's mpiexec, whose ranks cannot meet through Open MPI -> Error (kUsage)
+//   the ranks were started by MPICH's or Intel's mpiexec and cannot meet through Open MPI -> Error (kUsage)
 //     -> Launcher.RefusesRanksThatCouldNotMeet; tests/start_test.py, test_mpich
-//   srun without PMIx, whose tasks are each alone -> Error (kUsage) -> the same
+//   the tasks were started by srun without PMIx and cannot find each other -> Error (kUsage) -> the same tests
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@
 namespace lockstep {
 
 enum class Launcher {
-  kNone,    // the process runs alone, or it starts other processes
+  kNone,    // the process runs alone, or it starts the ranks itself
   kMpirun,  // mpirun of Open MPI 4 or 5
-  kSrun,    // Slurm's, through PMIx
+  kSrun,    // Slurm's srun, with PMIx
 };
 
 // Returns the launcher that started this process. `variable` reads an environment variable like std::getenv. If mpirun

@@ -25,10 +25,10 @@ TEST(Launcher, IsToldByItsVariables) {
   EXPECT_EQ(Found({}), Launcher::kNone);
   EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}}), Launcher::kMpirun);
   EXPECT_EQ(Found({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Launcher::kSrun);
-  // mpirun inside sbatch.
+  // These variables are set if mpirun runs inside a Slurm batch job.
   EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "1"}, {"SLURM_PROCID", "0"}}),
             Launcher::kMpirun);
-  // A batch script's own process, and one that an mpiexec started alone.
+  // The process of a batch script, a single task of srun, and a single rank of an mpiexec run alone.
   EXPECT_EQ(Found({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), Launcher::kNone);
   EXPECT_EQ(Found({{"SLURM_STEP_NUM_TASKS", "1"}}), Launcher::kNone);
   EXPECT_EQ(Found({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), Launcher::kNone);

@@ -17,25 +17,26 @@ namespace lockstep {
 
 namespace {
 
-// The variables that choose the folders of Open MPI 4 and 5, and of their ranks' shared memory.
+// The environment variables that choose the folders of Open MPI 4 and 5 for temporary files, and for the shared memory
+// of their ranks.
 constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
                                          "OMPI_MCA_btl_vader_backing_directory",
                                          "OMPI_MCA_btl_sm_backing_directory"};
 
-// Adds settings of the network for --hosts, unless the user has set them.
+// Adds the network settings for --hosts, unless the user has set them.
 void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
-  // Open MPI takes every interface that is up for one that leads to the others.
+  // Without this setting Open MPI assumes that every interface that is up leads to the other machines.
   if (std::getenv("OMPI_MCA_btl_tcp_if_include") == nullptr &&
       std::getenv("OMPI_MCA_btl_tcp_if_exclude") == nullptr) {
     const std::string network = NetworkBetween(ParseHosts(hosts));
     if (!network.empty()) command.push_back("OMPI_MCA_btl_tcp_if_include=" + network);
   }
-  // ssh asks nobody that would see it.
+  // BatchMode keeps ssh from asking for a password, which the user would not see.
   if (std::getenv("OMPI_MCA_plm_rsh_agent") == nullptr &&
       std::getenv("OMPI_MCA_plm_rsh_args") == nullptr) {
     command.push_back("OMPI_MCA_plm_rsh_args=-o BatchMode=yes -o ConnectTimeout=10");
   }
-  // mpirun waits for a machine that is gone until TCP gives up, a quarter of an hour.
+  // Without TCP keepalive mpirun waits a quarter of an hour for a machine that is gone.
   for (const auto& [name, value] : {std::pair("OMPI_MCA_oob_tcp_keepalive_time", "10"),
                                     {"OMPI_MCA_oob_tcp_keepalive_intvl", "3"},
                                     {"OMPI_MCA_oob_tcp_keepalive_probes", "3"}}) {
@@ -60,11 +61,11 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   const auto add = [&](std::initializer_list<std::string> words) {
     command.insert(command.end(), words);
   };
-  // The settings are variables, because Open MPI 5 stumbles over options that were 4's alone. mpirun prints no pages
-  // about our own errors; one machine needs no network and no ssh; shared memory without process_vm_readv works in
-  // containers.
+  // The settings are environment variables, because Open MPI 5 fails at options that only Open MPI 4 has.
+  // orte_execute_quiet keeps mpirun from printing long texts when a rank fails. On one machine plm=isolated and
+  // btl=self,vader avoid ssh and the network. Shared memory without process_vm_readv works in containers.
   add({"env", "OMPI_MCA_orte_execute_quiet=1"});
-  // Nothing of a job of one machine listens where others could reach it.
+  // On one machine mpirun listens on the loopback interface only, so that other machines cannot reach it.
   if (machines.one()) add({"OMPI_MCA_plm=isolated", "OMPI_MCA_oob_tcp_if_include=lo"});
   add({"OMPI_MCA_pml=ob1",
        machines.one() ? "OMPI_MCA_btl=self,vader" : "OMPI_MCA_btl=self,vader,tcp",
@@ -73,10 +74,11 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   add({"mpirun", "-n", std::to_string(ranks)});
   if (geteuid() == 0) add({"--allow-run-as-root"});
   if (machines.one()) {
-    // mpirun counts cores, not hardware threads, and refuses more ranks than that without a word.
+    // Without this flag mpirun refuses to start more ranks than the machine has cores (hardware threads do not count),
+    // and prints no message.
     add({"--oversubscribe"});
   } else {
-    // Machine by machine, as many on each as there are tasks or were listed.
+    // Ranks are placed machine by machine: on each machine as many as Slurm has tasks there, or as --hosts lists.
     add({"--map-by", "slot"});
   }
   if (machines.kind == Machines::Kind::kListed) {
@@ -87,7 +89,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
       if (text.starts_with("NCCL_")) add({"-x", std::string(text.substr(0, text.find('=')))});
     }
   }
-  // With two ranks or fewer mpirun binds each to one core, which its loader's threads would share.
+  // By default, with two ranks or fewer, mpirun binds each rank to one core, which all threads of the rank's loader
+  // would share.
   add({"--bind-to", "none"});
   command.push_back(program);
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -98,7 +101,8 @@ void RequireMpirun() {
   if (FindInPath("mpirun").empty()) {
     throw UsageError("mpirun is not installed: apt-get install openmpi-bin, or leave out -n");
   }
-  // It keeps what ranks share in files, of which it does not notice that they cannot be written, and waits for ever.
+  // mpirun keeps shared memory in files. If a limit keeps these files from being written, mpirun does not notice and
+  // waits for ever.
   constexpr rlim_t kLargestFile = rlim_t{64} << 20;
   constexpr rlim_t kFiles = 128;
   rlimit limit{};

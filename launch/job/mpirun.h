@@ -11,23 +11,23 @@ struct Machines {
   enum class Kind {
     kThis,
     kSlurmJob,  // the machines of the Slurm job to which this process belongs
-    kListed,    // the machines of `hosts`, through ssh
+    kListed,    // the machines of `hosts`; mpirun reaches them through ssh
   };
   Kind kind = Kind::kThis;
-  std::string hosts;  // for kListed: "node1:8,node2:8", with the number of ranks of each machine
+  std::string hosts;  // for kListed: "node1:8,node2:8", each machine with its number of ranks
 
   bool one() const { return kind == Kind::kThis; }
 };
 
-// Returns the machines in `hosts`. If `hosts` is empty and this process belongs to a Slurm job with several machines,
-// returns the machines of that job.
+// Returns the machines in `hosts`. If `hosts` is empty, returns the machines of the Slurm job to which this process
+// belongs, if that job has several machines, and otherwise this machine.
 Machines MachinesFor(const std::string& hosts);
 
 // Returns the command that runs `program` with `arguments` as `ranks` ranks. The command has the flags that mpirun
 // needs in a container, as root, without ssh, or with more ranks than cores. For kListed the command also names the
-// network that connects the machines, and makes mpirun notice a machine that is lost. Ranks on other machines get this
-// process's environment variables that begin with NCCL_, and the variables named in `variables`, which need not be set
-// yet.
+// network that connects the machines, makes mpirun notice a machine that is lost, and passes environment variables to
+// the ranks on other machines: those that begin with NCCL_, and those named in `variables`, which the caller may set
+// later.
 std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
                                        const std::string& program,
                                        const std::vector<std::string>& arguments,
@@ -40,8 +40,8 @@ void RequireMpirun();
 // `folder` is empty, they use their own default places.
 void KeepMpirunsFilesIn(const std::string& folder);
 
-// Says in words which limits and environment variables of this process may cause mpirun to fail; empty if none is known
-// to. Variables that KeepMpirunsFilesIn() has set do not count.
+// Returns a text that names the limits and environment variables of this process that may cause mpirun to fail; empty
+// if there are none. Leaves out the variables that KeepMpirunsFilesIn() sets.
 std::string WhatMpirunMayStumbleOver();
 
 }  // namespace lockstep

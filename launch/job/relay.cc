@@ -45,7 +45,7 @@ std::string SignReader::Take(bool all) {
     }
     rest.remove_prefix(at);
     const std::string_view sign = rest.substr(0, example.size());
-    // Signs differ in their letter alone, so the text before it is compared.
+    // Signs differ only in their letter, so the text before the letter is compared.
     const size_t letter = example.size() - 2;
     const bool may_be =
         std::string_view(example).substr(0, letter).starts_with(sign.substr(0, letter));
@@ -62,7 +62,7 @@ std::string SignReader::Take(bool all) {
   std::string_view lines = text;
   while (!lines.empty()) {
     const size_t end = lines.find('\n');
-    // A line that is not whole may still turn out to be ours.
+    // Before the ranks have met, an incomplete line is kept, because it may turn out to be one of Lockstep's own.
     if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
     const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     PassLine(line, passed);
@@ -109,7 +109,8 @@ void Relay::Begin() {
   });
 }
 
-// Processes that the job has left behind may still hold the pipe: what is in it when the job has ended is all.
+// Reads the pipe until the job has ended and the pipe is empty. It does not wait for the end of file, because processes
+// that the job left behind may still have the pipe open.
 template <typename Take>
 void Relay::Pump(const Pipe& pipe, const Take& take) const {
   std::array<char, 16384> piece;

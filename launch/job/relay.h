@@ -1,12 +1,13 @@
 // Relay: copies the job's standard output and standard error to this process's own streams.
 //
-// Promise: a stream that is full or closed, or whose reader has left, never delays or ends the job. The relay removes
-// signs (launch/job/sign.h). The relay holds back the text that the job's launcher (mpirun) prints before the ranks
-// have met. If the ranks meet, the relay then prints this text. If the ranks do not meet, the caller prints the text as
-// part of its one error line, because the text says why.
+// Promise: if one of this process's streams is full or closed, or its reader has left, this never delays or ends the
+// job. The relay removes signs (launch/job/sign.h) from the output. It holds back the text that the job's launcher
+// (mpirun) prints before the ranks have met. If the ranks meet, the relay then prints this text. If they do not meet,
+// the caller prints the text as part of its one error line, because the launcher's text says why the ranks did not
+// meet.
 //
-// How: there are two pipes, and one thread reads each pipe. Lockstep's own lines, "lockstep: ...", are always passed on
-// at once.
+// How: there are two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's own, and
+// are always passed on at once.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@
 
 namespace lockstep {
 
-// Finds the signs and the lines of Lockstep in a text that arrives in pieces.
+// Finds signs (launch/job/sign.h) and Lockstep's own lines in a text that arrives in pieces.
 class SignReader {
  public:
   // Adds a piece of the text. Returns the text to print now, which can be from this piece or from earlier ones.
@@ -31,7 +32,7 @@ class SignReader {
   bool Has(Sign sign) const;
   // The text that was held back because the ranks have not met.
   std::string held() const { return held_; }
-  // Whether there was a line "lockstep: error: ...".
+  // Returns whether the text had a line that begins with "lockstep: error: ".
   bool has_error() const { return has_error_; }
 
  private:
@@ -62,12 +63,13 @@ class Relay {
   // Any thread may call it.
   bool Has(Sign sign) const { return signs_.Has(sign); }
 
-  // Call it when the job has ended: waits until the job's output has been written. Call the functions below only after
-  // it.
+  // Call it when the job has ended. Returns when the job's output has been written. Call the functions below only after
+  // Finish().
   void Finish();
   std::string held() const { return signs_.held(); }
   bool has_error() const { return signs_.has_error(); }
-  // errno, if standard output did not take all of the job's output; 0 if it did, or if its reader closed it.
+  // The errno if standard output did not take all of the job's output; 0 if it did, or if the reader closed standard
+  // output.
   int output_error() const { return output_error_; }
 
  private:
@@ -81,7 +83,7 @@ class Relay {
 
   Pipe output_;
   Pipe error_;
-  FileDescriptor ended_;  // an event
+  FileDescriptor ended_;  // an eventfd that says that the job has ended
   SignReader signs_;
   int output_error_ = 0;
   std::thread output_thread_;

@@ -12,10 +12,11 @@
 namespace lockstep {
 namespace {
 
-// Failures in one place that are enough.
+// After so many failures at about the same step, the job is not started again.
 constexpr int kEnough = 3;
 
-// On GPUs the host runs ahead of what is done, and comes a little further one time than another.
+// Failures whose steps differ by at most this number count as failures at the same step. On GPUs the host runs ahead of
+// the GPU, so the step that it has begun differs a little from one failure to the next.
 constexpr int64_t kSameSteps = 8;
 
 constexpr double kFirstDelayS = 1;
@@ -45,7 +46,7 @@ int64_t StepInFlights(const std::string& run_dir) {
       }
     }
   } catch (const Error&) {
-    // A job of one rank has none.
+    // A job of one rank has no flight records.
   }
   return step;
 }

@@ -1,9 +1,9 @@
 // Restarts: decides whether a job that failed is started again, and when.
 //
-// Promise: a job is not started again if its command, config or data are bad, if its user ended it, or if it has failed
-// three times without getting any further. Such a job would only fail again.
+// Promise: a job is not started again if its command, config or data are wrong, or if it has failed three times at
+// about the same step. Such a job would only fail again.
 //
-// (launch/job/restarts_test.cc; with real jobs tests/restart_test.py)
+// The tests are in launch/job/restarts_test.cc and, with real jobs, in tests/restart_test.py.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class Restarts {
     std::string why;  // if `again` is false: the reason
   };
 
-  // Decides after the job failed with `status`. `step` is the furthest step that the job has begun, or 0 if it had
-  // begun none.
+  // Decides after the job failed with `status`. `step` is the number of the last step that the job has begun, or 0 if
+  // it has begun none.
   Decision After(int status, int64_t step);
 
   // The number of restarts so far, including the one that After() decided on last.
@@ -31,7 +31,7 @@ class Restarts {
  private:
   int most_;
   int count_ = 0;
-  int64_t furthest_ = -1;  // the furthest step of all failures
+  int64_t furthest_ = -1;  // the greatest `step` of all failures; -1: no failure
   int failures_there_ = 0;
 };
 

@@ -7,14 +7,14 @@
 namespace lockstep {
 
 std::string TextOf(Sign sign) {
-  // Record separators (ISO 646), which no text has.
+  // The separator \x1e is the control character RS (ISO 646), which ordinary text does not contain.
   return std::string("\x1elockstep:") + static_cast<char>(sign) + '\x1e';
 }
 
 void Give(Sign sign) {
   if (std::getenv(kJobName) == nullptr) return;
   const std::string text = TextOf(sign);
-  // One that cannot be written would come to nothing, too: nobody supervises any more.
+  // A failed write is ignored: it means that the supervisor has ended, so nobody needs the sign.
   (void)!write(STDERR_FILENO, text.data(), text.size());
 }
 

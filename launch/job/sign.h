@@ -1,7 +1,7 @@
 // Signs: messages from a job's rank 0 to the process that supervises the job.
 //
-// Signs are written to standard error, between control characters, because only standard error reaches the supervisor
-// through every launcher and from every machine. launch/job/relay.h removes the signs from the output.
+// A sign is written to standard error, between two control characters. Standard error is used because every launcher
+// passes it on to the supervisor, from every machine. launch/job/relay.h removes the signs from the output.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 enum class Sign : char {
   kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
-  kTrains = 't',  // the job trains, so from now on work is lost if it is not saved
+  kTrains = 't',  // the job trains; from here on, work is lost if it is not saved
   kLeaves = 'l',  // the job is done, or stopped as it was asked to
 };
 
@@ -20,8 +20,8 @@ std::string TextOf(Sign sign);
 // Writes the sign, if this process belongs to a supervised job (launch/job/supervised_job.h).
 void Give(Sign sign);
 
-// An environment variable of a supervised job. It holds the name of the job, which no other job has. When the ranks
-// have met, the lock of the run folder holds this name, too.
+// An environment variable of a supervised job. It holds the job's name, which is random, so that jobs differ in it. The
+// lock file of the run folder holds the same name once the ranks have met.
 inline constexpr char kJobName[] = "LOCKSTEP_JOB";
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Writes a Slurm job script. The script trains, gets a warning from Slurm before the job's time is over, and submits
-// itself again.
+// Writes a Slurm job script. The script trains, gets a signal from Slurm some time before the job's time limit, and
+// then submits itself again.
 //
-// (tests/slurm_test.py runs such a script in a real Slurm)
+// tests/slurm_test.py runs such a script in a real Slurm.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct SlurmJob {
   int gpus = 1;            // the number of GPUs of each node
   int ranks_per_node = 0;  // 0: one rank for each GPU, or one rank if there are no GPUs
   std::string time;        // the time limit in the format of sbatch --time
-  int warning_s = 300;     // how many seconds before the time limit Slurm sends its warning
-  int restarts = 3;        // how often a failed job is started again within its time
+  int warning_s = 300;     // how many seconds before the time limit Slurm sends the warning signal
+  int restarts = 3;        // how often a failed job is restarted within its time limit
   bool by_srun = false;    // true: srun starts the ranks; false: mpirun starts them
   std::vector<std::string> sbatch;  // further options for sbatch
 };

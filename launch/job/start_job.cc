@@ -25,10 +25,10 @@
 namespace lockstep {
 namespace {
 
-// The variables of step 2.
-constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // in Unix time, which machines share
-constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // in Unix time
-constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: a terminal
+// The environment variables of step 2 of the protocol.
+constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // Unix time, the same on all machines
+constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // Unix time
+constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: the output goes to a terminal
 
 int RanksOn(const std::string& hosts) {
   int ranks = 0;
@@ -51,7 +51,7 @@ std::vector<std::string> HandedDown() {
   return variables;
 }
 
-// A command that is started as often as it takes.
+// Starts the user's command as a job, and again after failures.
 class Starting {
  public:
   Starting(const StartOptions& start, const StartedCommand& command)
@@ -71,7 +71,7 @@ class Starting {
     if (std::isfinite(command.end_by_s)) job_.end_by_s = OnBootClock(command.end_by_s);
     if (ranks_ > 0) {
       RequireMpirun();
-      // Other machines have no such folder.
+      // With several machines the default folders are used, because the other machines do not have the scratch folder.
       if (machines_.one()) KeepMpirunsFilesIn(scratch_.emplace().path());
     }
     job_.program = ranks_ > 0 ? Ranks(ranks_, machines_) : OneProcess();
@@ -133,7 +133,7 @@ class Starting {
   const std::string program_;
   const std::vector<std::string> words_;
   const Machines machines_;
-  std::string hosts_;  // that it runs on now
+  std::string hosts_;  // the machines of the current start
   const int ranks_;
   std::optional<ScratchFolder> scratch_;
   std::vector<std::string> gpus_;

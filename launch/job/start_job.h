@@ -10,9 +10,9 @@
 //      with --elastic the new job uses the machines and GPUs that still work
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   -n inside mpirun, more ranks than --hosts has room for, a config that is a pipe -> Error (kUsage)
+//   -n is given inside mpirun, more ranks are asked for than --hosts lists, or the config is a pipe -> Error (kUsage)
 //     -> tests/cli_test.py, tests/start_test.py
-//   a rank or mpirun ends badly -> the exit status -> tests/endings_test.py
+//   a rank or mpirun fails -> the exit status says how -> tests/endings_test.py
 #pragma once
 
 #include <limits>
@@ -47,22 +47,24 @@ void CheckStart(const StartOptions& start, bool trains);
 struct StartedCommand {
   std::string program;             // the path of this program
   std::vector<std::string> words;  // the words of the user's command line after the program
-  std::string config;              // the config file that each rank reads; empty: none
+  std::string config;              // the config file that each rank reads; empty: there is none
   std::string run_dir;             // the run folder; empty: the command does not train
   bool may_use_gpus = true;
-  double end_by_s = std::numeric_limits<double>::infinity();  // in Unix time
+  double end_by_s = std::numeric_limits<double>::infinity();  // its deadline, in Unix time
   bool prints_result = true;  // false: the result is a file, and the output only tells about it
 };
 
 // Starts the command and returns the job's exit status. Throws Error (kUsage).
 int StartJob(const StartOptions& start, const StartedCommand& command);
 
-// Tells the programs that this process starts when they must have ended, in Unix time; infinity: there is no limit.
+// Sets the environment variable that tells child processes when they must have ended. `end_by_s` is in Unix time;
+// infinity says that there is no limit.
 void HandDownEnd(double end_by_s);
 
-// The facts of step 2. In a process that the user started, these functions return that process's own facts.
+// These functions return the facts of step 2. In a process that the user started, they return the facts of this
+// process.
 double CommandStart();  // when the command began, on the clock of base/clock.h
-// When it must have ended, in Unix time; nothing: there is no limit.
+// Returns when the command must have ended, in Unix time; nothing if there is no limit.
 std::optional<double> EndByOfJob();
 bool TerminalShowsOutput();
 

@@ -15,8 +15,8 @@ constexpr int kSignals[] = {SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 std::atomic<bool> trains{false};
 std::atomic<bool> stop{false};
 std::atomic<bool> interrupt{false};
-std::atomic<int> demanded{0};  // SIGTERM, SIGHUP or SIGINT, the first that came
-std::atomic<int> demands{0};   // SIGTERM and SIGINT that came
+std::atomic<int> demanded{0};  // the first SIGTERM, SIGHUP or SIGINT that came; 0: none
+std::atomic<int> demands{0};   // how many SIGTERM and SIGINT signals have come
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void EndBy(int number) {
@@ -34,7 +34,7 @@ void OnSignal(int number) {
   (number == SIGINT ? interrupt : stop) = true;
 }
 
-// Where nobody else would end the process.
+// The handler in a process that is no rank. It sets an alarm, because no other process would end this one.
 void OnSignalAlone(int number) {
   int none = 0;
   if (number != SIGUSR2 && number != SIGALRM && demanded.compare_exchange_strong(none, number)) {

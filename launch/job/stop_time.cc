@@ -36,7 +36,7 @@ double ParseDuration(const std::string& text) {
     double number = 0;
     const auto [behind, error] = std::from_chars(next, end, number, std::chars_format::fixed);
     const double unit = error == std::errc() && behind != end ? SecondsOf(*behind) : 0;
-    // Each unit may stand once, and larger ones come first.
+    // Each unit may be given once, and larger units must come first.
     if (unit == 0 || unit >= unit_before || !std::isfinite(number) || number < 0) {
       throw UsageError("\"{}\" is no length of time: write 8h30m, 90s or 1d12h", text);
     }

@@ -75,7 +75,7 @@ int RunSupervised(const SupervisedJob& job) {
     if (const auto ended = supervisor.Pause(decision.delay_s)) return ended->status;
     if (!job.what_is_left) continue;
     const std::optional<Supervisor::Program> left = job.what_is_left();
-    // A signal may have come meanwhile.
+    // A signal may have come while what_is_left() ran.
     if (const auto ended = supervisor.Pause(0)) return ended->status;
     if (!left) {
       PrintError(fmt::format("{}; not started again, as no machine or GPU is left", failed));

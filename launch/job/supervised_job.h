@@ -4,7 +4,8 @@
 //   the job fails -> it is started again, as often as allowed -> test_a_job_goes_on_by_itself
 //   the job fails several times at the same step -> it is not started again, and a line says so
 //     -> test_a_job_that_gets_no_further
-//   its time is over, or its user has made the file STOP -> likewise, with status 75 or 130
+//   the job fails when its time is over, or after its user has made the file STOP -> it is not started again; status 75
+//     or 130
 //     -> test_a_stop_that_came_before_a_failure, test_a_restart_when_the_time_is_over
 #pragma once
 
@@ -26,20 +27,21 @@ struct SupervisedJob {
   // Whether the job's output is its result, so that lost output is an error.
   bool prints_result = false;
   bool on_other_machines = false;
-  // Says why the ranks of a job that trains did not meet, if no rank was killed.
+  // Returns a line that says why the ranks did not meet. It is called for a job that trains, if no rank was killed.
   std::function<std::string()> why_no_start;
-  // Returns the program to start after a failure, if it can differ from `program`. Returns nothing if no machine or GPU
-  // is left.
+  // Returns the program to start after a failure. It is not set if that program is always `program`. Returns nothing if
+  // no machine or GPU is left.
   std::function<std::optional<Supervisor::Program>()> what_is_left;
 };
 
-// Environment variables that the job gets: how often it was started again, and whether (kYes) an earlier start had
-// locked its run folder. Options that hold only for the first start (--fresh) have then been carried out.
+// Environment variables that the job gets. kJobRestarts is the number of restarts so far. kJobHasBegun is kYes if an
+// earlier start of the job has locked its run folder; options that hold only for the first start (--fresh) are then
+// ignored.
 inline constexpr char kJobRestarts[] = "LOCKSTEP_RESTARTS";
 inline constexpr char kJobHasBegun[] = "LOCKSTEP_HAS_BEGUN";
 inline constexpr char kYes[] = "yes";
 
-// Returns the error of a command whose result standard output did not take. `number` is the errno.
+// Returns the error of a command whose result could not be written to standard output. `number` is the errno.
 Error LostOutput(int number);
 
 // Runs the job to its end and returns the exit status for the user. Throws Error (kUsage).

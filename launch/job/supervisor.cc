@@ -12,22 +12,23 @@
 namespace lockstep {
 namespace {
 
-// The seconds between two looks whether a job that was asked to stop can.
+// The interval, in seconds, at which Run() checks the job's signs while the job is to stop.
 constexpr double kLookInterval = 0.02;
 
 constexpr std::chrono::seconds kPatience{kPatienceS};
 
 constexpr double kLongTime = 3600;
 
-// The seconds between two looks whether a job's rank 0 is there, and how long mpirun may live after it: ranks of a job
-// that ends in order leave within a second, and those of one that does not are ended within five.
+// `kHeldInterval` is the interval, in seconds, at which Run() checks whether the job's rank 0 still runs. `kAlone` is
+// how many seconds mpirun may run after the end of rank 0. In a job that ends regularly the ranks leave within a
+// second, and otherwise they are ended within five.
 constexpr double kHeldInterval = 1;
 constexpr double kAlone = 10;
 
 // The exit statuses that a rank ends with.
 constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
 
-// Returns on one line what a launcher said in its own way.
+// Returns the text of a launcher on one line, without rules of dashes and cut to 400 characters.
 std::string OnOneLine(const std::string& text) {
   constexpr size_t kMost = 400;
   std::istringstream lines(text);
@@ -48,7 +49,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
                    relay.error());
   relay.Begin();
   bool told = false;
-  int ends = 0;  // that the job was told of
+  int ends = 0;  // how often the job was made to end
   bool was_held = false;
   auto held_at = Clock::now();
   std::optional<ChildProcess::End> end;
@@ -59,7 +60,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
     const bool is_held = program.is_held && program.is_held();
     was_held = was_held || is_held;
     if (is_held || !was_held) held_at = Clock::now();
-    // Unless this process was stopped, and the job has long ended.
+    // The last condition is for a process that was itself stopped (SIGSTOP) for some time, in which the job has ended.
     if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone) && !job.Poll()) {
       job.Abandon();
       return {.status = static_cast<int>(ExitStatus::kPeer),
@@ -80,7 +81,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
       job.Send(ends == 0 ? program.end_at_once : SIGKILL);
       ends = ends_;
     } else if (asked_ && !told && relay.Has(Sign::kMet) && !relay.Has(Sign::kLeaves)) {
-      // mpirun that is about to end would be killed by it.
+      // After kLeaves no SIGUSR2 is sent, because it would kill an mpirun that is about to end.
       job.Send(SIGUSR2);
       told = true;
     }
@@ -91,13 +92,15 @@ Supervisor::End Supervisor::Run(const Program& program) {
   return {.status = wrong.empty() ? StatusOf(*end) : static_cast<int>(ExitStatus::kPeer),
           .error = wrong,
           .by_user = by_user,
-          // mpirun's own failures are 1, or further up.
+          // If a signal kills a rank, mpirun returns 128 + the signal. For its own failures mpirun
+          // returns 1, or a higher status than these.
           .rank_killed = end->code > 128 && end->code <= 128 + SIGRTMAX,
           .met = relay.Has(Sign::kMet),
           .output_error = relay.output_error()};
 }
 
-// Says what is wrong with a job's end if nothing else has said so; empty: all is as it should be.
+// Returns an error message about how the job ended; empty if the job ended regularly, or if an error was printed
+// already.
 std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::End& end,
                                     const Relay& relay) const {
   if (ended_by_ != 0 || relay.has_error()) return "";
@@ -119,7 +122,7 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
   if (is_well) {
     return fmt::format("{} ended with status 0, and the job has not come to its end", program.name);
   }
-  // One that a signal has killed its watchdogs tell of.
+  // If a signal killed a rank, the watchdogs of the other ranks print the error.
   if (by_rank || end.code > 128) return "";
   return fmt::format(
       "{} ended with status {}, which says that a rank was ended by its model's own "
@@ -146,7 +149,7 @@ void Supervisor::OnSignal(int signal) {
   if (signal == SIGCHLD || signal == SIGUSR1) return;
   const bool demands = signal == SIGTERM || signal == SIGINT;
   if (demands) ++demands_;
-  // A terminal that closes sends SIGHUP twice.
+  // A second SIGHUP does not end the job at once, because a terminal that closes sends SIGHUP twice.
   if (signal == SIGQUIT || (demands && demands_ > 1)) EndAtOnce(signal);
   if (signal != SIGUSR2 && patient_for_ == 0) {
     patient_for_ = signal;
@@ -164,7 +167,7 @@ void Supervisor::EndAtOnce(int signal) {
 
 int Supervisor::StatusOf(const ChildProcess::End& end) const {
   if (end.signal != 0) return 128 + ended_by_;
-  // A job that is ended at once has status 1 from mpirun, or 128 + the signal that a rank died of.
+  // If the job was ended at once, mpirun returns 1, or 128 + the signal that killed a rank.
   if (ended_by_ != 0 && (end.code == 1 || end.code > 128)) return 128 + ended_by_;
   if (interrupted_ && end.code == static_cast<int>(ExitStatus::kStopped)) {
     return static_cast<int>(ExitStatus::kInterrupted);

@@ -10,18 +10,20 @@
 //                              ends the job at once; status 128 + the signal
 //   SIGQUIT                    ends the job at once; status 128 + the signal
 //   SIGUSR1                    sends the job SIGUSR1
-// If the job is to end at once, and another such signal comes or the job has not ended five seconds later, the
-// supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the job does not begin to train
-// within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and stopping', has the table.)
+// If the supervisor has told the job to end at once, and another such signal comes or the job has not ended five
+// seconds later, the supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the job does not
+// begin to train within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and stopping',
+// has the table.)
 //
 // How: the constructor blocks these signals, and the supervisor then takes one signal after the other, so no signal is
-// lost. mpirun runs in a process group of its own. The terminal's Ctrl-C therefore does not reach mpirun, which would
-// end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that have no handler
-// yet. The supervisor therefore holds SIGUSR2 back until rank 0 says that all ranks have met (launch/job/sign.h).
+// lost. mpirun runs in a process group of its own, so that the terminal's Ctrl-C does not reach mpirun, which would
+// then end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that have no
+// signal handler yet. The supervisor therefore holds SIGUSR2 back until rank 0 says that all ranks have met
+// (launch/job/sign.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
 //   the job's program cannot be started -> Error (kUsage) -> launch/machine/child_process_test.cc
-//   mpirun waits for a machine that is gone -> it is killed; End.error, and kPeer -> tests/network_test.py
+//   mpirun waits for a machine that is gone -> mpirun is killed; End.error, and kPeer -> tests/network_test.py
 //   mpirun is killed -> End.error, and kPeer -> tests/fault_test.py, test_mpirun_is_killed
 //   a signal killed a rank -> kPeer -> tests/fault_test.py, test_a_rank_that_is_killed
 //   mpirun ends before the ranks have met, or with a status that no rank ends with, or with status 0 although no rank
@@ -50,7 +52,7 @@ class Supervisor {
 
   struct End {
     int status = 0;
-    std::string error;         // what went wrong, if the job itself could not say it
+    std::string error;         // the error message for the user, if the job could not print one
     bool by_user = false;      // the user asked the job to end
     bool rank_killed = false;  // a signal killed a rank
     bool met = false;          // all ranks have met (Sign::kMet)
@@ -60,12 +62,12 @@ class Supervisor {
 
   struct Program {
     std::vector<std::string> command;
-    std::string name;     // the name that messages to the user have for the program
+    std::string name;     // how messages to the user name the program
     int end_at_once = 0;  // the signal that makes the program end the job at once
     // True: the program (mpirun) starts the ranks; false: it is itself the only rank.
     bool launches = true;
-    // Returns whether the job's rank 0 holds the lock of its run folder. It is set for jobs on several machines only:
-    // if a machine does not answer, mpirun waits for it until TCP gives up, so the supervisor kills mpirun some time
+    // Returns whether the job's rank 0 holds the lock of its run folder. It is set only for jobs on several machines.
+    // If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun some time
     // after rank 0 has ended.
     std::function<bool()> is_held{};
   };
@@ -73,7 +75,8 @@ class Supervisor {
   // Runs a job to its end. Throws Error (kUsage).
   End Run(const Program& program);
 
-  // Waits for so many seconds. If the user asks the job to end in the meantime, returns that end.
+  // Waits for `seconds` seconds before a restart. If the user asks the job to end in the meantime, returns how the job
+  // is to end.
   std::optional<End> Pause(double seconds);
 
  private:
@@ -86,14 +89,14 @@ class Supervisor {
                           const Relay& relay) const;
 
   TakenSignals taken_{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-  bool asked_ = false;        // to stop
-  bool interrupted_ = false;  // the stop was asked for by Ctrl-C
-  int demands_ = 0;           // how many SIGTERM and SIGINT have come
+  bool asked_ = false;        // a signal has asked the job to stop
+  bool interrupted_ = false;  // SIGINT (Ctrl-C) has asked for the stop
+  int demands_ = 0;           // how many SIGTERM and SIGINT signals have come
   int patient_for_ = 0;       // the first signal that came, except SIGUSR2
   Clock::time_point patient_until_;
   int ended_by_ = 0;             // the signal for which the job must end at once
-  int ends_ = 0;                 // how often a signal or a time limit asked for that
-  Clock::time_point killed_at_;  // when a job that was to end at once is killed
+  int ends_ = 0;                 // how often a signal or a time limit made the job end at once
+  Clock::time_point killed_at_;  // when the job is killed, if it has not ended by then
 };
 
 // Converts the exit status of a job's program to the job's exit status. If a signal killed a rank, mpirun has a status

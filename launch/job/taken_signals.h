@@ -1,7 +1,7 @@
-// TakenSignals: holds back signals, so that a command takes them one by one while it waits for a job.
+// TakenSignals: blocks signals, so that a command can receive them one by one while it waits for a job.
 //
-// They stay held back when the object is destroyed, so that a signal that arrives while the process ends does not change
-// how it ends. A signal that the process ignores (nohup) stays ignored.
+// The signals stay blocked when the object is destroyed, so that a signal that arrives while the process ends does not
+// change the exit status. A signal that the process ignores (nohup) stays ignored.
 #pragma once
 
 #include <signal.h>
@@ -12,11 +12,11 @@ namespace lockstep {
 
 class TakenSignals {
  public:
-  // Holds back these signals and SIGCHLD, which says that a child has ended, even if whoever started this process ignored
-  // SIGCHLD.
+  // Blocks `signals` and SIGCHLD, which says that a child process has ended. SIGCHLD is received even if this process
+  // was started with SIGCHLD ignored.
   explicit TakenSignals(std::initializer_list<int> signals);
 
-  // Returns the next signal; 0 if none comes for so many seconds.
+  // Returns the next signal; 0 if none comes within `seconds`.
   int Wait(double seconds) const;
 
  private:

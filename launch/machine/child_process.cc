@@ -23,7 +23,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  // Closed by what the child becomes; else it says through it why it became nothing.
+  // If execvp() succeeds, it closes the child's end of this pipe (O_CLOEXEC). If it fails, the child writes errno to
+  // the pipe.
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail(errno);
   const FileDescriptor told(ends[0]);
@@ -33,14 +34,14 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
   if (pid_ < 0) fail(errno);
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // The parent may have died before the line above.
+    // The parent may have died before prctl() was called; the kernel then sends no signal.
     if (getppid() != parent) _exit(static_cast<int>(ExitStatus::kPeer));
     if (group == Group::kOwn) setpgid(0, 0);
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (error >= 0) dup2(error, STDERR_FILENO);
-    // Children must not ignore the signals that this process ignores, unless it was told to.
+    // Lockstep ignores these signals itself. The child must not inherit that.
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);

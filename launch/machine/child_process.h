@@ -1,10 +1,10 @@
 // ChildProcess: a program that runs as a child of this process.
 //
 // Promise: the child ends when this process ends, whatever ends this process (PR_SET_PDEATHSIG). The child gets
-// SIGTERM, so that mpirun, as a child, can end its ranks. The child reads nothing from the terminal.
+// SIGTERM, so that mpirun, if it is the child, can end its ranks. The child's standard input is /dev/null.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/child_process_test.cc)
-//   the program is not there, or cannot be run -> Error (kUsage) with the system's reason
+//   the program does not exist, or cannot be run -> Error (kUsage) with the system's reason
 //     -> ChildProcess.SaysWhyAProgramCannotBeStarted
 //   this process is killed -> the child gets SIGTERM -> tests/fault_test.py, test_the_command_itself_is_killed
 #pragma once
@@ -39,14 +39,16 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
+  // Sends a signal to the child, if it has not ended.
   void Send(int signal) const;
 
-  // Kills the child and does not wait for its end.
+  // Kills the child, and makes the destructor not wait for its end.
   void Abandon();
 
   // Returns how the child ended, or nothing if it has not ended.
   std::optional<End> Poll();
 
+  // Waits until the child has ended, and returns how it ended.
   End Wait();
 
  private:
@@ -60,7 +62,7 @@ class ChildProcess {
 // and the command. Throws Error (kUsage).
 ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output);
 
-// Returns the path of the program in $PATH; empty if it is not there.
+// Returns the path of the program in $PATH; empty if no folder of $PATH has the program.
 std::string FindInPath(const std::string& program);
 
 }  // namespace lockstep

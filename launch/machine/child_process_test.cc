@@ -36,7 +36,7 @@ TEST(ChildProcess, EndsWithAStatusOrASignal) {
 TEST(ChildProcess, WritesWhereItIsToldTo) {
   const std::string path = NewPath();
   const FileDescriptor file(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // there is nothing to read
+  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // standard input is empty
   EXPECT_EQ(ReadFile(path), "said\n");
 }
 
@@ -50,7 +50,7 @@ TEST(ChildProcess, IsKilledWithItsOwner) {
     EXPECT_FALSE(child.Poll());
   }
   char byte = 0;
-  EXPECT_EQ(read(reading.get(), &byte, 1), 0);  // nobody is left who could write
+  EXPECT_EQ(read(reading.get(), &byte, 1), 0);  // end of file: the child has ended
 }
 
 TEST(ChildProcess, GetsSignals) {
@@ -58,7 +58,7 @@ TEST(ChildProcess, GetsSignals) {
   child.Send(SIGTERM);
   EXPECT_EQ(child.Wait().signal, SIGTERM);
   EXPECT_EQ(child.Poll()->signal, SIGTERM);
-  child.Send(SIGTERM);  // nobody else's process of that number
+  child.Send(SIGTERM);  // must not signal another process that got the same number
 }
 
 TEST(ChildProcess, SaysWhyAProgramCannotBeStarted) {

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// The first driver of CUDA 13.
+// The first driver branch that supports CUDA 13.
 constexpr int kOldestDriver = 580;
 
 std::string VersionFile() {
@@ -51,7 +51,7 @@ cpu_set_t CoresBeside(int gpu) {
   CPU_ZERO(&cores);
   std::array<char, 32> bus_id{};
   if (cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), gpu) != cudaSuccess) return cores;
-  // Linux writes it in lower case: "0000:1b:00.0".
+  // Linux writes the bus ID in lower case: "0000:1b:00.0".
   for (char& c : bus_id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const std::string path = fmt::format("/sys/bus/pci/devices/{}/local_cpus", bus_id.data());
   const std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, decltype(&hwloc_bitmap_free)> mask(
@@ -65,7 +65,7 @@ cpu_set_t CoresBeside(int gpu) {
 }
 
 std::string DriverVersion(const std::string& version_file) {
-  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..."
+  // The first line looks like "NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.104.05 Sat Aug 19 ...".
   std::istringstream words(version_file.substr(0, version_file.find('\n')));
   for (std::string word; words >> word;) {
     if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) {
@@ -78,7 +78,7 @@ std::string DriverVersion(const std::string& version_file) {
 std::string InstalledDriver() { return DriverVersion(VersionFile()); }
 
 void RequireWorkingDriver(int code, const std::string& version_file) {
-  // Without a driver CUDA calls it too old.
+  // Without a driver CUDA returns cudaErrorInsufficientDriver, too, so the version file decides.
   if (code == cudaErrorNoDevice || version_file.empty()) return;
   if (code == cudaErrorInsufficientDriver) {
     throw UsageError(

@@ -2,7 +2,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/driver_test.cc)
 //   the driver is too old for the CUDA that this program has -> Error (kUsage) -> Driver.TooOld
-//   it is there and does not work -> Error (kUsage) with CUDA's reason -> Driver.DoesNotWork
+//   the driver is installed and does not work -> Error (kUsage) with CUDA's reason -> Driver.DoesNotWork
 #pragma once
 
 #include <sched.h>

@@ -40,7 +40,7 @@ TEST(Driver, DoesNotWork) {
 
 TEST(Driver, NoneIsNoError) {
   RequireWorkingDriver(cudaErrorInsufficientDriver, "");
-  RequireWorkingDriver(cudaErrorNoDevice, kFile);  // all are hidden
+  RequireWorkingDriver(cudaErrorNoDevice, kFile);  // all GPUs are hidden
 }
 
 }  // namespace

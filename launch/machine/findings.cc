@@ -29,7 +29,7 @@ Json ToJson(const Finding& finding) {
   return json;
 }
 
-// "rank 1: ", "ranks 0-3, 5: "
+// Returns the beginning of a line, for example "rank 1: " or "ranks 0-3, 5: ".
 std::string RanksText(const std::vector<size_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size();) {
@@ -42,13 +42,13 @@ std::string RanksText(const std::vector<size_t>& ranks) {
   return fmt::format("rank{} {}: ", ranks.size() == 1 ? "" : "s", text);
 }
 
-// A finding that several ranks have in the same words.
+// A finding, and the ranks that have it with the same state, figure and advice.
 struct Group {
   Finding finding;
   std::vector<size_t> ranks;
 };
 
-// Groups the findings of one check.
+// Returns the findings of one check, grouped by their content.
 std::vector<Group> GroupsOf(const std::string& check,
                             const std::vector<std::vector<Finding>>& ranks) {
   std::vector<Group> groups;
@@ -69,7 +69,7 @@ std::vector<Group> GroupsOf(const std::string& check,
   return groups;
 }
 
-// The group with the least value stands for all groups that are well.
+// Replaces all groups that are ok and have a value by the one with the least value.
 void LeaveTheLeast(std::vector<Group>& groups) {
   const auto measured_well = [](const Group& group) {
     return group.finding.state == State::kOk && !std::isnan(group.finding.value);

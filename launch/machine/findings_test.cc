@@ -56,7 +56,7 @@ TEST(Findings, TravelAsText) {
 TEST(Findings, AMeasuredValueIsComparedWithTheHardwares) {
   EXPECT_EQ(StateOf(70, 100, 0.6), State::kOk);
   EXPECT_EQ(StateOf(50, 100, 0.6), State::kWarn);
-  EXPECT_EQ(StateOf(50, 0, 0.6), State::kOk);  // the hardware's is not known
+  EXPECT_EQ(StateOf(50, 0, 0.6), State::kOk);  // the maximum is unknown
 }
 
 }  // namespace

@@ -21,13 +21,13 @@ constexpr double kGib = 1 << 30;
 constexpr int64_t kCopied = int64_t{256} << 20;  // bytes
 constexpr int kCopies = 8;
 
-// Less than these shares of what the hardware carries at most is slow. (Healthy ones reach 0.85 to 0.9 within the GPU
-// and between the host and it, 0.75 over NVLink.)
+// A copy is called slow if it reaches less than this share of the hardware's maximum. (Healthy machines reach 0.85 to
+// 0.9 within the GPU and between host and GPU, and 0.75 over NVLink.)
 constexpr double kLeastMemory = 0.7;
 constexpr double kLeastPcie = 0.5;
 constexpr double kLeastNvlink = 0.5;
 
-// GB/s of several copies of `from` to `to`.
+// Copies `from` to `to` several times, and returns the speed in GB/s.
 double CopyGbs(const at::Tensor& to, const at::Tensor& from) {
   const at::cuda::CUDAStream stream = at::cuda::getCurrentCUDAStream();
   const auto copy = [&] {
@@ -44,13 +44,13 @@ double CopyGbs(const at::Tensor& to, const at::Tensor& from) {
   return kCopies * static_cast<double>(from.nbytes()) / begin.elapsed_time(end) * 1e-6;
 }
 
-// "512 GB/s of 614"
+// Returns a speed and its maximum as text, for example "512 GB/s of 614".
 std::string OfText(double gbs, double most) {
   return most > 0 ? fmt::format("{:.0f} GB/s of {:.0f}", gbs, most)
                   : fmt::format("{:.0f} GB/s", gbs);
 }
 
-// Returns the bandwidth of the GPU's memory, in GB/s; 0: not known.
+// Returns the bandwidth of the GPU's memory, in GB/s; 0 if it is unknown.
 double MemoryGbs(at::Device gpu) {
   int khz = 0;
   int bits = 0;
@@ -95,7 +95,7 @@ Finding CheckPcie(const at::Tensor& on_gpu, const GpuCondition* condition) {
   return finding;
 }
 
-// Checks the way from the GPU to the next visible one.
+// Checks copies from the GPU to the next visible GPU.
 Finding CheckPeer(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const auto other =
       static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());
@@ -140,7 +140,7 @@ Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
                   .figure = fmt::format("{}, {:.1f} GiB", properties.name,
                                         static_cast<double>(properties.totalGlobalMem) / kGib)};
   if (condition == nullptr) return finding;
-  // The memory that this process's own context and the driver take.
+  // The driver and this process's own CUDA context may take up to this much memory.
   constexpr double kOwn = 2;  // GiB
   if (condition->ecc_errors > 0) {
     finding.state = State::kFail;
@@ -162,12 +162,12 @@ Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
 std::vector<Finding> CheckTransfers(at::Device gpu, const GpuCondition* condition) {
   const c10::cuda::CUDAGuard guard(gpu);
   std::vector<Finding> findings;
-  // No two bytes near each other are alike.
+  // The pattern consists of ascending numbers, so that data copied to a wrong place is noticed.
   const at::Tensor pattern =
       at::arange(kCopied / 4, at::TensorOptions().dtype(at::kInt).device(gpu));
   const at::Tensor copy = at::empty_like(pattern);
   const double most = MemoryGbs(gpu);
-  const double gbs = 2 * CopyGbs(copy, pattern);  // read and written
+  const double gbs = 2 * CopyGbs(copy, pattern);  // each byte is read and written
   if (!at::equal(copy, pattern)) {
     findings.push_back(Wrong("gpu memory", "within the GPU's memory"));
   } else {

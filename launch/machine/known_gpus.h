@@ -1,4 +1,4 @@
-// The GPUs that people have, so that a training can be judged where there is none.
+// A list of common GPUs, so that the memory of a training on them can be estimated on another machine.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ namespace lockstep {
 struct KnownGpu {
   std::string_view name;
   GpuTraits traits;
-  int64_t memory_mib = 0;    // as its driver says
-  bool is_measured = false;  // whether Lockstep's memory was measured there
+  int64_t memory_mib = 0;    // as the driver reports it
+  bool is_measured = false;  // whether the memory that Lockstep takes was measured on this GPU
 };
 
 std::span<const KnownGpu> KnownGpus();
 
-// Null: it is not known. Case and spaces do not matter: "rtx3090" is "RTX 3090".
+// Returns the GPU with this name, or null if the list does not have it. Case and spaces do not matter: "rtx3090" finds
+// "RTX 3090".
 const KnownGpu* FindGpu(std::string_view name);
 
-// The MiB of a GPU that CUDA and its libraries take of it for themselves, as measured on one H100.
+// The GPU memory, in MiB, that the CUDA context and CUDA's libraries take for themselves, as measured on one H100.
 inline constexpr int64_t kContext_mib = 850;
 
 }  // namespace lockstep

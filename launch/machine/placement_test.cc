@@ -29,9 +29,9 @@ std::string Refusal(const std::vector<Place>& places) {
 
 TEST(Placement, AllowsAGpuForEach) {
   RequireOwnGpus({On("a", 2, 1, {}), On("a", 2, 2, {})});
-  // Slurm's binding: each sees its own as its first.
+  // Slurm may bind GPUs: each rank then sees only its own GPU, as number 0.
   RequireOwnGpus({On("a", 1, 1, {}), On("a", 1, 2, {})});
-  // MIG-less machines are told apart by their names.
+  // The same UUID on two machines is no error, because machines are told apart by their names.
   RequireOwnGpus({On("a", 1, 1, {}), On("b", 1, 1, {})});
   RequireOwnGpus({On("a", 0, 0, {}), On("a", 0, 0, {})});
 }
@@ -61,19 +61,19 @@ TEST(Placement, RefusesGpusForSome) {
 }
 
 TEST(Placement, SharesCores) {
-  // All may run anywhere.
+  // Both ranks may run on all four cores.
   EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1, 2, 3}), On("a", 0, 0, {0, 1, 2, 3})}, 0), 2);
-  // Each is bound to a half.
+  // Each rank is bound to one half of the cores.
   EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1}), On("a", 0, 0, {2, 3})}, 1), 2);
-  // Other machines' cores are others.
+  // Cores of different machines are different cores, even with the same numbers.
   EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1}), On("b", 0, 0, {0, 1})}, 1), 2);
   EXPECT_EQ(CoresOf({On("a", 0, 0, {0}), On("a", 0, 0, {0, 1, 2})}, 1), 2);
   const Place third = On("a", 0, 0, {0, 1, 2});
   EXPECT_EQ(CoresOf({third, third, third}, 1), 1);
-  // More ranks than cores.
+  // Three ranks share one core.
   const Place one = On("a", 0, 0, {0});
   EXPECT_EQ(CoresOf({one, one, one}, 2), 1);
-  // A container's share of the time.
+  // A container may use the time of four cores only.
   Place limited = On("a", 0, 0, {0, 1, 2, 3, 4, 5, 6, 7});
   limited.most_cores = 4;
   EXPECT_EQ(CoresOf({limited}, 0), 4);
@@ -83,7 +83,7 @@ TEST(Placement, SharesCores) {
 TEST(Placement, NoticesRanksOnOneCore) {
   const std::vector<Place> bound{On("a", 0, 0, {0}), On("a", 0, 0, {1})};
   EXPECT_THAT(WhatIsNarrow(bound, 64), HasSubstr("2 of 2 ranks are bound to one core of 64"));
-  EXPECT_EQ(WhatIsNarrow(bound, 2), "");  // there are no more
+  EXPECT_EQ(WhatIsNarrow(bound, 2), "");  // the machine has no more than two cores
   EXPECT_EQ(WhatIsNarrow({On("a", 0, 0, {0, 1}), On("a", 0, 0, {0, 1})}, 64), "");
 }
 
@@ -111,14 +111,14 @@ TEST(Placement, RanksKeepBesideTheirGpus) {
 
 TEST(Placement, NoRankLosesCoresToBeBesideItsGpu) {
   const std::vector<int> all{0, 1, 2, 3};
-  // Both GPUs are on one half of the machine: the other would lie idle.
+  // Both GPUs are attached to the same half of the cores. If the ranks were bound to it, the other half would be idle.
   std::vector<Place> places =
       BesideTheirGpus({Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {0, 1})});
   EXPECT_EQ(CoresIn(places[0].cores), all);
-  // A user's binding stands, even far from the GPU.
+  // A binding by the user is kept, even if its cores are not beside the GPU.
   places = BesideTheirGpus({Beside(On("a", 1, 1, {2, 3}), {0, 1})});
   EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{2, 3}));
-  // It is not known where the GPU is; other machines know.
+  // On machine "a" it is unknown which cores are beside the GPU; on machine "b" it is known.
   places = BesideTheirGpus({On("a", 1, 1, all), Beside(On("b", 1, 2, all), all)});
   EXPECT_EQ(CoresIn(places[0].cores), all);
   EXPECT_EQ(CoresIn(places[1].cores), all);

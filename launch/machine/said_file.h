@@ -1,4 +1,5 @@
-// SaidFile: the file that a child process prints to, and what it said last.
+// SaidFile: a file to which the output of a child process is appended. LastError() returns the last error message in
+// that output.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/said_file_test.cc)
 //   the file cannot be written, or is a link -> Error (kUsage) with the reason -> SaidFile.Refuses*
@@ -13,19 +14,20 @@ namespace lockstep {
 
 class SaidFile {
  public:
-  // Opens the file, and makes it if it is missing. Output is appended. Throws Error (kUsage).
+  // Opens the file for appending, and makes it if it is missing. Throws Error (kUsage).
   explicit SaidFile(std::string path);
 
   int descriptor() const { return file_.get(); }
 
-  // Returns the last error that was printed since the file was opened, without what each error begins with; if there is
-  // none, the last line; empty: there is no line.
+  // Returns the last error message that was printed since this object opened the file, without the prefix "lockstep:
+  // error: ". If there is no error message, returns the last line that is not empty, or an empty string if there is
+  // none.
   std::string LastError() const;
 
  private:
   std::string path_;
   FileDescriptor file_;
-  int64_t begin_;  // of what is printed from now on
+  int64_t begin_;  // the size of the file when it was opened, in bytes
 };
 
 }  // namespace lockstep

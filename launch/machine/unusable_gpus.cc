@@ -18,7 +18,7 @@ constexpr char kName[] = "other gpu";  // the name of the check
 constexpr unsigned kAmd = 0x1002;
 constexpr unsigned kIntel = 0x8086;
 constexpr unsigned kNvidia = 0x10de;
-// These are PCI's classes without the last two bytes, which tell kinds of them apart.
+// PCI base classes: the first of the three bytes of a PCI class code.
 constexpr unsigned kDisplay = 0x03;
 constexpr unsigned kAccelerator = 0x12;
 
@@ -30,8 +30,8 @@ unsigned NumberIn(const std::filesystem::path& path) {
   return number;
 }
 
-// Returns the maker of a GPU, such as "AMD"; an empty text if it is no GPU, or if its maker has none that could be
-// meant. AMD's largest GPUs are no displays.
+// Returns the maker of a GPU, such as "AMD"; an empty string if the device is no GPU of one of the three makers. AMD's
+// GPUs for servers have the class of accelerators and not that of displays.
 std::string MakerOf(unsigned vendor, unsigned device_class) {
   if (vendor == kAmd && (device_class == kDisplay || device_class == kAccelerator)) return "AMD";
   if (vendor == kIntel && device_class == kDisplay) return "Intel";
@@ -64,7 +64,7 @@ std::vector<Finding> UnusableGpus(const std::vector<DriverGpu>& gpus, const std:
     const unsigned vendor = NumberIn(path / "vendor");
     const std::string maker = MakerOf(vendor, NumberIn(path / "class") >> kKindBits);
     const bool is_nvidia = maker == "NVIDIA";
-    // The driver has named its own.
+    // If NVIDIA's driver works, the loop above has handled its GPUs.
     if (maker.empty() || (is_nvidia && !gpus.empty())) continue;
     Finding finding{.check = kName,
                     .figure = fmt::format("{} {:04x}:{:04x} at {} cannot be used", maker, vendor,

@@ -1,9 +1,9 @@
 // UnusableGpus(): names the GPUs of this machine that Lockstep cannot compute on.
 //
-// Promise: each of them is a finding of its own, which says why. Devices that are no GPUs, such as the display of a
-// server's management controller, are not named.
+// Promise: each such GPU gets a finding of its own, which says why Lockstep cannot use it. Devices that are no GPUs,
+// such as the display of a server's management controller, are not named.
 //
-// (launch/machine/unusable_gpus_test.cc; tests/machine_test.py)
+// The tests are in launch/machine/unusable_gpus_test.cc and tests/machine_test.py.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace lockstep {
 
 inline constexpr char kPciDevices[] = "/sys/bus/pci/devices";
 
-// `gpus`: the driver's. `devices`: where the kernel shows what is on PCI Express (kPciDevices). `has_others`: there are
-// GPUs that can be used, so that the machine trains on them.
+// `gpus` are the GPUs that the NVIDIA driver lists. `devices` is the folder in which the kernel lists the PCI devices
+// (kPciDevices). `has_others` says whether the machine also has GPUs that Lockstep can use.
 std::vector<Finding> UnusableGpus(const std::vector<DriverGpu>& gpus, const std::string& devices,
                                   bool has_others);
 

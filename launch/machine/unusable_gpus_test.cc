@@ -76,9 +76,9 @@ TEST_F(Pci, NamesOnesThatHaveNoDriver) {
 }
 
 TEST_F(Pci, NamesNothingElse) {
-  Add("0000:02:00.0", "0x030000", "0x1a03");  // a management controller's display
-  Add("0000:05:00.0", "0x040300", "0x1002");  // the sound of an AMD GPU
-  Add("0000:06:00.0", "0x120000", "0x8086");  // a processor's part for inference
+  Add("0000:02:00.0", "0x030000", "0x1a03");  // display of a server's management controller
+  Add("0000:05:00.0", "0x040300", "0x1002");  // audio function of an AMD GPU
+  Add("0000:06:00.0", "0x120000", "0x8086");  // NPU of an Intel processor
   WriteFile(devices_ + "/0000:07:00.0/class", "rubbish");
   EXPECT_THAT(Found({}, false), IsEmpty());
   EXPECT_THAT(UnusableGpus({}, "/nowhere", false), IsEmpty());

@@ -1,5 +1,6 @@
-// LargestSearch: finds the largest number that fits, to within 3 %, if larger ones fit less. Begins at a guess, and goes
-// away from it by steps that double until one number fits and one does not; then halves what lies between.
+// LargestSearch: finds the largest number that fits, to within 3 %. It assumes that if a number does not fit, no larger
+// one fits. The search begins at a guess and moves away from it by steps that double, until it knows a number that fits
+// and one that does not. It then bisects the range between them.
 //
 //   LargestSearch search(96, 4096);
 //   while (const std::optional<int64_t> samples = search.Next()) search.Add(*samples, Fits(*samples));
@@ -18,20 +19,20 @@ class LargestSearch {
   // Next() gives only numbers from 1 to `most`. A `guess` outside of that range is clamped to it.
   LargestSearch(int64_t guess, int64_t most);
 
-  // Returns the number to try next. Nothing: the search is at its end.
+  // Returns the number to try next; nothing if the search has ended.
   std::optional<int64_t> Next() const;
 
   void Add(int64_t number, bool fits);
 
-  int64_t largest() const { return fits_; }  // that is known to fit; 0: none
+  int64_t largest() const { return fits_; }  // known to fit; 0: none
 
  private:
   int64_t guess_;
   bool guessed_ = false;  // the guess was tried
   int64_t step_;
   int64_t fits_ = 0;
-  int64_t too_many_;  // the least that is known not to fit, or that is not tried
-  bool one_did_not_ = false;
+  int64_t too_many_;  // no number from here on is tried: it does not fit, or is above `most`
+  bool one_did_not_ = false;  // a number that was tried did not fit
 };
 
 }  // namespace lockstep

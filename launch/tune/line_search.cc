@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// A neighbour at less than this factor is near enough.
+// No number is tried between two neighbours whose ratio is at most this factor.
 constexpr double kNear = 1.12;
 
 }  // namespace
@@ -19,7 +19,7 @@ std::optional<int64_t> LineSearch::Next() const {
   const auto best =
       std::ranges::max_element(speeds_, {}, [](const auto& known) { return known.second; });
   const int64_t number = best->first;
-  // The search goes beyond the best, if that is at the end of what is known.
+  // If the best number is the largest or smallest one tried, the search goes on beyond it.
   if (std::next(best) == speeds_.end() && number < most_) return std::min(2 * number, most_);
   if (best == speeds_.begin() && number > least_) return std::max(number / 2, least_);
   // Then it goes on between the best and its faster neighbour.

@@ -1,5 +1,6 @@
-// LineSearch: looks for the number with which something is fastest, by doubling and halving, and then between the best
-// and its neighbours. Speeds rise up to one number and fall from there on, or stay as they are.
+// LineSearch: looks for the number (for example of threads) with which something is fastest. It first doubles and
+// halves the number, and then tries numbers between the best one and its neighbours. It assumes that the speed rises up
+// to one number, and does not rise again after it.
 //
 //   LineSearch search(4, 1, 64);
 //   while (const std::optional<int64_t> threads = search.Next()) search.Add(*threads, SpeedWith(*threads));
@@ -16,7 +17,7 @@ class LineSearch {
   // Begins at `first`; least <= first <= most.
   LineSearch(int64_t first, int64_t least, int64_t most);
 
-  // Returns the number to try next. Nothing: the search is at its end.
+  // Returns the number to try next; nothing if the search has ended.
   std::optional<int64_t> Next() const;
 
   void Add(int64_t number, double speed) { speeds_[number] = speed; }

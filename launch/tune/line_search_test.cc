@@ -32,7 +32,7 @@ Searched Search(int64_t first, int64_t most, const Speed& speed) {
   return searched;
 }
 
-// The speed of `cores` cores that decode: more threads than cores give a little less.
+// Returns a model of the speed of decoding on `cores` cores: more threads than cores make it a little slower.
 Speed Decoding(double cores) {
   return [cores](int64_t threads) {
     const auto n = static_cast<double>(threads);

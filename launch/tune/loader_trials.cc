@@ -15,11 +15,12 @@
 namespace lockstep {
 namespace {
 
-// A search rarely needs more trials, each of which starts a process, warms up and measures.
+// The time limit is divided among so many trials, because a search rarely needs more. Each trial starts a process,
+// warms up and measures.
 constexpr int kTrials = 12;
 constexpr double kStart_s = 1;
 
-// Threads that wait for a slow disk take no core's time.
+// More threads than cores can be useful, because a thread that waits for a slow disk takes no time of a core.
 constexpr int kMostThreadsPerCore = 8;
 constexpr int kMostThreads = 64;
 
@@ -33,13 +34,13 @@ bool DecodesOnGpu(const config::Config& config) {
   return config.data().images().decode() == config::Images::GPU;
 }
 
-// Whether so much memory can be filled without harm to other programs.
+// Returns whether `bytes` are less than half of the free memory, so that other programs have enough left.
 bool HasRoomFor(int64_t bytes) {
   const HostReading host = HostReader().Read();
   return 2 * bytes < host.memory_total - host.memory_used;
 }
 
-// Measures one way to load after the other.
+// Measures the loader with one setting after the other.
 class LoaderMeter {
  public:
   LoaderMeter(TrialRunner& runner, const ConfigWith& config_with, bool cold, double trial_s)
@@ -54,7 +55,8 @@ class LoaderMeter {
       trial.note = error.what();
       return trial;
     }
-    // The first trial with a warm cache also brings the files into it.
+    // Unless the cache is to be cold, the first trial is made twice, because the first time it brings the files into
+    // the page cache.
     if (!cold_ && std::exchange(is_first_, false)) {
       trial.stopped = runner_.MeasureLoader(config, trial_s_, cold_).stopped;
       if (trial.stopped) return trial;
@@ -65,7 +67,8 @@ class LoaderMeter {
     trial.note = last_.failure;
     if (!last_.failure.empty()) return trial;
     if (config.data().images().cache() != config::Images::OFF && !last_.warm && !cold_) {
-      // Most of these samples were read for the first time, which says nothing of later epochs.
+      // Most of these samples were read for the first time, so the speed says nothing about later epochs, which read
+      // from the image cache.
       trial.note = fmt::format("not all {} samples were read in {:.1f} s: give more --time",
                                last_.samples, trial_s_);
       return trial;
@@ -80,7 +83,7 @@ class LoaderMeter {
 
   const LoaderTrial& last() const { return last_; }
 
-  // How long each measurement is from here on, and the warm-up before it.
+  // Sets the length of later measurements, and of the warm-up before each, in seconds.
   void SetSeconds(double trial_s) { trial_s_ = trial_s; }
 
  private:
@@ -118,8 +121,9 @@ SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
     if (users.on_gpu && !keeps_pixels && !DecodesOnGpu(config)) {
       attempt({{"data.images.decode", "GPU"}});
     }
-    // A cold cache is as if the data did not fit in memory. Whole images are decoded in an epoch that fills the cache,
-    // which takes longer than to decode what is needed of them.
+    // With `cold` the image cache is not tried, because `cold` stands for data that do not fit in memory. An epoch that
+    // fills the image cache decodes whole images, which takes longer than decoding only the crops that training needs;
+    // hence the factor 2.
     const double epoch_s = 2 * static_cast<double>(users.samples) / users.samples_per_s;
     const bool has_time = SecondsSinceBoot() + 3 * epoch_s < search.end_s;
     if (!search.cold && !keeps_pixels && has_time &&

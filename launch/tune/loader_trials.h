@@ -1,8 +1,10 @@
-// FindLoader(): finds the loader's settings with which it reads the most samples a second: how many threads it has, how
-// many batches they may be ahead, and, for images, where they are decoded and what is kept in memory.
+// FindLoader(): finds the settings with which the data loader delivers the most samples a second: its number of
+// threads, how many batches it may prefetch, and, for images, whether they are decoded on the GPU and whether decoded
+// images are kept in memory.
 //
-// Each setting is measured in a process of its own with the config's files, up to what the model gets, while nothing
-// trains. A GPU that also trains, or a model on the CPU, leaves less to the loader.
+// Each setting is measured in a process of its own, with the config's files, from reading a sample to the model's input
+// on its device. No model trains meanwhile. If a GPU that decodes also trains, or if the model runs on the CPU, the
+// loader gets less of their time than in these measurements.
 #pragma once
 
 #include <functional>
@@ -13,20 +15,21 @@
 
 namespace lockstep {
 
-// Returns the config with a setting. Throws Error (kUsage) if it cannot have it.
+// Returns the config with the values of a setting. Throws Error (kUsage) if the result is no valid config.
 using ConfigWith = std::function<config::Config(const Setting&)>;
 
-// Whether there is anything to find: whether the config's samples come from files or a data set of the user's.
+// Returns whether the config's samples come from files or from a data set of the user's program, so that there are
+// loader settings to find.
 bool HasLoader(const config::Config& config);
 
 struct LoaderSearch {
-  int ranks = 1;      // on this machine
-  bool cold = false;  // the files are read from the disk each time, as in a first epoch
-  double ample = 0;   // samples/s; if the config as it is gives more, nothing else is tried
-  double end_s = 0;   // SecondsSinceBoot()
+  int ranks = 1;      // the ranks on this machine
+  bool cold = false;  // files are read from the disk each time, as in a first epoch
+  double ample = 0;   // samples/s; if the config as it is reaches more, the search ends at once
+  double end_s = 0;   // when the search ends, on the clock of SecondsSinceBoot()
 };
 
-// Looks for the setting. Calls `on_trial` after each trial. Throws Error.
+// Looks for the fastest setting. Calls `on_trial` after each trial. Throws Error.
 SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
                          const LoaderSearch& search,
                          const std::function<void(const SettingTrial&)>& on_trial);

@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Each loss becomes the mean of itself and of so many neighbours on each side. A loss that is not finite stays so.
+// Returns the points with each loss replaced by the mean of itself and of up to `neighbours` losses on each side. If
+// one of these is not finite, the mean is infinite.
 std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t neighbours) {
   std::vector<RatePoint> smoothed = points;
   for (size_t i = 0; i < points.size(); ++i) {
@@ -28,7 +29,8 @@ std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t nei
 RangeTest::RangeTest(const std::vector<RatePoint>& points)
     : curve_(Smoothed(points, points.size() / 50)) {
   if (curve_.size() < 3) return;
-  // The lowest rates change nothing: their losses are the loss of the beginning, and differ by their samples alone.
+  // The lowest rates do not change the model. Their losses therefore give the loss at the beginning, and its deviation
+  // from step to step, which comes only from the different samples.
   const size_t few = std::max<size_t>(curve_.size() / 8, 2);
   double first = 0;
   double squares = 0;
@@ -41,7 +43,7 @@ RangeTest::RangeTest(const std::vector<RatePoint>& points)
   const double drop = first - lowest->loss;
   lowest_ = lowest->rate;
   falls_ = drop > std::max(2 * deviation, 0.01 * std::abs(first));
-  constexpr double kBegun = 0.1;  // of the drop
+  constexpr double kBegun = 0.1;  // fraction of the drop
   auto begins = lowest;
   while (begins != curve_.begin() && begins->loss < first - kBegun * drop) --begins;
   begins_ = begins->rate;

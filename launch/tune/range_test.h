@@ -1,18 +1,19 @@
-// RangeTest: reads from one short training, in which the learning rate grows, at which rates a model learns.
+// RangeTest: finds out at which learning rates a model learns, from the losses of one short training in which the
+// learning rate grows with each step.
 //
-// The loss stays where it is while the rate is too low to matter, falls, is lowest, and grows again when the rate is
-// too high (Smith, 'Cyclical Learning Rates for Training Neural Networks', WACV 2017, section 3.3).
+// While the rate is too low, the loss stays about constant. At higher rates it falls to a minimum, and when the rate is
+// too high it grows again (Smith, 'Cyclical Learning Rates for Training Neural Networks', WACV 2017, section 3.3).
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/tune/range_test_test.cc)
 //   the loss falls at no rate -> falls() is false -> RangeTest.SaysThatNothingIsLearned
-//   losses are not finite at high rates -> those rates are too high -> RangeTest.ALossThatIsNotFiniteIsTooHigh
+//   losses are not finite at high rates -> these rates count as too high -> RangeTest.ALossThatIsNotFiniteIsTooHigh
 #pragma once
 
 #include <vector>
 
 namespace lockstep {
 
-// The mean loss of one step, and the learning rate that the optimizer made the step with.
+// The mean loss of one step, and the learning rate with which the optimizer made that step.
 struct RatePoint {
   double rate = 0;
   double loss = 0;
@@ -23,14 +24,15 @@ class RangeTest {
   // `points` are in the order of growing rates. They may end with a loss that is not finite.
   explicit RangeTest(const std::vector<RatePoint>& points);
 
-  // The points, each loss being the mean of the losses around it.
+  // The points with smoothed losses: each loss is the mean of the losses around it.
   const std::vector<RatePoint>& curve() const { return curve_; }
 
-  // Whether the loss falls by more than it varies from step to step.
+  // Whether the loss falls clearly more than it varies from step to step.
   bool falls() const { return falls_; }
 
-  // The rate from which on the loss falls, the one with the lowest loss, and the one from which on the loss is higher
-  // than at the beginning; the last one is the highest rate that was tried if the loss never is.
+  // begins() is the rate at which the loss begins to fall, and lowest() is the rate with the lowest loss. diverges() is
+  // the rate from which on the loss is higher than at the beginning; if the loss never gets so high, it is the highest
+  // rate that was tried.
   double begins() const { return begins_; }
   double lowest() const { return lowest_; }
   double diverges() const { return diverges_; }

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// 240 rates from 1e-7 to 10, with the loss that `loss` gives for the decimal logarithm of the rate.
+// Returns points for 240 rates from 1e-7 to 10. `loss` returns the loss for the decimal logarithm of a rate.
 std::vector<RatePoint> Curve(const std::function<double(double)>& loss) {
   std::vector<RatePoint> points;
   for (int i = 0; i < 240; ++i) {
@@ -21,7 +21,7 @@ std::vector<RatePoint> Curve(const std::function<double(double)>& loss) {
   return points;
 }
 
-// It falls from 2.3 at 1e-4 to 0.3 at 1e-2, stays, and grows without end from 0.1 on.
+// Returns a loss that falls from 2.3 at the rate 1e-4 to 0.3 at 1e-2, stays there, and grows from 0.1 on.
 double Valley(double exponent) {
   if (exponent < -4) return 2.3;
   if (exponent < -2) return 2.3 - (exponent + 4);

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// The distances between exponents, in decades.
+// Distances between rates, in decades.
 constexpr double kStride = 0.5;
 constexpr double kFineStride = 0.25;
 constexpr double kSame = 0.05;
@@ -23,7 +23,7 @@ RateSearch::RateSearch(double least, double most)
     : least_(std::log10(least)), most_(std::max(std::log10(most), least_)) {}
 
 std::optional<double> RateSearch::Next() const {
-  // Whether a rate has been tried that is less than `stride` away, on the side of `direction`.
+  // Returns whether a rate has been tried that is at most `stride` away from `exponent`, on the side of `direction`.
   const auto has_neighbour = [&](double exponent, double direction, double stride) {
     return std::ranges::any_of(losses_, [&](const auto& known) {
       const double away = direction * (known.first - exponent);
@@ -34,7 +34,8 @@ std::optional<double> RateSearch::Next() const {
     return std::ranges::any_of(
         losses_, [&](const auto& known) { return std::abs(known.first - exponent) < kStride / 2; });
   };
-  // The search goes from the middle outwards, so that it has tried what is likeliest if it ends early.
+  // The search goes from the middle of the range outwards, so that the likeliest rates are tried even if the search
+  // ends early.
   const double middle = (least_ + most_) / 2;
   for (double away = 0; middle + away < most_ + kSame; away += kStride) {
     for (const double exponent : {middle - away, middle + away}) {
@@ -42,7 +43,7 @@ std::optional<double> RateSearch::Next() const {
     }
   }
   const auto best = std::ranges::min_element(losses_, IsLower);
-  // Where everything diverged, only lower rates can be better.
+  // If all trainings diverged, only lower rates can be better.
   const bool all_diverged = !std::isfinite(best->second);
   const double centre = all_diverged ? losses_.begin()->first : best->first;
   for (const double stride : {kStride, kFineStride}) {

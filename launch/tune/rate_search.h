@@ -3,9 +3,10 @@
 //   RateSearch search(0.001, 0.1);
 //   while (const std::optional<double> rate = search.Next()) search.Add(*rate, LossOfTrainingWith(*rate));
 //
-// The loss of a training over the logarithm of its rate is a valley, but a rough one: another rate is also another
-// training. So the search tries rates half a decade apart over the whole range first, goes on beyond it if the best one
-// lies at its end, and then tries the rates a quarter of a decade beside the best.
+// The loss at the end of a training, as a function of the logarithm of the learning rate, has one minimum, but it is
+// noisy, because each rate leads to a different training. The search therefore first tries rates half a decade apart
+// over the whole range. If the best one lies at an end of the range, the search goes on beyond that end. Then it tries
+// the rates a quarter of a decade above and below the best one.
 #pragma once
 
 #include <map>
@@ -15,19 +16,19 @@ namespace lockstep {
 
 class RateSearch {
  public:
-  // The range where the best rate is likely to be. Where rates beyond it turn out to be better, the search follows them,
-  // at most by a factor of a thousand.
+  // `least` and `most` are the ends of the range in which the best rate is likely to be. If rates outside of the range
+  // turn out to be better, the search follows them, to at most a factor of a thousand beyond the range.
   RateSearch(double least, double most);
 
-  // Returns the next rate to try; nothing if the search is at its end. Returns the same one until its loss is known.
+  // Returns the next rate to try; nothing if the search has ended. Returns the same rate until Add() was called for it.
   std::optional<double> Next() const;
 
-  // Adds the loss that a training with `rate` ended with; infinity if it diverged. It may be a rate that Next() has not
-  // named.
+  // Adds the loss with which a training with `rate` ended; infinity if the training diverged. `rate` may be one that
+  // Next() has not returned.
   void Add(double rate, double loss);
 
  private:
-  // Decimal logarithms of rates.
+  // These members hold decimal logarithms of rates. `losses_` maps such a logarithm to the loss.
   double least_;
   double most_;
   std::map<double, double> losses_;

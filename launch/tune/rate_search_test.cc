@@ -13,11 +13,11 @@ namespace lockstep {
 namespace {
 
 struct Found {
-  std::vector<double> exponents;   // of the rates, as they were tried
+  std::vector<double> exponents;   // decimal logarithms of the rates, in the order tried
   std::optional<double> exponent;  // of the best rate; nothing if no loss is finite
 };
 
-// Searches to the end.
+// Runs the search to its end, but for at most 40 rates.
 Found Search(RateSearch& search, const std::function<double(double)>& loss) {
   Found found;
   double least = std::numeric_limits<double>::infinity();
@@ -85,7 +85,7 @@ TEST(RateSearch, TakesWhatOthersHaveTried) {
   RateSearch search(0.01, 0.01);
   search.Add(0.012, 1);
   EXPECT_GT(std::abs(std::log10(*search.Next()) + 2), 0.3);
-  // It is the best one, so only the rates beside it are tried.
+  // 0.012 is the best rate, so only rates beside it are tried.
   const Found found = Search(search, [](double exponent) { return 2 + std::abs(exponent); });
   const std::vector<double> expected{known - 0.5, known + 0.5, known - 0.25, known + 0.25};
   ASSERT_EQ(found.exponents.size(), expected.size());

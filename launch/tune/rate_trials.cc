@@ -19,9 +19,9 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 constexpr double kLowestRate = 1e-7;
 constexpr double kHighestRate = 10;
-constexpr int64_t kRangeSteps = 240;  // 30 a decade
+constexpr int64_t kRangeSteps = 240;  // 30 steps for each decade of rates
 
-// A search rarely needs more trainings.
+// The time limit is divided among so many trainings, because a search rarely needs more.
 constexpr double kTrials = 9;
 constexpr int64_t kLeastSteps = 50;
 
@@ -30,7 +30,7 @@ double TwoDigits(double value) {
   return std::round(value / unit) * unit;
 }
 
-// The factor by which the optimizer's rate differs from optimizer.lr.
+// Returns the peak learning rate divided by optimizer.lr. It differs from 1 if the config has lr_scaling.
 double ScalingOf(config::Config config) {
   config.mutable_optimizer()->set_lr(1);
   return PeakLearningRate(config);
@@ -45,7 +45,7 @@ Trial RangeTrial(TrialRunner& runner, config::Config config) {
   config.mutable_log()->set_every_steps(1);
   config.set_epochs(kRangeSteps);
   config.set_max_steps(kRangeSteps);
-  config.mutable_data()->clear_validation();  // files that are only evaluated
+  config.mutable_data()->clear_validation();  // the range test does not validate
   return runner.Run(std::move(config));
 }
 
@@ -68,22 +68,22 @@ double LossOf(const Trial& trial, bool validates) {
   return sum / static_cast<double>(counted);
 }
 
-// Seconds of a step, from a log with all steps.
+// Returns the mean time of a step in seconds, from a log that has all steps.
 double StepSeconds(const LoggedRun& log) {
   const std::vector<LoggedStep>& steps = log.steps;
-  // The first step also prepares the others.
+  // The first step is left out, because it also prepares later steps.
   if (steps.size() < 3) return 0;
   return (steps.back().time - steps[1].time) / static_cast<double>(steps.size() - 2);
 }
 
-// The warm-up for a training of `steps` instead of the run's.
+// Returns the warm-up for a trial of `steps` steps, in proportion to the warm-up of the run.
 int64_t ScaledWarmup(int64_t warmup_steps, int64_t run_steps, int64_t steps) {
   if (warmup_steps == 0) return 0;
   const double share = static_cast<double>(warmup_steps) / static_cast<double>(run_steps);
   return std::max<int64_t>(std::llround(share * static_cast<double>(steps)), 1);
 }
 
-// The warm-up for a run of `steps` that has none.
+// Returns the warm-up to use for a run of `steps` steps whose config has none.
 int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
   constexpr int64_t kShare = 20;
   const bool has_beta2 = optimizer.type() == config::Optimizer::ADAM ||
@@ -103,7 +103,7 @@ config::Config TrialConfig(config::Config config, const RateTrial& trial) {
   return config;
 }
 
-// Trains with rates until the best is known, or the time is over, or a signal has come.
+// Trains with one rate after the other, until the best rate is known, the time is over, or a signal has come.
 class RateFinder {
  public:
   RateFinder(TrialRunner& runner, const config::Config& config, double end_s, const Trial& range,
@@ -145,12 +145,12 @@ class RateFinder {
   }
 
  private:
-  // Says whether there is time for another training; there is until one has come to its end.
+  // Returns whether another training may begin. Until one training has succeeded, the time limit does not count.
   bool HasTime() const {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }
 
-  // `warmup_steps`: of the whole run.
+  // Returns the loss of a training with `rate`. `warmup_steps` is the warm-up of a whole run.
   double LossWith(double rate, int64_t warmup_steps, bool is_users) {
     RateTrial trial{.rate = rate,
                     .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),
@@ -175,7 +175,7 @@ class RateFinder {
   double end_s_;
   int64_t run_steps_;
   const std::function<void(const RateTrial&)>& on_trial_;
-  int64_t steps_ = 0;  // of a training
+  int64_t steps_ = 0;  // the length of each training
   double slowest_s_ = 0;
   FoundRate found_;
 };

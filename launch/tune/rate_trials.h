@@ -1,12 +1,13 @@
-// RateTrials: finds the learning rate for a config by short trainings, and the warm-up that goes with it.
+// FindRate(): finds the best learning rate for a config, and a warm-up for it, by short trainings.
 //
-// First a range test (launch/tune/range_test.h) says at which rates the loss falls. Then trainings of the config itself,
-// each with another rate, are compared by the loss that they end with. A training is as long as the time limit allows,
-// and as long as the run if that is possible; its schedule is the config's, so what is compared is what will be used.
+// First a range test (launch/tune/range_test.h) finds the rates at which the loss falls. Then the config is trained
+// with several rates, and the losses at the end of these trainings are compared. A training has as many steps as the
+// time limit allows, but not more than the run. It uses the config's own schedule, so that the comparison holds for the
+// run.
 //
-// A config that has a warm-up keeps it. Otherwise the trainings have the usual one: a twentieth of the steps, but not
-// more than 2 / (1 - beta2) for optimizers that have beta2 (Ma and Yarats, 'On the adequacy of untuned warmup for adaptive
-// optimization', AAAI 2021). The best rate is then tried without.
+// If the config has a warm-up, the trainings keep it. Otherwise they have a warm-up of a twentieth of the steps, but
+// not more than 2 / (1 - beta2) steps for optimizers that have beta2 (Ma and Yarats, 'On the adequacy of untuned warmup
+// for adaptive optimization', AAAI 2021). The best rate is then also tried without a warm-up.
 #pragma once
 
 #include <cstdint>
@@ -25,28 +26,29 @@ struct RateTrial {
   double rate = 0;  // optimizer.lr
   int64_t warmup_steps = 0;
   int64_t steps = 0;
-  // The loss of the validation samples at the end, or otherwise the mean of the last tenth of the steps.
+  // The loss of the validation samples at the end. If the config has no validation: the mean training loss of the last
+  // tenth of the steps.
   double loss = 0;
   double wall_s = 0;      // from the start of its process to its end
-  std::string failure;    // why it ended early; empty: it did not
-  bool is_users = false;  // it is the config as it is
+  std::string failure;    // why the training ended early; empty: it did not
+  bool is_users = false;  // the trial has the learning rate and the warm-up of the user's config
 };
 
 struct FoundRate {
   std::optional<RateTrial> best;
   std::optional<RateTrial> users;
-  int64_t run_steps = 0;              // of the config; a training has fewer if the time is short
-  int64_t warmup_steps = 0;           // for the best rate and the whole run
-  std::string last_failure;           // of the trainings; empty: none failed
-  bool out_of_time = false;           // the search had not come to its end
-  std::optional<ExitStatus> stopped;  // as in Trial
+  int64_t run_steps = 0;              // steps of the config's run; a trial may have fewer
+  int64_t warmup_steps = 0;           // for a whole run with the best rate
+  std::string last_failure;           // `failure` of the last trial that failed; empty: none
+  bool out_of_time = false;           // the time was over before the search ended
+  std::optional<ExitStatus> stopped;  // as Trial::stopped
 };
 
 // Returns the name of the loss that trials of the config are compared by: "val_loss" or "train_loss".
 std::string LossName(const config::Config& config);
 
-// Looks for the rate. `time_limit_s` bounds it all, up to the end of a trial that has begun. Calls `on_range` once and
-// `on_trial` after each training. Throws Error.
+// Looks for the best rate. No trial begins after `time_limit_s` seconds, but one that has begun is finished. Calls
+// `on_range` after the range test, and `on_trial` after each training. Throws Error.
 FoundRate FindRate(TrialRunner& runner, const config::Config& config, double time_limit_s,
                    const std::function<void(const RangeTest&, const Trial&)>& on_range,
                    const std::function<void(const RateTrial&)>& on_trial);

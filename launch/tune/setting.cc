@@ -41,7 +41,8 @@ std::optional<double> SettingTrials::Try(const Setting& added) {
 void SettingTrials::Confirm() {
   if (best_.is_users || stopped_) return;
   if (users_.samples_per_s > 0 && Goes()) {
-    // The best of many is partly the luckiest of them, so what counts is how fast both are now.
+    // The best of many measurements is partly luck, so the best setting and the user's are compared by new
+    // measurements.
     const auto users = Time({});
     const auto best = users ? Time(best_.setting) : std::nullopt;
     if (!best) return;

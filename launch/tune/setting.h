@@ -1,12 +1,13 @@
-// Setting: values for some fields of a config. SettingTrials: tries one setting after the other and keeps the fastest.
+// Setting: values for some fields of a config. SettingTrials: measures one setting after the other and keeps the
+// fastest.
 //
 //   SettingTrials trials([&](const Setting& setting) { return TimeOf(setting); }, end_s, print);
 //   for (const char* size : {"1048576", "4194304"}) trials.Try({{"ddp.bucket_bytes", size}});
 //   trials.Confirm();
 //   Use(trials.best().setting);
 //
-// A setting is tried on top of the fastest so far, so that fields are found one after the other and not in all their
-// combinations. The user's own is kept unless another one is clearly faster.
+// A new setting is added to the fastest setting so far. Fields are thus found one after the other, and not all
+// combinations of their values are tried. The user's own setting is kept unless another one is clearly faster.
 #pragma once
 
 #include <functional>
@@ -20,43 +21,47 @@ namespace lockstep {
 
 struct FieldValue {
   std::string name;   // "loader.threads"
-  std::string value;  // as --set has it: "4"
+  std::string value;  // the value as --set takes it: "4"
 
   bool operator==(const FieldValue&) const = default;
 };
 
 using Setting = std::vector<FieldValue>;  // empty: the config as it is
 
-// Returns `setting` with the fields of `more`, which count where both have one.
+// Returns `setting` with the fields of `more` added. If both have a field, the value of `more` is used.
 Setting Joined(Setting setting, const Setting& more);
 
 struct SettingTrial {
-  Setting setting;           // as far as it differs from the config
-  double samples_per_s = 0;  // 0: it cannot be used
-  double wall_s = 0;
-  std::string note;  // for the user: why it cannot be used, or what was seen
-  bool is_users = false;
-  std::optional<ExitStatus> stopped;  // the status that a signal to this process asks for
+  Setting setting;                    // the fields that differ from the config
+  double samples_per_s = 0;           // 0: the setting cannot be used
+  double wall_s = 0;                  // duration of the trial
+  std::string note;                   // why the setting cannot be used, or a remark on it
+  bool is_users = false;              // the trial measured the config as it is
+  std::optional<ExitStatus> stopped;  // the exit status, if a signal asked to stop
 };
 
 class SettingTrials {
  public:
-  // Another setting must be faster than the user's by so much, which is more than one differs from trial to trial.
+  // Another setting replaces the user's only if it is faster by this fraction, which is more than the speed of one
+  // setting varies from trial to trial.
   static constexpr double kFasterBy = 0.02;
 
   using Measure = std::function<SettingTrial(const Setting&)>;
 
-  // Measures the config as it is. No trial begins that would not end before `end_s` (SecondsSinceBoot()). Calls
-  // `on_trial` after each. Throws what `measure` throws.
+  // Measures the config as it is. `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot(); a
+  // trial that would probably last longer is not begun. Calls `on_trial` after each trial. Rethrows the exceptions of
+  // `measure`.
   SettingTrials(Measure measure, double end_s, std::function<void(const SettingTrial&)> on_trial);
 
-  // Whether there is time for another trial.
+  // Returns whether there is time for another trial.
   bool Goes() const;
 
-  // Tries `added` on top of the best so far. Returns the samples/s; nothing: there was no time left.
+  // Measures the best setting so far with the fields of `added`. Returns the samples/s; nothing if there was no time
+  // left or a signal came.
   std::optional<double> Try(const Setting& added);
 
-  // Tries the best and the user's once more, and keeps the user's unless the best is clearly faster.
+  // Measures the best setting and the user's setting once more. If the best is not clearly faster, best() becomes the
+  // user's.
   void Confirm();
 
   const SettingTrial& users() const { return users_; }

@@ -18,7 +18,7 @@ std::string TextOf(const Setting& setting) {
   return text;
 }
 
-// Settings with these speeds; 0 for others.
+// The tests define the speeds of settings in `speeds_`. Other settings have the speed 0.
 class SettingTrialsTest : public testing::Test {
  protected:
   SettingTrials Begin(double end_s = kNever) {

@@ -5,12 +5,12 @@
 namespace lockstep {
 namespace {
 
-// How many steps take about two seconds.
+// Returns how many steps take about two seconds.
 int StepsOf(double step_ms) {
   constexpr double kWanted_ms = 2000;
   constexpr int kLeast = 5;
   constexpr int kMost = 10'000;
-  if (step_ms <= 0) return 2 * kLeast;  // unknown
+  if (step_ms <= 0) return 2 * kLeast;  // the step time is unknown
   return static_cast<int>(std::clamp<double>(kWanted_ms / step_ms, kLeast, kMost));
 }
 
@@ -18,7 +18,8 @@ int StepsOf(double step_ms) {
 
 StepTrial StepMeter::operator()(const config::Config& config) {
   StepTrial trial = runner_.Measure(config, kWarmup, StepsOf(step_ms_));
-  // The first few steps say how long steps are, but if they are short not which are faster.
+  // The steps of the first measurement are few. If they take less than kLeast_ms in all, they are not enough for a
+  // comparison, so more steps are timed.
   constexpr double kLeast_ms = 500;
   if (is_first_ && trial.step_ms > 0 && StepsOf(0) * trial.step_ms < kLeast_ms) {
     trial = runner_.Measure(config, kWarmup, StepsOf(trial.step_ms));

@@ -1,4 +1,4 @@
-// StepMeter: times the steps of one config after the other, for about two seconds each.
+// StepMeter: measures the step time of several configs in turn. Each config is timed for about two seconds.
 #pragma once
 
 #include "config/schema/config.pb.h"
@@ -8,20 +8,21 @@ namespace lockstep {
 
 class StepMeter {
  public:
-  // Steps before those that are timed: the first make the moments, search plans, and capture the graph.
+  // The number of steps before the timed ones. The first steps allocate the optimizer's moments, search for kernel
+  // plans, and capture the CUDA graph.
   static constexpr int kWarmup = 4;
 
   // Keeps a reference to `runner`.
   explicit StepMeter(TrialRunner& runner) : runner_(runner) {}
 
-  // The steps of the config before say how many take two seconds; the first config is timed again if its steps are
-  // short. Throws Error.
+  // Times the steps of `config`. The step time of the previous config says how many steps take two seconds. If the
+  // steps of the first config are short, that config is timed a second time with more steps. Throws Error.
   StepTrial operator()(const config::Config& config);
 
  private:
   TrialRunner& runner_;
   bool is_first_ = true;
-  double step_ms_ = 0;  // of the last config; 0: unknown
+  double step_ms_ = 0;  // the step time of the last config; 0: unknown
 };
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Ways with twice the micro-batches of one that is so much slower than the best are not tried.
+// If a way reaches less than this fraction of the best speed, the way with twice as many micro-batches is not tried.
 constexpr double kWorthFollowing = 0.9;
 
 }  // namespace
@@ -15,12 +15,14 @@ StepSearch::StepSearch(const StepWay& users, int64_t most) : users_(users), most
 std::optional<StepWay> StepSearch::Next() const {
   const bool checkpointing = users_.checkpointing;
   if (!SpeedOf(users_)) return users_;
-  // The fewest that can be used. Still fewer are larger, and cannot be used if these cannot.
+  // `fewest` has the fewest micro-batches that may fit in memory. If a number of micro-batches does not fit, no smaller
+  // number does, because the micro-batches would be larger.
   StepWay fewest{1, checkpointing};
   while (fewest.accumulation <= MostUnusable(checkpointing)) fewest.accumulation *= 2;
   const bool can_be_used = fewest.accumulation <= most_;
   if (can_be_used && !SpeedOf(fewest)) return fewest;
-  // With checkpointing larger micro-batches may fit. Without it a step does less, if it fits.
+  // If the user's way has no checkpointing, larger micro-batches may fit with it. If it has checkpointing, a step
+  // without it computes less, if it fits.
   StepWay other{can_be_used ? fewest.accumulation : users_.accumulation, !checkpointing};
   if (can_be_used && other.checkpointing) other.accumulation /= 2;
   if (other.accumulation >= 1 && !SpeedOf(other)) return other;

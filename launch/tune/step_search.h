@@ -1,11 +1,11 @@
-// StepSearch: says which way to make a step to time next, until it knows the fastest.
+// StepSearch: searches for the fastest way to make a training step, and says which way to time next.
 //
 //   StepSearch search({.accumulation = 1}, 64);
 //   while (const std::optional<StepWay> way = search.Next()) search.Add(*way, way->accumulation, SpeedOf(*way));
 //
-// The global batch stays as it is. A way differs from another in the number of micro-batches and in activation
-// checkpointing. Fewer micro-batches are mostly faster until memory runs out, but not always: more of them can fit better
-// into a processor's caches.
+// The global batch stays the same. Ways differ in the number of micro-batches and in whether they use activation
+// checkpointing. A step with fewer micro-batches is mostly faster, as long as memory suffices. But sometimes a step
+// with more of them is faster, because smaller micro-batches fit better into a processor's caches.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace lockstep {
 
 struct StepWay {
-  int64_t accumulation = 1;
+  int64_t accumulation = 1;    // micro-batches of a step
   bool checkpointing = false;  // model.activation_checkpointing
 
   bool operator==(const StepWay&) const = default;
@@ -24,14 +24,15 @@ struct StepWay {
 
 class StepSearch {
  public:
-  // A step has at most `most` micro-batches.
+  // `users` is the way that the user's config has. A step has at most `most` micro-batches.
   StepSearch(const StepWay& users, int64_t most);
 
-  // Returns the way to time next. Nothing: the search is at its end.
+  // Returns the way to time next; nothing if the search has ended.
   std::optional<StepWay> Next() const;
 
-  // Way `asked` makes `samples_per_s`. If memory ran out, the step was made in `made_in` micro-batches instead. A speed of
-  // 0 says that `made_in` micro-batches cannot be used, because they take too much memory.
+  // Adds the result of timing the way `asked`. `made_in` is the number of micro-batches with which the step ran; it is
+  // greater than that of `asked` if memory ran out. A `samples_per_s` of 0 says that even a step with `made_in`
+  // micro-batches takes too much memory.
   void Add(const StepWay& asked, int64_t made_in, double samples_per_s);
 
  private:

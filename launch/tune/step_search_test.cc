@@ -11,8 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Searches where micro-batches fit if a step has `fits` of them or more (with checkpointing: fewer, `fits_with`), and
-// returns what was timed.
+// Runs a search in which a step fits in memory if it has at least `fits` micro-batches (with checkpointing:
+// `fits_with`), and returns the ways that were timed.
 std::vector<StepWay> Timed(StepSearch search, int64_t fits, int64_t fits_with,
                            const std::function<double(const StepWay&)>& speed) {
   std::vector<StepWay> timed;
@@ -48,7 +48,7 @@ TEST(StepSearch, TriesCheckpointingWhereMemoryRunsOut) {
   const auto speed = [](const StepWay& way) {
     return (way.checkpointing ? 80.0 : 100.0) / (1 + 0.2 * static_cast<double>(way.accumulation));
   };
-  // One micro-batch does not fit: the trainer made four of it.
+  // One micro-batch does not fit in memory, so the trainer divided it into four.
   EXPECT_THAT(Timed(StepSearch({1, false}, 64), 4, 2, speed),
               ElementsAre(StepWay{1, false}, StepWay{2, true}, StepWay{8, false}));
 }
@@ -63,14 +63,14 @@ TEST(StepSearch, TriesWithoutCheckpointingWhatTheUserMakesWithIt) {
 
 TEST(StepSearch, EndsIfNothingCanBeUsed) {
   const auto speed = [](const StepWay&) { return 0.0; };
-  // The trainer has tried micro-batches of one sample, too.
+  // Not even micro-batches of one sample (64 a step) fit.
   EXPECT_THAT(Timed(StepSearch({1, false}, 64), 64, 64, speed),
               ElementsAre(StepWay{1, false}, StepWay{1, true}));
   EXPECT_THAT(Timed(StepSearch({2, true}, 64), 64, 64, speed),
               ElementsAre(StepWay{2, true}, StepWay{2, false}));
 }
 
-// Steps of fewer than four micro-batches leave less memory than they should.
+// Here steps of fewer than four micro-batches leave too little memory free, so their speed counts as 0.
 TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
   const auto speed = [](const StepWay& way) {
     if (way.accumulation < 4) return 0.0;
@@ -81,7 +81,8 @@ TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
                           StepWay{8, false}));
 }
 
-// A way that fails for memory outside the passes, where nothing is halved, says nothing of smaller micro-batches.
+// If memory runs out outside of the forward and backward passes, the trainer does not halve the micro-batches. Such a
+// failure therefore does not say that smaller micro-batches fail, too.
 TEST(StepSearch, GoesOnWithSmallerMicroBatchesThanOneThatFails) {
   StepSearch search({4, false}, 64);
   search.Add({4, false}, 4, 500);
@@ -95,7 +96,8 @@ TEST(StepSearch, GoesOnWithSmallerMicroBatchesThanOneThatFails) {
   EXPECT_EQ(search.Next(), std::nullopt);
 }
 
-// The user's way is known to fit. That no micro-batch fits with another one of its size is no news of it.
+// The user's way is known to fit. If a later trial reports that no number of micro-batches fits, the user's way keeps
+// its speed.
 TEST(StepSearch, KeepsTheSpeedsThatItKnows) {
   StepSearch search({4, false}, 64);
   search.Add({4, false}, 4, 500);

@@ -8,7 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Another way must be faster by so much, which is more than the same way differs from trial to trial.
+// Another way replaces the user's only if it is faster by this fraction, which is more than the speed of one way varies
+// from trial to trial.
 constexpr double kFasterBy = 0.02;
 
 config::Config ConfigFor(config::Config config, const StepWay& way) {
@@ -49,7 +50,7 @@ FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_
     if (timed.is_users) found.users = timed;
     on_trial(timed);
   }
-  // The user's way, unless another one is clearly better.
+  // The result is the user's way, unless another way is clearly faster.
   const bool users_counts = found.users && found.users->trial.failure.empty() &&
                             !found.users->leaves_too_little &&
                             found.users->trial.accumulation == users.accumulation;

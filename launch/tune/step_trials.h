@@ -1,9 +1,9 @@
-// StepTrials: finds the fastest way to make a config's step: in how many micro-batches, and with or without activation
-// checkpointing. The global batch, and so the training, stays the same.
+// FindWay(): finds the fastest way to make a config's step: the number of micro-batches, and whether activation
+// checkpointing is used. The global batch does not change, so the result of the training stays the same.
 //
-// Each way is timed in a process of its own, with the real model, optimizer and reductions, on samples that lie on the
-// device: the loader is not measured. Ways that leave too little memory do not count, because evaluations, checkpoints
-// and other programs need some, too.
+// Each way is timed in a process of its own, with the real model, optimizer and reductions, on samples that already lie
+// on the device, so that the loader is not measured. Ways that leave too little memory are not used, because
+// evaluations, checkpoints and other programs need memory, too.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace lockstep {
 
 // A way that was timed.
 struct TimedWay {
-  StepWay way;  // as it was asked for
+  StepWay way;  // the way that was asked for; `trial` may have more micro-batches
   StepTrial trial;
-  bool is_users = false;           // it is the config as it is
-  bool leaves_too_little = false;  // memory
+  bool is_users = false;           // it is the way of the user's config
+  bool leaves_too_little = false;  // it leaves less memory free than `reserve`
 };
 
 struct FoundWay {
   std::optional<TimedWay> best;
   std::optional<TimedWay> users;
-  bool fits = false;                  // some way does, though it may leave too little memory
-  bool out_of_time = false;           // the search had not come to its end
-  std::optional<ExitStatus> stopped;  // as in Trial
+  bool fits = false;                  // some way fits in memory, but may leave too little free
+  bool out_of_time = false;           // the time was over before the search ended
+  std::optional<ExitStatus> stopped;  // as Trial::stopped
 };
 
-// Looks for the way. `time_limit_s` bounds it, up to the end of a trial that has begun. `reserve` is the share of the
-// GPU's memory that is to stay free. Calls `on_trial` after each trial. Throws Error.
+// Looks for the fastest way. No trial begins after `time_limit_s` seconds, but one that has begun is finished.
+// `reserve` is the share of the GPU's memory that is to stay free. Calls `on_trial` after each trial. Throws Error.
 FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_limit_s,
                  double reserve, const std::function<void(const TimedWay&)>& on_trial);
 

@@ -29,7 +29,7 @@ std::string MadeFolder(const std::string& path) {
   return path;
 }
 
-// Where a trial trains.
+// Returns the run folder of a trial.
 std::string RunFolderIn(const std::string& folder) { return folder + "/run"; }
 
 bool IsUsage(const JobRecord& job) { return job.status == ExitStatus::kUsage; }
@@ -88,7 +88,8 @@ Trial TrialRunner::Run(config::Config config) {
               .wall_s = ended.job.seconds,
               .failure = ended.line,
               .stopped = ended.stopped};
-  // A loss that is not finite ends a training after some steps.
+  // A usage error after the first step says that the loss was not finite. This is a result of the trial; any other
+  // failure is thrown.
   if (!trial.failure.empty() && !(IsUsage(ended.job) && trial.log.step > 0)) {
     Fail(ended);
   }
@@ -101,7 +102,7 @@ TrialRunner::Measured TrialRunner::Bench(config::Config config, const std::strin
   const std::string out = scratch.path() + "/measured.json";
   more.emplace_back("--json");
   Measured measured{.ended = Start(std::move(config), scratch.path(), {"bench", what}, more, out)};
-  // Several ranks may have failed, and each has printed a line.
+  // If several ranks have failed, each of them has printed a line; the first line is enough.
   std::ifstream printed(out);
   std::string line;
   if (std::getline(printed, line)) {
@@ -148,7 +149,7 @@ LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, boo
   LoaderTrial trial{.wall_s = ended.job.seconds, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
-    // A library or memory that this way to load needs is missing.
+    // A usage error says that a library or memory is missing that this setting needs. This is a result of the trial.
     if (!IsUsage(ended.job)) Fail(ended);
     return trial;
   }

@@ -1,4 +1,4 @@
-// The list of the models that every Lockstep program knows.
+// BuiltInModels(): the models that every Lockstep program has.
 #pragma once
 
 #include "models/model.h"

@@ -21,7 +21,7 @@ CategoryEmbeddings::CategoryEmbeddings(const ModelSpec& spec, int64_t width, std
     throw UsageError(
         "{}: the samples have no columns of categories, as data.csv.category names them", field);
   }
-  int64_t next = 0;  // the first feature that no range has yet
+  int64_t next = 0;  // the first feature that is not yet in kept_ or columns_
   const auto keep_until = [&](int64_t end) {
     if (end > next) kept_.push_back({.first = next, .count = end - next});
   };

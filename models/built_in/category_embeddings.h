@@ -1,9 +1,10 @@
-// CategoryEmbeddings: turns a table's columns of categories into numbers that are learnt, for the models of tables.
+// CategoryEmbeddings: learnt embeddings of a table's categorical columns, for the models that take tables.
 //
-// A column of categories is a range of features of 0 and 1 (data.csv.category). A column of more categories than the
-// embedding has numbers becomes that many numbers: its features times a matrix [categories, width], which for a row is
-// the matrix's row of the category, as torch.nn.Embedding has it. A text that no training row had is all zeros. The
-// other features stay as they are, in front.
+// The input has each categorical column one-hot encoded, as a range of features (data.csv.category). A column with more
+// than `width` categories is replaced by an embedding of `width` numbers: the one-hot features are multiplied with a
+// weight matrix [categories, width], which selects a row of the matrix, as torch.nn.Embedding does. A category that did
+// not occur in the training rows has only zeros as features, and so a zero embedding. All other features are kept
+// unchanged and come before the embeddings in the output.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,14 +20,15 @@ namespace lockstep {
 
 class CategoryEmbeddings {
  public:
-  // `field` is the config's field that asks for embeddings of `width` numbers; 0: there are none. Throws Error (kUsage)
-  // if the samples are tokens, or if embeddings are asked for where the samples have no columns of categories.
+  // `width` is the size of an embedding; 0: there are no embeddings. `field` is the name of the config's field that
+  // sets `width`, for errors. Throws Error (kUsage) if the samples are tokens, or if `width` is above 0 and the samples
+  // have no categorical columns.
   CategoryEmbeddings(const ModelSpec& spec, int64_t width, std::string_view field);
 
-  // Adds the parameters "embeddings.I.weight" [categories, width] to the model, for the I-th column that is embedded.
+  // Registers the parameters "embeddings.I.weight" [categories, width] in `model`, for the I-th embedded column.
   void AddTo(torch::nn::Module& model) const;
 
-  // The numbers of a sample after Forward().
+  // The number of features of one sample in the result of Forward().
   int64_t outputs() const { return outputs_; }
 
   // `x` is [count, features] in any float type. Returns [count, outputs()].
@@ -38,7 +40,7 @@ class CategoryEmbeddings {
     at::Tensor weight;
   };
 
-  std::vector<FeatureRange> kept_;  // what lies between the columns
+  std::vector<FeatureRange> kept_;  // the features that are not embedded
   std::vector<Column> columns_;
   int64_t outputs_;
 };

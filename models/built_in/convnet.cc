@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// {channels, height, width} of the inputs.
+// Returns {channels, height, width} of the inputs.
 std::vector<int64_t> ImageShape(const std::vector<int64_t>& input_shape) {
   if (input_shape.size() == 3) return input_shape;
   if (input_shape.size() == 1) {
@@ -38,7 +38,7 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
   int64_t width = image_[2];
   const auto features = register_module("features", std::make_shared<torch::nn::Module>());
   for (size_t i = 0; i < channels.size(); ++i) {
-    // A convolution, its ReLU and its pooling have three numbers.
+    // Convolution, ReLU and pooling are three modules of nn.Sequential, so the index grows by 3.
     const auto convolution = features->register_module(
         std::to_string(3 * i),
         torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, channels[i], 3).padding(1)));

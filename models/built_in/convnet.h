@@ -17,7 +17,7 @@ namespace lockstep {
 
 class ConvNet : public Model {
  public:
-  // An input of one dimension counts as a square image with one channel, if its number of elements is a square. Throws
+  // A one-dimensional input is taken as a square image with one channel if its number of elements is a square. Throws
   // Error (kUsage) if the inputs are not images or are too small for the pooling.
   explicit ConvNet(const ModelSpec& spec);
 
@@ -28,7 +28,7 @@ class ConvNet : public Model {
 
  private:
   struct Layer {
-    std::string name;  // of the module
+    std::string name;  // the module's name, such as "features.0"
     at::Tensor weight;
     at::Tensor bias;
   };

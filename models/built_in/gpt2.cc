@@ -41,7 +41,8 @@ Gpt2::Gpt2(const ModelSpec& spec)
     return Affine{module->register_parameter("weight", std * torch::randn({inputs, outputs})),
                   module->register_parameter("bias", torch::zeros({outputs}))};
   };
-  // Residual branches start so that their sum has a std of its own, whatever their number.
+  // The smaller initial weights of residual branches make the variance of the residual sum independent of the number of
+  // layers.
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(config.layers()));
 
   const auto transformer = AddChild(*this, "transformer");
@@ -112,22 +113,23 @@ std::vector<NamedTensor> Gpt2::State() const {
 void Gpt2::AdaptWeights(std::map<std::string, at::Tensor>& weights) const {
   std::map<std::string, at::Tensor> adapted;
   for (const auto& [name, tensor] : weights) {
-    // Masks, which older files hold for each layer.
+    // Older files hold the causal masks of each layer as tensors.
     if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) continue;
-    // GPT2Model's names lack the prefix.
+    // The tensor names of GPT2Model lack the prefix "transformer.".
     const bool bare = name.starts_with("h.") || name.starts_with("wte.") ||
                       name.starts_with("wpe.") || name.starts_with("ln_f.");
     adapted.emplace(bare ? "transformer." + name : name, tensor);
   }
   const auto wte = adapted.find("transformer.wte.weight");
   const auto head = adapted.find("lm_head.weight");
-  // A head of its own is none of the model's, and stays to be reported.
+  // lm_head.weight is dropped if it equals the token embedding. If it differs, it stays, and loading reports it as
+  // unknown.
   if (wte != adapted.end() && head != adapted.end() &&
       head->second.scalar_type() == wte->second.scalar_type() &&
       at::equal(head->second, wte->second)) {
     adapted.erase(head);
   }
-  // Places beyond the model's are never read.
+  // The file may have embeddings for more positions than the model has; the additional ones are dropped.
   const auto wpe = adapted.find("transformer.wpe.weight");
   if (wpe != adapted.end() && wpe->second.dim() == 2 && wpe->second.size(0) > wpe_.size(0)) {
     wpe->second = wpe->second.narrow(0, 0, wpe_.size(0));

@@ -16,7 +16,7 @@ Lstm::Lstm(const ModelSpec& spec) {
   const config::Lstm& config = spec.config.lstm();
   const std::vector<int64_t>& shape = spec.input_shape;
   const int64_t numbers = c10::multiply_integers(shape);
-  // An image's rows are the last but one dimension, of all its channels.
+  // By default each row of an image is a time step: the rows of all channels, one after the other.
   steps_ = config.steps() > 0 ? config.steps() : shape.size() > 1 ? numbers / shape.back() : 0;
   if (steps_ == 0 || numbers % steps_ != 0) {
     throw UsageError(

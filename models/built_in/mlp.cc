@@ -15,7 +15,7 @@ Mlp::Mlp(const ModelSpec& spec)
   embeddings_.AddTo(*this);
   int64_t width = embeddings_.outputs();
   const config::Mlp& config = spec.config.mlp();
-  int index = 0;  // in nn.Sequential
+  int index = 0;  // the index of the next module in nn.Sequential
   const auto add = [&](int64_t outputs) -> Layer& {
     const std::string name = std::to_string(index++);
     const auto linear = register_module(name, torch::nn::Linear(width, outputs));
@@ -28,7 +28,7 @@ Mlp::Mlp(const ModelSpec& spec)
       layer.norm = register_module(std::to_string(index++),
                                    std::make_shared<BatchNorm>(outputs, spec.sync_batch_norm));
     }
-    ++index;  // ReLU
+    ++index;  // the ReLU module
     if (config.dropout() > 0) ++index;
   }
   head_ = std::to_string(index) + ".";

@@ -1,10 +1,10 @@
-// A multi-layer perceptron: linear layers with ReLU between them. With mixed precision the values between the layers
-// have 16 bits.
+// A multi-layer perceptron: linear layers with ReLU between them. With mixed precision the activations between the
+// layers have 16 bits.
 //
 // Parameters are named as those of the PyTorch model
 //   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
 //                 nn.Linear(hn, classes))
-// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. Columns of categories
+// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. Categorical columns
 // may be embedded first (category_embeddings.h). The parameters have the same initial distribution as in PyTorch.
 #pragma once
 
@@ -27,7 +27,7 @@ class Mlp : public Model {
 
  private:
   struct Layer {
-    std::string name;                 // of the module
+    std::string name;                 // the module's name, such as "0"
     at::Tensor weight;                // [outputs, inputs]
     at::Tensor bias;                  // [outputs]
     std::shared_ptr<BatchNorm> norm;  // null: the layer has no norm

@@ -23,8 +23,8 @@ namespace {
 using ops::Activation;
 
 struct Design {
-  std::vector<int> blocks;  // of each of the four stages
-  bool bottleneck = true;   // 1x1, 3x3, 1x1 instead of two 3x3
+  std::vector<int> blocks;  // the number of blocks in each of the four stages
+  bool bottleneck = true;   // whether blocks are 1x1, 3x3, 1x1 instead of two 3x3 convolutions
 };
 
 const Design& DesignOf(int depth) {

@@ -1,6 +1,6 @@
-// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's names, shapes and initial distribution. As in
-// torchvision, the stride of a bottleneck block is in its 3x3 convolution. On GPUs images lie in memory with the
-// channels last.
+// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's parameter names, shapes and initial distribution.
+// As in torchvision, the stride of a bottleneck block is in its 3x3 convolution. On GPUs images have the channels-last
+// memory format.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class ResNet : public Model {
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 
-  // Accepts older files of torchvision, which have no num_batches_tracked.
+  // Converts weights that older versions of torchvision saved, which have no num_batches_tracked.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
@@ -40,14 +40,14 @@ class ResNet : public Model {
     // Returns convolution(x).
     at::Tensor Convolve(const at::Tensor& x) const;
 
-    // Returns relu(norm(convolution(x))), and x for the shortcut around the block.
+    // Returns relu(norm(convolution(x))), and x itself for the residual connection around the block.
     ops::Fork Fork(const at::Tensor& x) const;
   };
 
-  // Computes y = relu(units(x) + downsample(x)), with ReLU between the units. If there is no downsample, x itself is
+  // Computes y = relu(units(x) + downsample(x)), with ReLU between the units. If `downsample` is empty, x itself is
   // added.
   struct Block {
-    std::string name;  // of the module
+    std::string name;  // the module's name, such as "layer1.0"
     std::vector<Unit> units;
     std::vector<Unit> downsample;  // at most one unit
 

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// As those of a linear layer in PyTorch.
+// Returns initial values with the distribution that PyTorch's linear layers have.
 at::Tensor UniformFor(int64_t inputs, at::IntArrayRef sizes) {
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
   return at::empty(sizes, at::kFloat).uniform_(-bound, bound);
@@ -62,7 +62,7 @@ TabM::TabM(const ModelSpec& spec)
 
 at::Tensor TabM::Forward(const at::Tensor& input) {
   const NoAutocast plain(input.device());
-  // [count, members, width]
+  // x is [count, members, width], or [count, 1, width] before the first layer.
   at::Tensor x = embeddings_.Forward(input.flatten(1).to(plain.dtype())).unsqueeze(1);
   for (const Layer& layer : layers_) {
     const Range range(layer.name);
@@ -72,7 +72,7 @@ at::Tensor TabM::Forward(const at::Tensor& input) {
     if (dropout_ > 0) x = at::dropout(x, dropout_, is_training());
   }
   const Range range("head");
-  // A member at a time: [members, count, classes].
+  // A batched product computes the head of each member: [members, count, classes].
   const at::Tensor outputs =
       at::baddbmm(head_bias_.to(x.scalar_type()).unsqueeze(1), x.transpose(0, 1),
                   head_weight_.to(x.scalar_type()).transpose(1, 2));
@@ -97,7 +97,7 @@ at::Tensor TabM::Together(const at::Tensor& outputs) const {
     case Task::kRegression:
       return outputs.mean(1);
     case Task::kMultiLabel:
-      // The logit of the mean probability.
+      // This is the logit of the mean probability.
       return log_of_mean(at::log_sigmoid(outputs)) - log_of_mean(at::log_sigmoid(-outputs));
     default:
       return log_of_mean(at::log_softmax(outputs, 2));
@@ -106,7 +106,7 @@ at::Tensor TabM::Together(const at::Tensor& outputs) const {
 
 at::Tensor TabM::LossSum(const at::Tensor& output, const at::Tensor& target) {
   if (!is_training()) return Model::LossSum(output, target);
-  // A sample for each member.
+  // Each target is repeated for all members, as if each member had a sample of its own.
   std::vector<int64_t> sizes = target.sizes().vec();
   sizes.insert(sizes.begin() + 1, members_);
   const at::Tensor targets = target.unsqueeze(1).expand(sizes).flatten(0, 1);

@@ -1,18 +1,18 @@
 // TabM: an ensemble of multi-layer perceptrons that share most of their weights, for tables (Gorishniy, Kotelnikov and
 // Babenko, "TabM: Advancing Tabular Deep Learning with Parameter-Efficient Ensembling", ICLR 2025).
 //
-// Each layer has one weight matrix W for all members. Member m multiplies the layer's inputs by its r_m and the outputs
-// by its s_m, number by number, and adds its own bias (BatchEnsemble; Wen, Tran and Ba 2020); ReLU and dropout follow.
-// The last layer is each member's own. At the beginning the members differ in the signs of the first layer's r and in
-// the last layer.
+// Each layer has one weight matrix W for all members. Member m multiplies the layer's inputs element-wise by its own
+// vector r_m and the outputs by its own vector s_m, and adds its own bias (BatchEnsemble; Wen, Tran and Ba 2020); ReLU
+// and dropout follow. Each member has a last layer of its own. At initialisation the members differ only in the signs
+// of the first layer's r and in the last layer.
 //
-// Each member is trained by its own loss: the loss is the mean of the members' losses, and not the loss of their mean.
-// The prediction is the mean of the members' probabilities, or of their numbers. A step takes about as long as that of
-// one perceptron with `members` times as many samples.
+// Each member has a loss of its own: the training loss is the mean of the members' losses, and not the loss of the mean
+// prediction. The prediction is the mean of the members' probabilities, or, for regression, of their outputs. A
+// training step takes about as long as a step of one perceptron with `members` times as many samples.
 //
 // Parameters: "layers.I.weight" [outputs, inputs], "layers.I.r" [members, inputs], "layers.I.s" [members, outputs],
-// "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes]. Columns
-// of categories may be embedded first (category_embeddings.h), the same for all members.
+// "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes].
+// Categorical columns may be embedded first (category_embeddings.h); all members share the embeddings.
 #pragma once
 
 #include <set>
@@ -28,8 +28,8 @@ class TabM : public Model {
  public:
   explicit TabM(const ModelSpec& spec);
 
-  // In training the outputs of all members, [count, members * classes]. Otherwise those of the ensemble, [count,
-  // classes].
+  // In training it returns the outputs of all members, [count, members * classes], and otherwise the outputs of the
+  // ensemble, [count, classes].
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
   std::vector<std::string> HeadPrefixes() const override { return {"head."}; }
@@ -40,7 +40,7 @@ class TabM : public Model {
     std::string name;
     at::Tensor weight, r, s, bias;
   };
-  // Takes [count, members, classes].
+  // Averages the predictions of the members. `outputs` is [count, members, classes]; the result is [count, classes].
   at::Tensor Together(const at::Tensor& outputs) const;
 
   std::vector<Layer> layers_;

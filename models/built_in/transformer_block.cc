@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The sum of the stream, and LayerNorm of it.
+// Returns the sum of the stream's tensors, and LayerNorm of the sum.
 std::pair<at::Tensor, at::Tensor> SumAndNormal(const Stream& stream, const Affine& norm,
                                                double epsilon) {
   if (stream.size() == 1) {
@@ -30,7 +30,7 @@ at::Tensor Dropped(const at::Tensor& x, double share) {
   return share > 0 ? at::dropout(x, share, /*train=*/true) : x;
 }
 
-// fc_out(f(fc(x))), with or without fc_out's bias.
+// Returns fc_out(activation(fc(x))). `out_bias` is the bias of fc_out, or undefined to leave it out.
 at::Tensor Mlp(const at::Tensor& x, const TransformerBlock& block, const at::Tensor& out_bias,
                const TransformerOptions& options) {
   const auto& [fc, fc_bias] = block.fc;

@@ -1,10 +1,11 @@
 // The transformer block of GPT-2 and the vision transformer, with LayerNorm before attention and before the MLP:
 //   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
 //   branch = fc_out(gelu(fc(LayerNorm(x))))
-// The kernel of the next LayerNorm adds the branch and its bias, and the kernel of GELU adds the bias before it.
+// The sum x + branch, with the branch's bias, is computed by the kernel of the next LayerNorm. The kernel of GELU adds
+// the bias of fc.
 //
-// All values in the block have x's type. If that type has 16 bits, the block uses copies of the weights in 16 bits
-// (ops/common/rounded_weight.h). Statistics and sums are float32 inside the kernels.
+// All activations in the block have x's type. If that type has 16 bits, the block uses 16-bit copies of the weights
+// (ops/common/rounded_weight.h). The kernels compute statistics and sums in float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +30,7 @@ struct Affine {
 };
 
 struct TransformerBlock {
-  std::string name;  // of the module
+  std::string name;  // the module's name, which profiles show
   Affine ln_1, qkv, out, ln_2, fc, fc_out;
 };
 
@@ -46,15 +47,16 @@ struct TransformerOptions {
   double branch_dropout = 0;
 };
 
-// The stream that one block passes to the next: {x}, {x, branch} or {x, branch, bias}. Its value is the sum of these
-// tensors. x and branch are [count, tokens, width] in float32 or 16 bits, and bias is float32 [width].
+// The tensors that one block passes to the next: {x}, {x, branch} or {x, branch, bias}. They stand for their sum, which
+// the next LayerNorm computes. x and branch are [count, tokens, width] in float32 or 16 bits, and bias is float32
+// [width].
 using Stream = std::vector<at::Tensor>;
 
 // Applies the block to `stream`, and returns {x, branch} or {x, branch, bias}.
 Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
                 const Stream& stream);
 
-// Returns LayerNorm of the sum of the stream's tensors.
+// Returns LayerNorm of the sum of the stream's tensors, with the weight and the bias of `norm`.
 at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon);
 
 // Adds an empty submodule `name` to `parent`, so that its parameters are called `name`.something.

@@ -21,12 +21,12 @@ constexpr double kNormEpsilon = 1e-6;
 constexpr double kPositionStd = 0.02;
 constexpr double kMlpBiasStd = 1e-6;
 
-// Normal, mean 0, cut off at -2 and 2: torch.nn.init.trunc_normal_, by the inverse of the
-// distribution function.
+// Fills `tensor` from a normal distribution with mean 0, cut off at -2 and 2, like torch.nn.init.trunc_normal_. It uses
+// the inverse of the distribution function.
 void TruncatedNormal(const at::Tensor& tensor, double std) {
   const torch::NoGradGuard no_grad;
   const double share =
-      std::erf(2 / std / std::numbers::sqrt2);  // of the distribution, within the cuts
+      std::erf(2 / std / std::numbers::sqrt2);  // the part of the distribution between the cuts
   tensor.uniform_(-share, share).erfinv_().mul_(std * std::numbers::sqrt2).clamp_(-2, 2);
 }
 
@@ -130,7 +130,7 @@ at::Tensor Vit::Forward(const at::Tensor& input) {
         stream, [&block, options](const Stream& s) { return RunBlock(block, options, s); });
   }
   range.emplace("heads");
-  // The class token is all that the head sees.
+  // The head reads only the class token.
   for (at::Tensor& part : stream) {
     if (part.dim() == 3) part = part.select(1, 0);
   }

@@ -1,6 +1,6 @@
-// Vision transformer (Dosovitskiy et al. 2021), with the names, shapes and initial distribution of torchvision's
-// VisionTransformer: a class token before the patches, LayerNorm before attention and MLP, and a head that starts at
-// zero. With mixed precision all values between the layers have 16 bits.
+// Vision transformer (Dosovitskiy et al. 2021), with the parameter names, shapes and initial distribution of
+// torchvision's VisionTransformer: a class token before the patches, LayerNorm before attention and before the MLP, and
+// a head whose initial weights are zero. With mixed precision all activations between the layers have 16 bits.
 #pragma once
 
 #include <map>
@@ -20,10 +20,11 @@ class Vit : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   std::vector<std::string> HeadPrefixes() const override { return {"heads."}; }
-  // Its only convolution is that of patches, which do not overlap.
+  // Empty: the only convolution is the patch embedding, whose windows do not overlap.
   std::vector<at::Tensor> ConvolutionWeights(bool /*rounds*/) const override { return {}; }
 
-  // Accepts older files of torchvision, which name the layers of an MLP linear_1 and linear_2.
+  // Converts weights that older versions of torchvision saved, in which the layers of an MLP are called linear_1 and
+  // linear_2.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:

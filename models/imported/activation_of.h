@@ -1,4 +1,4 @@
-// ActivationOf(): which activation function of ops a node computes.
+// ActivationOf(): finds out which activation function of ops a node of an exported graph computes.
 #pragma once
 
 #include "models/imported/program.h"
@@ -6,7 +6,7 @@
 
 namespace lockstep::exported {
 
-// The activation that is the node, in place or not; kNone: it is none.
+// Returns the activation that the node computes, in place or not; kNone: the node is not an activation.
 ops::Activation ActivationOf(const Node& node);
 
 }  // namespace lockstep::exported

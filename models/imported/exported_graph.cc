@@ -180,7 +180,8 @@ void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
   }
 }
 
-// Leaves the running statistics as they are that the first computation has changed.
+// Removes the running statistics from the arguments of a norm that is computed again, because the first computation has
+// already updated them.
 void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
   const std::string& name = node.operation->schema().name();
   if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&
@@ -226,16 +227,17 @@ struct ExportedGraph::Parsed {
   exported::Program program;
   exported::SharedStatistics shared;
   int64_t batch_norms = 0;
-  Values tensors;       // by value: the module's; nothing: it is computed
-  exported::Cuts cuts;  // none: nothing is computed twice
+  Values tensors;       // by value: parameters, buffers and constants; None for other values
+  exported::Cuts cuts;  // empty: there is no activation checkpointing
 
-  // Calls nodes [begin, end). A tensor is released after its last use.
+  // Calls nodes [begin, end). Tensors are released after their last use.
   void Call(size_t begin, size_t end, Values& values, at::Device device) const {
     for (size_t i = begin; i < end; ++i) {
       const Node& node = program.nodes[i];
       try {
         if (IsRecomputing() && cuts.once[i]) {
-          // Such an operation changes its first argument and returns it.
+          // A node with cuts.once changes its first argument in place and returns it. The first computation has already
+          // changed it.
           std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
           Keep(node, unchanged, values);
         } else {
@@ -253,7 +255,7 @@ struct ExportedGraph::Parsed {
     }
   }
 
-  // Calls a segment, which backward will compute again.
+  // Calls a segment so that backward computes it again.
   void CallTwice(const exported::Segment& segment, Values& values, at::Device device) const {
     std::vector<at::Tensor> inputs;
     for (const int64_t value : segment.inputs) inputs.push_back(values[value].toTensor());
@@ -337,7 +339,7 @@ at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
 }
 
 at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& inputs) const {
-  // This holds until the next run, because backward may compute norms again.
+  // The flag keeps this value until the next run, because backward may compute norms again.
   parsed_->shared.has_samples = false;
   return Computed(inputs);
 }

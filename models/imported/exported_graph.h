@@ -1,15 +1,15 @@
 // ExportedGraph: a graph of ATen operations that lockstep.export has traced from a module (python/FORMAT.md).
 //
-// Promise: a graph from a stranger's file runs no code of his. It calls only operations of
-// python/lockstep/operations.txt, with arguments that have the types of their schemas and arose before; all else is
-// refused when it is read. Run() calls the operations one by one through LibTorch's dispatcher, under autograd and
-// autocast, as the module would do in Python; so its numbers are those of eager mode. A tensor is released after its
-// last use.
+// Promise: a graph from an untrusted file cannot run arbitrary code. It calls only operations of
+// python/lockstep/operations.txt, with arguments that have the types of the operations' schemas and that were defined
+// before; anything else is refused when the file is read. Run() calls the operations one by one through LibTorch's
+// dispatcher, under autograd and autocast, as the module would in Python; so its results are those of eager mode. A
+// tensor is released after its last use.
 //
 // what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)
-//   a graph that is not as python/FORMAT.md says -> Error (kUsage) that names the place -> ExportedGraph.Refuses*
-//   an operation that fails, as with a shape that it does not take -> Error (kUsage) with the operation, its module and
-//     the line of the user's code -> ExportedGraph.NamesWhatFailed
+//   a graph that does not follow python/FORMAT.md -> Error (kUsage) that names the place -> ExportedGraph.Refuses*
+//   an operation that throws, for example for a shape that it does not support -> Error (kUsage) with the operation,
+//     its module and the line of the user's code -> ExportedGraph.NamesWhatFailed
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,41 +29,43 @@ class NormRanks;  // ops/norm/batch_norm.h
 
 class ExportedGraph {
  public:
-  // The tensors with which a graph computes, besides its inputs. The graph shares these tensors with the module that
-  // owns them, so it computes with what they hold when it runs, on the device that the module was moved to.
+  // The tensors that a graph uses besides its inputs. The graph shares them with the module that owns them: each run
+  // reads the values that they have at that time, on the device that the module was moved to.
   struct Tensors {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };
 
   struct Options {
-    // Whether Run() keeps for backward only what segments.h says, and backward computes the rest again.
+    // Whether to use activation checkpointing: Run() then keeps only the tensors at the cuts of segments.h for
+    // backward, which computes the others again.
     bool checkpoints = false;
-    // The ranks that share the statistics of norms of batches, which must exist as long as the graph; null: this one.
+    // The ranks that share the statistics of BatchNorm, which must exist as long as the graph; null: each rank has its
+    // own statistics.
     ops::NormRanks* ranks = nullptr;
   };
 
-  // Reads a graph. `where` is for errors: the file and which of its graphs. Throws Error (kUsage).
+  // Reads a graph. `where` is for error messages: the file, and which graph of the file it is. Throws Error (kUsage).
   ExportedGraph(const nlohmann::json& graph, const std::string& where, int64_t input_count,
                 const Tensors& tensors, const Options& options = {false, nullptr});
   ~ExportedGraph();
   ExportedGraph(ExportedGraph&&) noexcept;
   ExportedGraph& operator=(ExportedGraph&&) noexcept;
 
-  // Returns the graph's output. `inputs` are as the file describes them, on the device of the parameters. Throws Error
-  // (kUsage), and LibTorch's own exceptions if memory runs out.
+  // Returns the graph's output. `inputs` have the dtypes and shapes that the file describes, and are on the device of
+  // the parameters. Throws Error (kUsage), and passes on LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
-  // The same for a rank without samples, with least_batch() samples that count for nothing: norms whose statistics
-  // ranks share leave them out.
+  // Does the same on a rank that has no samples, so that it takes part in the collectives of BatchNorm. `inputs` hold
+  // least_batch() dummy samples, which do not count in statistics that the ranks share.
   at::Tensor RunWithoutSamples(const std::vector<at::Tensor>& inputs) const;
 
-  // The fewest samples that it takes.
+  // The smallest batch that the graph takes.
   int64_t least_batch() const;
 
-  // How many norms of batches it has.
+  // The number of BatchNorm operations in training mode in the graph.
   int64_t batch_norms() const;
 
-  // The weights of two-dimensional convolutions, those that are tensors of the module.
+  // The weights of conv2d operations that are tensors of the module and not computed by the graph.
   std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// relu(x * weight + batch): values 0 x, 1 weight, 2 the product, 3 the batch's size, 4 the sum, 5 the result.
+// The graph of relu(x * weight + batch size). Values: 0 x, 1 weight, 2 product, 3 batch size, 4 sum, 5 result.
 Json Graph() {
   return Json::parse(R"({
     "values": 6, "batch": [1, 3], "inputs": [0], "parameters": {"weight": 1}, "buffers": {}, "constants": {},
@@ -59,7 +59,7 @@ TEST(ExportedGraph, ComputesUnderAutograd) {
     EXPECT_TRUE(at::equal(y, at::relu(x * weight + batch)));
     weight.mutable_grad().reset();
     y.sum().backward();
-    // The second column is below zero with one sample, and not above it with three.
+    // The second column of the sum is negative for one sample and not positive for three, so relu gives it no gradient.
     EXPECT_TRUE(at::equal(weight.grad(), at::tensor({static_cast<float>(batch), 0.0F})));
   }
 }
@@ -172,10 +172,10 @@ TEST(ExportedGraph, RefusesWindowsThatDoNotMove) {
             "net.lsm: training: stride of aten::max_pool1d is not positive");
 }
 
-// Writes a graph of one input, value 0, call by call.
+// Builds a graph with one input, value 0, by adding calls one after the other.
 class Builder {
  public:
-  // A value of the module's.
+  // Returns the value of a parameter, or of a buffer, and adds it on first use.
   int64_t Parameter(const std::string& name) {
     tensors.parameters.try_emplace(name, at::rand({4}).requires_grad_());
     return OfModule("parameters", name);
@@ -185,7 +185,7 @@ class Builder {
     return OfModule("buffers", name);
   }
 
-  // Calls an operation, and returns its result.
+  // Adds a call of an operation, and returns the value of its result.
   int64_t Call(const std::string& op, const std::string& overload, const Json& arguments) {
     graph["nodes"].push_back(
         {{"op", op}, {"overload", overload}, {"args", arguments}, {"out", {values_}}});
@@ -214,7 +214,8 @@ class Builder {
 Json V(int64_t value) { return Json{{"v", value}}; }
 Json F(double value) { return Json{{"f", value}}; }
 
-// 12 times tanh_(batch_norm(x * weight_i) + count), where a buffer counts the calls.
+// Builds 12 blocks tanh_(batch_norm(x * weight_i) + count), where a buffer counts the calls. `tied`: all blocks have
+// the same weight.
 Builder Deep(bool tied) {
   Builder builder;
   int64_t x = 0;
@@ -234,8 +235,8 @@ Builder Deep(bool tied) {
   return builder;
 }
 
-// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer
-// that is changed afterwards, and in a part of a tensor without a gradient.
+// Builds 12 blocks with in-place changes: additions of a parameter and of the block's input, a copy into a slice of a
+// tensor that needs no gradient, and, in every fourth block, a change of a buffer after the block has read it.
 Builder InPlace() {
   Builder builder;
   int64_t x = 0;
@@ -260,7 +261,7 @@ Builder InPlace() {
   return builder;
 }
 
-// The gradients and the buffers after a step.
+// Returns the gradients and the buffers after one training step.
 std::vector<at::Tensor> Step(Builder builder, bool checkpoints) {
   at::manual_seed(1);
   for (auto& [name, tensor] : builder.tensors.parameters) {
@@ -303,7 +304,7 @@ TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
     end = segment.end;
     const bool is_last = s + 1 == cuts.segments.size();
     EXPECT_EQ(segment.twice, !is_last);
-    // tanh_ changes the sum before it.
+    // Node 5 i + 4 is tanh_, which changes the sum before it in place, so no cut may lie between the two.
     EXPECT_TRUE(is_last || segment.end % 5 != 4) << segment.end;
     EXPECT_LE(segment.inputs.size(), 1);
   }
@@ -314,7 +315,7 @@ TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
 
   const exported::Cuts in_place = cuts_of(InPlace());
   EXPECT_EQ(std::ranges::count(in_place.once, true), 3);
-  // An addition in place does not tie a block to the block before.
+  // In-place additions to tensors of the block do not prevent cuts between blocks.
   EXPECT_GE(in_place.segments.size(), 6);
   EXPECT_GE(std::ranges::count(in_place.segments, true, &exported::Segment::twice), 3);
   for (const auto& segment : in_place.segments) EXPECT_LE(segment.inputs.size(), 1);

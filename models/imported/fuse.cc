@@ -34,9 +34,10 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
     FuseBatchNorm(rewriter, node, shared);
   };
-  // One after the other: pads, which would lie between a norm and who uses it, first; forks before norms take what they
-  // give; sums before the norms that would take them; pools after the norms that take them; windows after the norms,
-  // which look through the moves in them; linear layers, which round what norms and sums give, at the end.
+  // The patterns run in this order. Pads come first, because they would separate a norm from its users. Forks come
+  // before the norms that use their results. Scaled sums come before the norms that would take in the sums. Pools come
+  // after the norms that fuse a pool. Windows come after the norms, which look through operations that only move values
+  // to find the users that round. Linear layers come last, because they round the results of norms and sums.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
                               {"aten::conv2d", FuseFork},
                               {"aten::mean", FuseSqueezeExcite},
@@ -62,7 +63,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
       }
     }
   }
-  FusePointwise(rewriter);  // what is left
+  FusePointwise(rewriter);  // element-wise operations that no pattern has fused
   rewriter.Finish();
   return norms;
 }

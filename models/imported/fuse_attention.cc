@@ -22,7 +22,7 @@ enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal
 
 // ---- The operations ------------------------------------------------------------------------------
 
-// Arguments: queries, keys and values in one tensor, their shape, and the result's.
+// Arguments: a tensor with queries, keys and values, the shape that separates them, and the shape of the result.
 FusedOperation Attention(double dropout, bool causal) {
   return [dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     constexpr size_t kHeads = 3;
@@ -35,15 +35,15 @@ FusedOperation Attention(double dropout, bool causal) {
   };
 }
 
-// The arguments of an attention that adds to its scores, as that within windows does. Those after the bias are there if
-// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or
-// those that the scores get before and after.
+// The arguments of an attention that adds a bias to its scores. The arguments after kBias are present only if a second
+// mask, the hiding, is added. For Form::kAttention the two shapes are those to which the hiding is expanded and then
+// reshaped; for Form::kScores they are the shapes of the scores during and after its addition.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
-// Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
+// Whether the graph computes the scores (q * scale) @ k^T explicitly, or calls scaled_dot_product_attention.
 enum class Form { kScores, kAttention };
 
-// Returns the sum that an attention adds to the scores.
+// Returns the sum of bias and hiding, which the attention adds to its scores.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
@@ -53,7 +53,7 @@ at::Tensor SumOf(const std::vector<IValue>& arguments) {
                     .reshape(arguments[kSecondShape].toIntVector());
 }
 
-// LibTorch's operations of kScores, as the graph has them. Returns [windows, tokens, heads, size].
+// Runs LibTorch's operations of Form::kScores. Returns [windows, tokens, heads, size].
 at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments, double scale) {
   const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
   at::Tensor scores =
@@ -65,8 +65,8 @@ at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& argume
   return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
 }
 
-// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds,
-// kinds, heads, tokens, tokens]. In an expansion -1 stands for what was there.
+// Whether `shape`, the first shape of the arguments, is [windows / kinds, kinds, heads, tokens, tokens]. In expand(),
+// -1 keeps the size.
 bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
               int64_t heads, Form form) {
   const int64_t kinds = hiding.size(1);
@@ -80,14 +80,15 @@ bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64
   return true;
 }
 
-// Returns the mask that hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
+// Returns the hiding with the shape that ops::WindowAttention() takes, [kinds, tokens, tokens]; undefined if there is
+// none.
 at::Tensor MaskOf(const std::vector<IValue>& arguments) {
   if (arguments.size() <= kHiding) return {};
   return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
 }
 
-// Returns whether the operation computes this attention. On CPUs it does so in float32, whatever the size of heads and
-// windows is.
+// Returns whether ops::WindowAttention() can compute this attention. On CPUs it computes in float32, with any size of
+// heads and windows.
 bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
   const int64_t windows = qkv.size(0);
   const int64_t tokens = qkv.size(1);
@@ -115,7 +116,7 @@ bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& argu
          ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
 }
 
-// `scale` is that of kScores, `dropout` that of kAttention.
+// `scale` applies to Form::kScores, and `dropout` to Form::kAttention.
 FusedOperation AddingAttention(Form form, double scale, double dropout) {
   return [form, scale, dropout](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
@@ -139,14 +140,14 @@ FusedOperation AddingAttention(Form form, double scale, double dropout) {
 
 // ---- The chains ----------------------------------------------------------------------------------
 
-// Where queries, keys and values lie side by side.
+// The operations that split one tensor into queries, keys and values.
 struct Packed {
-  std::vector<int64_t> chain;  // permute, reshape, unbind
+  std::vector<int64_t> chain;  // the nodes of reshape, permute and unbind
   Argument input, shape;
 };
 
-// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and
-// nobody else does.
+// Finds the unbind whose results are the queries, keys and values `parts`, and the operations before it. The result is
+// empty unless each part has one user, the node in `users`.
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
                                  const std::vector<int64_t>& users) {
   const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
@@ -169,15 +170,16 @@ std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int
   return packed;
 }
 
-// The transpose and the reshape after which the heads of a token lie side by side again, or none.
+// Returns the transpose and the reshape after `node`, which put the heads of a token side by side again; empty if they
+// do not follow.
 std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
   NodeChain after(rewriter, node);
   after.On("aten::transpose").With(1, 1).With(2, 2).On("aten::reshape");
   return after.is_there() ? after.passed() : std::vector<int64_t>();
 }
 
-// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the
-// result's, and `more`.
+// Puts `operation` in the place of the nodes of `packed`, `inner` and `result`. Its arguments are the packed tensor,
+// the shape that separates its parts, the shape of the result, and `more`.
 void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
                   const std::vector<int64_t>& result, FusedOperation operation,
                   const std::vector<Argument>& more, int64_t like) {
@@ -191,13 +193,14 @@ void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<in
   rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
 }
 
-// The tensors that are added to the scores: arguments from kBias on, and the nodes that are part of the chain.
+// The tensors that are added to the scores: the operation's arguments from kBias on, and the nodes that add them.
 struct Added {
   std::vector<Argument> arguments;
   std::vector<int64_t> nodes;
 };
 
-// The mask of a scaled_dot_product_attention. Anything that is not a sum with something expanded is a bias.
+// Returns the tensors in the mask of a scaled_dot_product_attention. Unless the mask is a sum with an expanded tensor,
+// the whole mask is the bias.
 Added AddedByMask(const Rewriter& rewriter, int64_t node) {
   const Argument& mask = rewriter.At(node).arguments[kMask];
   Added bias_alone{.arguments = {mask}, .nodes = {}};
@@ -214,8 +217,8 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
           .nodes = {expand, reshape, sum}};
 }
 
-// Returns the addends of a softmax's scores, with the product of queries and keys in front of the chain's nodes. The
-// result is empty if the scores are no such sum.
+// Returns the tensors that are added to a softmax's scores. The first of its nodes is the product of queries and keys.
+// Empty if the scores are not such a sum.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   const auto bias_of = [&](int64_t user) -> Added {
     const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");
@@ -240,12 +243,12 @@ Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   return added;
 }
 
-// Whether a dropout gives what it takes.
+// Whether a dropout returns its input unchanged.
 bool DropsNothing(const Node& dropout) {
   return IsConstant(dropout.arguments[1], 0.0) || IsConstant(dropout.arguments[2], false);
 }
 
-// The number that a node multiplies with, if it is one.
+// Returns the factor of a multiplication by a constant number; nothing if the factor is a tensor.
 std::optional<double> FactorOf(const Node& product) {
   const Argument& factor = product.arguments[1];
   if (!IsConstant(factor)) return std::nullopt;
@@ -294,7 +297,7 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
   const Added added = AddedToScores(rewriter, node);
   if (added.nodes.empty()) return;
 
-  // Backward: scaled queries, and keys.
+  // These nodes come before the softmax: the scaled queries, and the transposed keys.
   const int64_t product = added.nodes.front();
   const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
   const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
@@ -306,7 +309,7 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
     return;
   }
 
-  // Forward: the values.
+  // These nodes come after the softmax: a dropout that drops nothing, and the product with the values.
   std::vector<int64_t> inner{scaled, transposed};
   inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
   inner.push_back(node);

@@ -3,21 +3,22 @@
 //   reshape [count, tokens, 3, heads, size] -> permute [2, 0, 3, 1, 4] -> unbind -> attention
 //     -> transpose of heads and tokens -> reshape
 //
-// attention is one of
+// The attention is one of
 //   scaled_dot_product_attention without a mask        SelfAttention()
 //   scaled_dot_product_attention with a mask           WindowAttention(), or SelfAttention() with the mask
-//   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(), and so timm's Swin transformers have it
+//   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(); timm's Swin transformers use this form
 //
-// In windows the mask is a bias [1, heads, tokens, tokens], to which another one, [1, kinds, 1, tokens, tokens], may be
-// added that hides tokens of neighbouring windows from each other:
+// In windows the mask is a bias [1, heads, tokens, tokens]. A second mask, [1, kinds, 1, tokens, tokens], may be added
+// to the bias; it hides tokens of neighbouring windows from each other:
 //   mask = bias + hiding.expand(..., heads, ...).reshape([windows, heads, tokens, tokens])
 //   scores = ((scores + bias).reshape([..., kinds, heads, tokens, tokens]) + hiding).reshape(the scores' shape)
-// Views are reshapes in here (program.cc).
+// The reader of a graph replaces views by reshapes (program.cc), so only reshapes are looked for.
 //
-// The operations read queries, keys and values where these lie, and write their gradients side by side. When the graph
-// runs, WindowAttention() is called if the values have 16 bits, the shapes are these ones, and nothing is dropped; if
-// not, SelfAttention(), or for the third form LibTorch's operations. A chain with a scale of its own in
-// scaled_dot_product_attention, or of the third form with dropout, is left as it is.
+// The fused operations read queries, keys and values side by side in the linear layer's output, and write their
+// gradients in the same layout. When the graph runs, WindowAttention() is called if the values have 16 bits, the shapes
+// are the ones above, and there is no dropout; otherwise SelfAttention() is called, or, for the third form, LibTorch's
+// operations. Two chains are not fused: scaled_dot_product_attention with an explicit scale, and the third form with
+// dropout.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +27,10 @@
 
 namespace lockstep::exported {
 
-// Fuses the scaled_dot_product_attention that is this node.
+// Fuses the chain around the scaled_dot_product_attention operation `node`.
 void FuseAttention(Rewriter& rewriter, int64_t node);
 
-// Fuses the attention whose softmax is this node.
+// Fuses the chain around the softmax operation `node`.
 void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -38,14 +38,15 @@ at::Tensor TensorOf(const IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-// How many values of a channel all ranks have, they learn when they meet.
+// Without shared statistics, checks that each channel has more than one value. With them, the operation counts the
+// values of all ranks itself.
 void CheckValues(const at::Tensor& x) {
   TORCH_CHECK(
       x.numel() > x.size(1),
       "one value of a channel has no variance: give each micro-batch of a rank two samples");
 }
 
-// A norm whose arguments begin at `first`. Keeps the counters of its kernels.
+// A BatchNorm whose arguments begin at index `first`. It keeps the work space of its kernels, `counters_`.
 class Norm {
  public:
   explicit Norm(const SharedStatistics& shared, size_t first = 0)
@@ -77,11 +78,11 @@ class Norm {
     return norm;
   }
 
-  // Whether the ranks count what it gets.
+  // Whether the samples count in the statistics: false on a rank without samples.
   bool counts() const { return shared_->has_samples; }
 
-  // normed(inputs), where the inputs have x's shape; of a rank without samples, ones in this shape, to which the ranks
-  // come by way of no rows.
+  // Returns normed(inputs), where the inputs have x's shape. On a rank without samples it calls `normed` with no rows,
+  // so that the rank takes part in the collectives, and returns ones in x's shape.
   template <typename Normed>
   at::Tensor Counted(const std::vector<at::Tensor>& inputs, const Normed& normed) const {
     if (shared_->has_samples) return normed(inputs);
@@ -93,7 +94,7 @@ class Norm {
  private:
   const SharedStatistics* shared_;
   size_t first_;
-  int64_t channels_ = -1;  // of the counters
+  int64_t channels_ = -1;  // the number of channels that counters_ is for
   at::Tensor counters_;
 };
 
@@ -107,7 +108,7 @@ at::Tensor Normed(Norm& norm, const std::vector<IValue>& arguments, Activation a
   });
 }
 
-// A norm without a weight or a bias, with LibTorch's operation.
+// Computes a norm without a weight or a bias with LibTorch's operation.
 std::vector<at::Tensor> PlainNorm(const std::vector<IValue>& arguments) {
   const at::Tensor x = arguments[kInput].toTensor();
   CheckValues(x);
@@ -126,18 +127,18 @@ FusedOperation NormThen(Norm norm, Activation activation) {
   };
 }
 
-// Whether they can be added in one operation: the sum has their shape and type.
+// Whether `a` and `b` have the same shape and type, so that one operation can add them.
 bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
-// a + b; in place, in a's type.
+// Returns a + b; for an in-place addition, in a's type.
 at::Tensor SumOf(const at::Tensor& a, const at::Tensor& b, bool in_place) {
   const at::Tensor sum = a + b;
   return in_place ? sum.to(a.scalar_type()) : sum;
 }
 
-// The other branch is the last argument.
+// Norm, addition and relu. The last argument is the other branch.
 FusedOperation NormAddRelu(Norm norm, bool in_place) {
   return [norm, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor residual = arguments[kNormArguments].toTensor();
@@ -148,13 +149,13 @@ FusedOperation NormAddRelu(Norm norm, bool in_place) {
   };
 }
 
-// The arguments of norm `a`, and then those of `b`.
+// Two norms, addition and relu. The arguments are those of norm `a`, followed by those of `b`.
 FusedOperation NormsAddRelu(Norm a, Norm b, bool in_place) {
   return [a, b, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor x_a = a.Input(arguments);
     const at::Tensor x_b = b.Input(arguments);
     if (!AreAlike(x_a, x_b)) {
-      // As JoinBatchNorms(), b first: ranks must meet in one order.
+      // Norm `b` runs first, as in JoinBatchNorms(): the collectives must have the same order on all ranks.
       const at::Tensor of_b = Normed(b, arguments, Activation::kNone);
       return One(at::relu(SumOf(Normed(a, arguments, Activation::kNone), of_b, in_place)));
     }
@@ -176,18 +177,18 @@ bool HasWeights(const Node& norm) {
   return IsValue(norm.arguments[kWeight]) && IsValue(norm.arguments[kBias]);
 }
 
-// A norm whose statistics ranks cannot share.
+// Whether the node is a BatchNorm whose statistics the ranks cannot share.
 bool IsOnlyOfThisRank(const Node& node) {
   if (NameOf(node) != "aten::batch_norm" && NameOf(node) != "aten::native_batch_norm") return false;
   return !IsConstant(node.arguments[kTraining], false) && !(IsBatchNorm(node) && HasWeights(node));
 }
 
-// A sum with `value`; in place, a sum that is written to it.
+// Whether the node adds something to `value`; if in place, `value` must be the tensor that is changed.
 bool IsSumWith(const Node& node, int64_t value) {
   return IsSum(node) || (IsSum(node, "aten::add_") && node.arguments[0].value == value);
 }
 
-// relu's input pooled as ops::NormPool() does.
+// Whether the node is the max-pooling that ops::NormPool() computes.
 bool IsPool(const Node& node) {
   return NameOf(node) == "aten::max_pool2d" && SingleOf(node.arguments[1]) == 3 &&
          SingleOf(node.arguments[2]) == 2 && SingleOf(node.arguments[3]) == 1 &&
@@ -223,7 +224,7 @@ class NormFuser {
     return Put({norm, user}, NormThen(Norm(shared_), activation));
   }
 
-  // The sum of a norm and another branch, and relu of it.
+  // Fuses a norm, its sum with another branch, and the relu of the sum.
   bool FuseSum(int64_t norm, int64_t sum) {
     if (!IsSumWith(rewriter_.At(sum), rewriter_.At(norm).results[0].value)) return false;
     const int64_t relu = rewriter_.OnlyUser(sum);
@@ -249,7 +250,7 @@ class NormFuser {
     return Put(chain, std::move(operation), chain.front(), {});
   }
 
-  // The operation's arguments are the norm's and `more`.
+  // The new operation gets the arguments of `norm`, followed by `more`.
   bool Put(const std::vector<int64_t>& chain, FusedOperation operation, int64_t norm,
            const std::vector<Argument>& more) {
     std::vector<Argument> arguments = rewriter_.At(norm).arguments;

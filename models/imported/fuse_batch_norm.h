@@ -1,14 +1,15 @@
-// Norms of batches with what follows them (fuse.h):
+// BatchNorm with the operations that follow it (fuse.h):
 //
 //   batch_norm [-> relu, silu or hardswish]                   BatchNorm()
 //   batch_norm -> add of another branch -> relu               BatchNorm()
 //   two batch_norms -> add -> relu                            JoinBatchNorms()
 //   batch_norm -> relu -> max_pool2d of 3, stride 2           NormPool()
 //
-// A norm is fused if it uses the statistics of its batch. Like torch.nn's it refuses a batch of one value of a channel.
+// A norm is fused if it uses the statistics of its batch. Like torch.nn's BatchNorm, it refuses a batch with only one
+// value for each channel.
 //
-// With SharedStatistics BatchNorm() and its like run with the ranks that share them. A graph has been exported for at
-// least one sample, so a rank without samples runs it with samples that its norms leave out.
+// If SharedStatistics has ranks, the fused operations share the statistics among them. A graph has been exported for at
+// least one sample, so a rank without samples runs it with dummy samples, which the norms do not count.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +19,19 @@
 
 namespace lockstep::exported {
 
-// How the norms of a graph share the statistics of a batch that lies on several ranks.
+// How the BatchNorm operations of a graph share the statistics of a batch that is distributed over several ranks.
 struct SharedStatistics {
-  ops::NormRanks* ranks = nullptr;  // null: each rank has its own
-  // False while a rank without samples runs the graph: its norms then count nothing of what they get.
+  ops::NormRanks* ranks = nullptr;  // null: each rank has its own statistics
+  // False while a rank without samples runs the graph: the norms then leave the dummy samples out of the statistics.
   bool has_samples = true;
 };
 
-// Whether it is a norm with the statistics of its batch.
+// Whether the node is a BatchNorm that uses the statistics of its batch.
 bool IsBatchNorm(const Node& node);
 
-// Fuses the batch_norm or native_batch_norm that is this node. `shared` must exist as long as the program runs. With
-// ranks, throws Error (kUsage) if the norm cannot share its statistics.
+// Fuses the batch_norm operation `node` and the operations that follow it. `shared` must exist as long as the program
+// runs. If shared.ranks is set, throws Error (kUsage) if the statistics of the norm, a batch_norm or native_batch_norm,
+// cannot be shared.
 void FuseBatchNorm(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
 
 }  // namespace lockstep::exported

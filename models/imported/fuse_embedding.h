@@ -1,8 +1,9 @@
-// Embeddings and their sums (fuse.h), as transformers of texts begin with: tokens, positions, segments.
+// Embeddings and their sums (fuse.h), such as those of tokens, positions and segments at the start of a text
+// transformer:
 //
 //   embedding [-> add of another embedding ...]      EmbeddingSum()
 //
-// An embedding that others use as well stays by itself.
+// An embedding whose result other operations use, too, is not added in the fused operation.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the embedding that is this node with those that are added to it.
+// Fuses the embedding operation `node` with the embeddings that are added to it.
 void FuseEmbedding(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

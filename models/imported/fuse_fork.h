@@ -1,8 +1,9 @@
-// 1x1 convolutions whose input others read, too (fuse.h), as at the beginning of a residual block:
+// 1x1 convolutions whose input other operations read, too (fuse.h), for example at the beginning of a residual block:
 //
-//   conv2d of 1x1 pixels      PointwiseConvolution(), which also gives its input to those who read it later
+//   conv2d of 1x1 pixels      PointwiseConvolution(), which also returns its input, for the operations after it
 //
-// Where gradients of the input meet, the convolution's is then added as its matrix product computes it.
+// The backward of PointwiseConvolution() receives the input's gradient from those later operations, and adds it in the
+// kernel of its own matrix product.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the conv2d that is this node.
+// Fuses the conv2d operation `node`.
 void FuseFork(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

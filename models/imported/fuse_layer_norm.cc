@@ -27,7 +27,7 @@ RowsNormWeights WeightsOf(const std::vector<IValue>& arguments) {
           .epsilon = arguments[kEpsilon].toDouble()};
 }
 
-// Results: the norm's, and the same rounded.
+// Results: the norm, and the norm rounded to 16 bits.
 FusedOperation NormOfRows(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const RowsNormResult norm =
@@ -36,8 +36,8 @@ FusedOperation NormOfRows(const RowsNormUses& uses) {
   };
 }
 
-// After the norm's arguments: the addends, and the shape that their sum gets, or none. Results: the sum in its shape,
-// the norm's, and the same rounded.
+// Arguments: the norm's, the two addends, and the shape to which their sum is reshaped, or None. Results: the reshaped
+// sum, the norm, and the norm rounded to 16 bits.
 FusedOperation SumAndNorm(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor x = arguments[kNormArguments].toTensor();
@@ -66,7 +66,7 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   const RowsNormUses uses = UsesOf(rewriter, node, rounding);
   std::vector<Argument> arguments = norm.arguments;
 
-  // The sum, and the shape that it gets.
+  // Finds the sum before the norm, and the reshape between them.
   std::vector<int64_t> chain{node};
   int64_t input = norm.arguments[kInput].value;
   Argument shape;

@@ -1,7 +1,7 @@
-// Norms of rows, with the sum before them (fuse.h):
+// LayerNorm, with the sum before it (fuse.h):
 //
 //   layer_norm of the last dimension                          RowsNorm() (rows_norm.h)
-//   add [-> reshape] -> layer_norm of the last dimension      the same, which also gives the sum
+//   add [-> reshape] -> layer_norm of the last dimension      RowsNorm(), which also returns the sum
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the layer_norm that is this node.
+// Fuses the layer_norm operation `node`.
 void FuseLayerNorm(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -7,7 +7,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the max_pool2d that is this node.
+// Fuses the max_pool2d operation `node`.
 void FuseMaxPool(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -16,14 +16,14 @@ using c10::IValue;
 using ops::Expressions;
 using ops::TermId;
 
-// A group's kernels have only so many registers.
+// A limit on the size of a group, because its kernel needs registers for its intermediate values.
 constexpr size_t kMostNodes = 64;
 
-using Terms = std::vector<TermId>;  // of an operation's tensors; its numbers are constants
+using Terms = std::vector<TermId>;  // the operands of an operation; numbers are constant terms
 
 struct Operation {
   std::string_view name;
-  size_t operands;  // the first arguments, tensors or numbers; the others are constants
+  size_t operands;  // the first arguments, tensors or numbers; further ones are constants
   std::function<TermId(Expressions& to, const Terms& of, const Node& node)> term;
 };
 
@@ -40,7 +40,7 @@ TermId Times(Expressions& to, TermId x, double number) {
   return to.Product(to.Constant(number), x);
 }
 
-// x times the share of it that hardsigmoid lets pass.
+// Returns hardsigmoid(x) = min(max(x + 3, 0), 6) / 6.
 TermId HardSigmoid(Expressions& to, TermId x) {
   return Times(to, Between(to, to.Sum(x, to.Constant(3)), 0, 6), 1.0 / 6);
 }
@@ -56,13 +56,15 @@ TermId Gelu(Expressions& to, TermId x, bool tanh) {
 
 TermId Elu(Expressions& to, TermId x, double alpha, double scale, double input_scale) {
   const TermId zero = to.Constant(0);
-  // exp() must not see great values of x, because a gradient of 0 times infinity is not a number.
+  // The argument of exp() is limited to 0: for large x it would overflow, and the gradient, 0 times infinity, would be
+  // NaN.
   const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
   return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
                      Times(to, x, scale));
 }
 
-// Where a node's arguments are not what the table takes, its numbers are asked for in vain and the node stays as it is.
+// Returns the entry of the table for the node's operation. Null if there is none, or if an argument is not what the
+// entry needs: operands are tensors or constant numbers, and all other arguments are constants.
 const Operation* OperationOf(const Node& node) {
   static const auto number = [](const Node& of, size_t i) { return *NumberOf(of.arguments[i]); };
   static const std::vector<Operation> operations = {
@@ -142,7 +144,7 @@ const Operation* OperationOf(const Node& node) {
 
 bool IsInPlace(const Node& node) { return NameOf(node).ends_with('_'); }
 
-// The values that an operation takes, if each is a tensor as far as is known.
+// Whether all values that the operation takes are tensors, as far as is known before the graph runs.
 bool TakesTensors(const Rewriter& rewriter, const Node& node) {
   return std::ranges::all_of(ValuesOf(node), [&](int64_t value) {
     const int64_t maker = rewriter.MakerOf(value);
@@ -155,7 +157,7 @@ bool CanTakePart(const Rewriter& rewriter, int64_t node) {
          TakesTensors(rewriter, rewriter.At(node));
 }
 
-// Computes the nodes as LibTorch does, one after the other.
+// Returns a function that computes the nodes one after the other with LibTorch's operations.
 ops::PointwiseTwin TwinOf(const Rewriter& rewriter, const PointwiseGroup& group) {
   std::vector<Node> nodes;
   for (const int64_t node : group.nodes) nodes.push_back(rewriter.At(node));
@@ -184,7 +186,8 @@ std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t
     if (std::ranges::find(inputs, value) == inputs.end()) inputs.push_back(value);
   };
   for (const int64_t value : ValuesOf(rewriter.At(node))) add_input(group.inputs, value);
-  // Takes in whoever makes an input for the group alone, as long as the inputs are not too many.
+  // Adds to the group any node whose result only the group uses, as long as the number of inputs stays within the
+  // limit.
   for (size_t i = 0; i < group.inputs.size();) {
     const int64_t value = group.inputs[i];
     const int64_t maker = rewriter.MakerOf(value);
@@ -211,7 +214,7 @@ std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t
     return !IsInPlace(of) ||
            std::ranges::find(group.inputs, of.arguments[0].value) == group.inputs.end();
   });
-  // A backward reads its inputs again.
+  // Backward reads the group's inputs again, so no operation may change them after the group's first node.
   const bool inputs_stay = std::ranges::none_of(group.inputs, [&](int64_t value) {
     return rewriter.IsWrittenAfter(value, group.nodes.front());
   });
@@ -245,11 +248,11 @@ std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t
 }
 
 void FusePointwise(Rewriter& rewriter) {
-  // From the end, so that a group has all that leads to its last operation.
+  // The loop goes backwards, so that a group contains all operations that lead to its last one.
   for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
     const std::optional<PointwiseGroup> group = PointwiseGroupOf(rewriter, i);
     if (!group) continue;
-    // The result of an operation in place has the type of the tensor that it writes to.
+    // If an operation in the group works in place, the result has the type of the tensor that it writes to.
     const bool has_one_type = std::ranges::any_of(
         group->nodes, [&](int64_t node) { return IsInPlace(rewriter.At(node)); });
     const auto operation = [function = group->function, has_one_type](

@@ -1,10 +1,9 @@
-// Fuses what the other patterns have left: operations of LibTorch's that compute each element from the elements of
-// their inputs at the same place, such as sums, products and activations, become one generated kernel
-// (ops/generated/pointwise.h).
+// Fuses the element-wise operations that the other patterns have left, such as sums, products and activations: each
+// group of them becomes one generated kernel (ops/generated/pointwise.h).
 //
-// A group is a tree: what lies within it is used there only. In-place operations take part where they write to what
-// lies within. The table in fuse_pointwise.cc says which operations there are; a new one is a line there, its forward
-// alone.
+// A group is a tree: only nodes of the group use its intermediate results. An in-place operation can be part of a group
+// if it writes to an intermediate result. The table in fuse_pointwise.cc lists the operations; to add one, add a line
+// with its forward expression there, from which the backward is derived.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +17,13 @@
 namespace lockstep::exported {
 
 struct PointwiseGroup {
-  std::vector<int64_t> nodes;   // in order
-  std::vector<int64_t> inputs;  // values
+  std::vector<int64_t> nodes;   // in the order of the program
+  std::vector<int64_t> inputs;  // values that the group reads
   std::shared_ptr<const ops::PointwiseFunction> function;
 };
 
-// The group that ends with `node`; nothing if it is no such operation, or the only one.
+// Returns the group whose last node is `node`; nothing if `node` is not an element-wise operation or would be the
+// group's only node.
 std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t node);
 
 void FusePointwise(Rewriter& rewriter);

@@ -1,4 +1,5 @@
-// Which operations one generated kernel computes, and that its terms and their derivatives are LibTorch's.
+// Tests which operations are put into one generated kernel, and that its expression and derivatives agree with
+// LibTorch's.
 
 #include "models/imported/fuse_pointwise.h"
 
@@ -23,7 +24,7 @@ using ops::Expressions;
 using ops::Primitive;
 using ops::TermId;
 
-// Values 0 to 8 are inputs, the nodes' follow.
+// Values 0 to 8 are inputs; the results of the nodes follow.
 constexpr int kInputs = 9;
 
 std::string Text(const std::vector<std::string>& nodes, int output) {
@@ -33,7 +34,7 @@ std::string Text(const std::vector<std::string>& nodes, int output) {
       fmt::join(nodes, ", "), output);
 }
 
-// A call of value x and of what `more` says, such as ", 1".
+// A call of `op` with the arguments value x and `more`, such as ", 1".
 std::string Call(const std::string& op, int x, const std::string& more, int out) {
   const bool has_tensors = op == "add" || op == "sub" || op == "mul" || op == "div";
   const char* overload = has_tensors ? "Tensor" : op == "rsub" ? "Scalar" : "";
@@ -50,7 +51,7 @@ Program ProgramOf(const std::string& text) {
   return ReadProgram(Json::parse(text), "net.lsm", kInputs);
 }
 
-// How many nodes the group that ends with this node has; 0: there is none.
+// Returns the number of nodes in the group that ends with `node`; 0: there is no group.
 size_t SizeOf(const std::string& text, int64_t node) {
   Program program = ProgramOf(text);
   const Rewriter rewriter(program);
@@ -91,12 +92,12 @@ at::Tensor ValueOf(const Expressions& expressions, TermId term,
 
 struct OperationCase {
   const char* name;
-  std::string call;  // of value 9, giving value 10
+  std::string call;  // takes value 9 and defines value 10
 };
 
 class FusePointwiseTest : public testing::TestWithParam<OperationCase> {};
 
-// x times y goes through the operation, and z is taken away.
+// The graph computes op(x * y) - z, which becomes one group.
 TEST_P(FusePointwiseTest, TermsAndDerivativesAreLibTorchs) {
   const std::string text = Text({Of("mul", 0, 1, 9), GetParam().call, Of("sub", 10, 2, 11)}, 11);
   Program program = ProgramOf(text);
@@ -159,7 +160,7 @@ TEST(PointwiseGroupTest, TakesWhatItAloneUses) {
                                           Of("mul", 10, 2, 11)};
   EXPECT_EQ(SizeOf(Text(nodes, 11), 2), 3);
   EXPECT_EQ(SizeOf(Text(nodes, 11), 0), 0);  // one operation is no group
-  // Another user of 9.
+  // Value 9 has two users, so the node that computes it does not join the group.
   auto more = nodes;
   more.push_back(Of("div", 11, 9, 12));
   EXPECT_EQ(SizeOf(Text(more, 12), 3), 3);
@@ -173,7 +174,7 @@ TEST(PointwiseGroupTest, HasAtMostSevenInputs) {
 
 TEST(PointwiseGroupTest, LeavesWritesToWhatOthersSee) {
   EXPECT_EQ(SizeOf(Text({Call("relu_", 0, "", 9), Of("mul", 9, 1, 10)}, 10), 1), 0);
-  // An input is written before the group ends.
+  // An operation within the range of the group writes to one of the group's inputs.
   EXPECT_EQ(
       SizeOf(Text({Of("mul", 0, 1, 9), Call("relu_", 0, "", 10), Of("mul", 9, 2, 11)}, 11), 2), 0);
 }

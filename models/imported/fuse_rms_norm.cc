@@ -14,14 +14,15 @@ namespace {
 
 using c10::IValue;
 
-// A norm as it was found.
+// An RMSNorm that was found in the program.
 struct RmsNorm {
   std::vector<int64_t> nodes;
-  int64_t x = -1;  // values
+  int64_t x = -1;  // the value that is normalised
   Argument weight;
   double epsilon = 0;
   int64_t last = -1;  // the node that gives the result
-  // A 16-bit x gives float32 in any case, or only under autocast, or its own type.
+  // Whether a 16-bit x gives a float32 result in any case (widens), or only under autocast (widens_under_autocast); if
+  // neither, the result has x's type.
   bool widens = false;
   bool widens_under_autocast = true;
 };
@@ -33,7 +34,7 @@ bool IsToFloat(const Node& node) {
          IsConstant(node.arguments[3], false);
 }
 
-// The factor of a product that is not `value`; nothing if it is no such product of two values.
+// Returns the other factor of a product of `value` and another value; nothing if the node is not such a product.
 std::optional<Argument> OtherFactor(const Node& node, int64_t value) {
   if (NameOf(node) != "aten::mul" || node.operation->schema().overload_name() != "Tensor" ||
       !IsValue(node.arguments[0]) || !IsValue(node.arguments[1])) {
@@ -44,7 +45,7 @@ std::optional<Argument> OtherFactor(const Node& node, int64_t value) {
   return node.arguments[is_first ? 1 : 0];
 }
 
-// Returns whether the node squares its first argument, by pow or square.
+// Returns whether the node squares its first argument, with pow or square.
 bool IsSquare(const Node& node) {
   if (node.results.size() != 1 || !IsValue(node.arguments[0])) return false;
   if (NameOf(node) == "aten::square") return true;
@@ -102,7 +103,8 @@ std::optional<RmsNorm> WrittenOut(const Rewriter& rewriter, int64_t rsqrt) {
   return norm;
 }
 
-// Returns the norm if the node's operation, that of torch.nn.RMSNorm, has arguments that can be fused.
+// Finds a norm that is a call of aten::rms_norm, which torch.nn.RMSNorm makes. Nothing if its arguments do not allow
+// fusion.
 std::optional<RmsNorm> Called(const Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& arguments = rewriter.At(node).arguments;
   if (IntegersOf(arguments[1]).size() != 1 || !IsValue(arguments[0]) || !IsValue(arguments[2]) ||
@@ -133,7 +135,7 @@ RowsNormResult Norm(const at::Tensor& x, const at::Tensor& branch, const at::Ten
   return {.sum = sum, .wide = y, .rounded = y};
 }
 
-// Returns the norm of x without a branch. x may have 16 bits.
+// Returns the norm of x, with no branch to add. x may have 16 bits.
 RowsNormResult NormOf(const at::Tensor& x, const at::Tensor& weight, const RmsNorm& form,
                       const RowsNormUses& uses) {
   if (IsWide(x)) return Norm(x, {}, weight, form.epsilon, uses);
@@ -148,7 +150,7 @@ RowsNormResult NormOf(const at::Tensor& x, const at::Tensor& weight, const RmsNo
   return {.sum = x, .wide = y, .rounded = y};
 }
 
-// Arguments: x and the weight. Results: the norm's, and the same rounded.
+// Arguments: x and the weight. Results: the norm, and the norm rounded to 16 bits.
 FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   return [form, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const RowsNormResult norm =
@@ -157,8 +159,8 @@ FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   };
 }
 
-// Arguments: the addends and the weight. Results: the sum, the same as the norm takes it, the norm's, and the same
-// rounded.
+// Arguments: the two addends and the weight. Results: the sum, the sum as the norm takes it (widened to float32 if
+// widens_sum), the norm, and the norm rounded to 16 bits.
 FusedOperation SumAndNorm(const RmsNorm& form, bool widens_sum, const RowsNormUses& uses) {
   return [form, widens_sum, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();
@@ -190,7 +192,7 @@ void FuseRmsNorm(Rewriter& rewriter, int64_t node) {
   const int64_t rounded = rewriter.NewValue(y);
   rewriter.Replace(y, rounded, rounding);
 
-  // The sum, which may be widened before the norm.
+  // Finds the sum before the norm, and the conversion to float32 between them.
   const auto in_front = [&](int64_t maker) {
     return maker >= 0 && rewriter.At(maker).operation &&
            rewriter.At(maker).grad == rewriter.At(node).grad &&

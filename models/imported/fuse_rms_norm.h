@@ -1,10 +1,10 @@
-// RMS norms of rows, with the sum before them (fuse.h):
+// RMSNorm, with the sum before it (fuse.h):
 //
 //   [add ->] [to float32 ->] pow 2 -> mean -> add epsilon -> rsqrt -> mul -> [to float32 ->] mul by the weight
 //   [add ->] rms_norm of the last dimension
 //
-// The first is how Llama and most models after it write the norm in PyTorch. Both become RowsNorm() (rows_norm.h),
-// which also gives the sum.
+// Llama, and most models after it, write the norm in the first form. Both become RowsNorm() (rows_norm.h), which also
+// returns the sum.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the norm that this node is, or whose rsqrt it is.
+// Fuses the norm around `node`, which is an rms_norm, or the rsqrt of the first form.
 void FuseRmsNorm(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

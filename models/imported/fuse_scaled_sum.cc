@@ -14,7 +14,8 @@ namespace {
 
 using c10::IValue;
 
-// Returns the dimension of `of` along which `scale` has a number for each index; `scale` is the same along all others.
+// Returns the dimension of `of` along which `scale` has one number for each index; nothing if `scale` varies along more
+// than one dimension or along none.
 std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor& of) {
   for (int64_t i = 1; i <= scale.dim() && scale.dim() <= of.dim(); ++i) {
     if (scale.size(-i) == 1) continue;
@@ -24,7 +25,7 @@ std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor
   return std::nullopt;
 }
 
-// The result is undefined where the kernels do not compute it.
+// Computes x + branch * scale with the kernels; undefined if they do not support the arguments.
 ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,
                            bool rounds) {
   const std::optional<int64_t> dimension = ScaledDimension(scale, branch);
@@ -39,7 +40,7 @@ ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const 
           .rounded = rounds ? rounded.movedim(-1, *dimension) : at::Tensor()};
 }
 
-// Arguments: the factors and the other addend. Results: the sum, and the same rounded if `rounds`.
+// Arguments: the two factors and the other addend. Results: the sum, and, if `rounds`, the sum rounded to 16 bits.
 FusedOperation SumOfProduct(bool rounds) {
   return [rounds](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor branch = arguments[0].toTensor();

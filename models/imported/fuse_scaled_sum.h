@@ -1,9 +1,10 @@
-// Residual sums with a layer scale (fuse.h): x + branch * scale, as ConvNeXt and later vision transformers have them.
+// Residual sums with a layer scale (fuse.h): x + branch * scale, as in ConvNeXt and later vision transformers.
 //
 //   mul -> add      ScaledSum()
 //
-// Whether a factor is a layer scale, one number for each channel of 16-bit values, shows when the graph runs; a product
-// of other values stays LibTorch's. Who rounds the float32 sum to 16 bits gets it rounded by the same kernel.
+// Only when the graph runs is it known whether a factor is a layer scale, which has one number for each channel of
+// 16-bit values; other products run as LibTorch's operations. For operations that round the float32 sum to 16 bits, the
+// same kernel also writes the rounded sum.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the mul that is this node.
+// Fuses the mul operation `node` and the addition that follows it.
 void FuseScaledSum(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -1,12 +1,12 @@
-// Squeeze-and-excitation (fuse.h): the product of an image and a gate, which arises from the image's mean, as
-// EfficientNet, MobileNetV3 and RegNetY have it.
+// Squeeze-and-excitation (fuse.h): the product of an image and a gate that is computed from the image's mean, as in
+// EfficientNet, MobileNetV3 and RegNetY:
 //
 //   mean of the pixels     Squeeze()
-//   ...                    the same operations, of the mean, which give the gate
+//   ...                    the operations that compute the gate from the mean stay as they are
 //   mul                    Excite()
 //
-// Whether x is an image for which there are kernels shows when the graph runs; otherwise LibTorch's operations are
-// called.
+// Only when the graph runs is it known whether x is an image for which there are kernels; otherwise LibTorch's
+// operations are called.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the mean or the adaptive_avg_pool2d that is this node.
+// Fuses the operation `node`, a mean or adaptive_avg_pool2d, and the product with the gate.
 void FuseSqueezeExcite(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

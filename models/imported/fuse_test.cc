@@ -1,4 +1,4 @@
-// Tests which operations are fused, and that a fused graph computes what LibTorch's operations compute, one after the
+// Tests which operations are fused, and that a fused graph computes the same as LibTorch's operations one after the
 // other.
 
 #include "models/imported/fuse.h"
@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kChannels = 8;
 
-// Values: 0 x; 1 to 4 a norm's weight, bias and running statistics, 5 to 8 another's; the nodes' follow.
+// Values: 0 x; 1 to 4 weight, bias and running statistics of norm a, 5 to 8 those of norm b; the nodes' results follow.
 std::string Text(const std::string& nodes, int output) {
   return fmt::format(
       R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"a.weight": 1, "a.bias": 2, "b.weight": 5,
@@ -43,7 +43,7 @@ std::string Norm(int x, int weight, int out, bool training = true) {
       x, weight, weight + 1, weight + 2, weight + 3, training, out);
 }
 
-// A call of value x and of what `more` says, such as ", 1".
+// A call of `op` with the arguments value x and `more`, such as ", 1".
 std::string Call(const std::string& op, const std::string& overload, int x, const std::string& more,
                  int out) {
   return fmt::format(
@@ -89,12 +89,13 @@ exported::Program Fused(const std::string& text) {
   return program;
 }
 
-// How many nodes are left.
+// Returns the number of nodes after fusion.
 size_t NodesOf(const std::string& text) { return Fused(text).nodes.size(); }
 
 using ExpectedOf = std::function<Tensor(const Tensor& x, const ExportedGraph::Tensors& tensors)>;
 
-// Values, all gradients and buffers are those of `expected`, of tensors that `make` has made alike.
+// Expects that the graph gives the output, the gradients and the buffers of `expected`. `make` makes the same tensors
+// for both.
 void ExpectAlike(const std::string& text, const Tensor& x, double tolerance,
                  ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const ExportedGraph::Tensors tensors = make();
@@ -160,7 +161,7 @@ TEST(Fuse, TakesTheOtherBranchToTheNorm) {
     EXPECT_EQ(NodesOf(text), 2);
     ExpectComputes(text, [](auto& x, auto& a, auto&) { return at::relu(a(x) + at::sigmoid(x)); });
   }
-  // A branch of another shape.
+  // The branch has another shape.
   ExpectComputes(
       Text(Chain({Norm(0, 1, 9), Of("mean", 0, 10), Sum("add", 10, 9, 11), Of("relu", 11, 12)}),
            12),
@@ -185,7 +186,7 @@ TEST(Fuse, TakesThePoolToTheNorm) {
 }
 
 TEST(Fuse, LeavesWhatOthersUse) {
-  // The norm's result is used twice, and so is relu's, which is pooled.
+  // The norm's result is used twice. In the second graph, so is relu's result, which is pooled.
   const std::string twice =
       Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10), Sum("add", 9, 10, 11)}), 11);
   EXPECT_EQ(NodesOf(twice), 2) << "the norm, and relu with the sum";
@@ -197,16 +198,16 @@ TEST(Fuse, LeavesWhatOthersUse) {
                                 Sum("add", 11, 12, 13)}),
                          13)),
             4);
-  // It is the output.
+  // The norm's result is the graph's output.
   EXPECT_EQ(NodesOf(Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10)}), 9)), 2);
-  // Something between changes a tensor in place, which may be the branch's input.
+  // An operation between the norm and the sum changes a tensor in place, which may be the branch's input.
   const std::string changed = Text(Chain({Of("sigmoid", 0, 14), Norm(14, 1, 9), Of("neg_", 14, 10),
                                           Sum("add", 9, 10, 11), Of("relu", 11, 12)}),
                                    12);
   EXPECT_EQ(NodesOf(changed), 5);
 }
 
-// Others see the sum in the branch.
+// The sum is written to the branch in place, and another operation reads the branch afterwards.
 TEST(Fuse, LeavesASumThatIsWrittenToTheBranch) {
   const std::string text = Text(Chain({Norm(0, 1, 9), Of("sigmoid", 0, 10), Sum("add_", 10, 9, 11),
                                        Of("relu", 11, 12), Sum("add", 12, 10, 13)}),
@@ -225,7 +226,7 @@ TEST(Fuse, LeavesANormOfRunningStatistics) {
   EXPECT_FALSE(program.nodes[0].fused);
 }
 
-// Values: 0 x; 1 [8, 8, 1, 1].
+// Values: 0 x; 1 a convolution's weight [8, 8, 1, 1].
 TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
   const auto text = [](const std::string& nodes, int output) {
     return fmt::format(
@@ -245,7 +246,7 @@ TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
     return tensors;
   };
   const Tensor x = at::randn({4, kChannels, 6, 6}).requires_grad_();
-  // The fork is one node of two results.
+  // The convolution becomes one node with two results.
   const std::string fork =
       text(Chain({Of("sigmoid", 0, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
   const exported::Program program = Fused(fork);
@@ -255,11 +256,12 @@ TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
     const Tensor inner = at::sigmoid(of);
     return at::conv2d(inner, tensors.parameters.at("weight")) + inner;
   });
-  // An operation in place before does not matter.
+  // An in-place operation before the convolution does not prevent the fusion.
   const std::string before =
       text(Chain({Of("cos", 0, 5), Of("relu_", 5, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
   EXPECT_TRUE(Fused(before).nodes[2].fused);
-  // Who reads the input before the convolution does not count, and nobody may write to it after.
+  // There is no fork if the input's other user comes before the convolution, or if an operation after it writes to the
+  // input.
   for (const std::string& other :
        {Chain({Of("sigmoid", 0, 2), Of("cos", 2, 5), convolution(2, 3), Sum("add", 3, 5, 4)}),
         Chain({Of("sigmoid", 0, 2), convolution(2, 3), Of("cos_", 2, 5), Sum("add", 3, 5, 4)})}) {
@@ -277,7 +279,7 @@ std::string Linear(int x, int weight, int out) {
   return Call("linear", "", x, fmt::format(R"(, {{"v": {}}}, null)", weight), out);
 }
 
-// A call of an operation that takes a shape, or something like it.
+// A call of an operation that takes a value and a list, such as a shape.
 std::string View(const std::string& op, int x, const std::string& shape, int out) {
   return Call(op, "", x, ", " + shape, out);
 }
@@ -286,7 +288,7 @@ std::string Reshape(int x, const std::string& shape, int out) {
   return View("reshape", x, shape, out);
 }
 
-// Values: 0 x; 1, 2 the norm's weight and bias; 3 [8, 8]; 4 [24, 8].
+// Values: 0 x; 1, 2 the norm's weight and bias; 3 a weight [8, 8]; 4 a weight [24, 8].
 std::string RowsText(const std::string& nodes, int output) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "square": 3, "qkv": 4}},
@@ -304,7 +306,7 @@ ExportedGraph::Tensors RowsTensors() {
   return tensors;
 }
 
-// Compares in float32, and rounded by autocast. `sizes` are x's.
+// Compares in float32, and under autocast to bfloat16. `sizes` are the sizes of x.
 void ExpectAlikeAndRounded(const std::string& text, at::IntArrayRef sizes,
                            ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const auto x = [&] { return at::randn(sizes).requires_grad_(); };
@@ -323,7 +325,7 @@ Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
                         tensors.parameters.at("bias"), 1e-5);
 }
 
-// Llama's norm of value x and weight 1, with the values that follow `out`, which is the last.
+// Llama's RMSNorm of value x with weight 1. The intermediate values have the numbers after `out`, the result.
 std::string RmsNormed(int x, int out) {
   const std::string to_float = R"(, {"dtype": "float32"}, false, false, null)";
   return Chain({Call("pow", "Tensor_Scalar", x, ", 2", out + 1),
@@ -339,7 +341,7 @@ Tensor RmsNormedBy(const Tensor& x, const ExportedGraph::Tensors& tensors) {
          (wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + 1e-6));
 }
 
-// The sum goes on, in float32.
+// The sum before the norm is also used after it, in float32.
 TEST(Fuse, TakesTheSumToLlamasNorm) {
   const std::string text =
       RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6),
@@ -354,7 +356,7 @@ TEST(Fuse, TakesTheSumToLlamasNorm) {
   });
 }
 
-// Nothing is added before, and others use the norm.
+// There is no sum before the norm, and an operation that does not round uses the norm, too.
 TEST(Fuse, ComputesNormsOfRoots) {
   const std::string written = RowsText(
       Chain({Linear(0, 3, 5), RmsNormed(5, 10), Linear(10, 3, 20), Sum("add", 10, 20, 21)}), 21);
@@ -371,13 +373,13 @@ TEST(Fuse, ComputesNormsOfRoots) {
     });
   };
   expect(written, RmsNormedBy);
-  // Its result has the type of what it takes, under autocast too.
+  // The result of rms_norm has the type of its input, also under autocast.
   expect(called, [](auto& x, auto& tensors) {
     return at::rms_norm(x, {kChannels}, tensors.parameters.at("weight"), 1e-6).to(x.scalar_type());
   });
 }
 
-// A block of a transformer, whose sum goes on.
+// A transformer block whose residual sum is used again after the norm.
 TEST(Fuse, TakesTheSumToTheNormOfRows) {
   const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), RowsNorm(6, 7),
                                            Linear(7, 3, 8), Sum("add", 6, 8, 9)}),
@@ -388,7 +390,7 @@ TEST(Fuse, TakesTheSumToTheNormOfRows) {
     const Tensor sum = x + at::linear(x, square);
     return sum + at::linear(RowsNormed(sum, tensors), square);
   });
-  // The sum gets another shape before, and the norm's result is used by one who does not round it, too.
+  // The sum is reshaped before the norm, and a user that does not round the norm's result uses it, too.
   const std::string reshaped = RowsText(
       Chain({Linear(0, 3, 5), Sum("add", 5, 0, 6), Reshape(6, "[-1, 8]", 7), RowsNorm(7, 8),
              Linear(8, 3, 9), Sum("add", 9, 8, 10), Sum("add", 10, 7, 11)}),
@@ -422,7 +424,7 @@ TEST(Fuse, LeavesASumThatIsUsedBeforeItsNorm) {
 
 // ---- Embeddings -----------------------------------------------------------------------------------
 
-// An embedding of indices x by weight 3, [8, 8]; positions are rows of weight 4.
+// An embedding of `indices` with weight `weight`.
 std::string Embedded(int weight, int indices, int out, const std::string& padding = "-1") {
   return Call("embedding", "", weight,
               fmt::format(R"(, {{"v": {}}}, {}, false, false)", indices, padding), out);
@@ -452,7 +454,7 @@ TEST(Fuse, SumsEmbeddings) {
            const auto [a, b, c] = rows(x, tensors);
            return RowsNormed(a + b + c, tensors);
          });
-  // An embedding that another operation uses stays.
+  // An embedding that another operation uses stays a node of its own.
   expect(graph({Sum("add", 6, 7, 9), Sum("add", 9, 8, 10), Sum("mul", 10, 8, 11)}, 11), 4,
          [&](auto& x, auto& tensors) {
            const auto [a, b, c] = rows(x, tensors);
@@ -460,7 +462,7 @@ TEST(Fuse, SumsEmbeddings) {
          });
 }
 
-// Gradients that are divided by how often an index comes are LibTorch's.
+// An embedding whose gradients are divided by the frequency of the index (scale_grad_by_freq) stays LibTorch's.
 TEST(Fuse, LeavesAnEmbeddingThatIsScaledByFrequency) {
   const std::string text =
       RowsText(Call("embedding", "", 3, R"(, {"v": 0}, -1, true, false)", 5), 5);
@@ -482,10 +484,10 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   };
   EXPECT_EQ(NodesOf(RowsText(nodes("add"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add"), 9), expected);
-  // The same in place is fused, too.
+  // An in-place addition is fused, too.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
-  // Something between changes a tensor in place.
+  // An operation between product and sum changes a tensor in place.
   const std::string changed =
       RowsText(Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Of("cos", 0, 10), Of("exp_", 10, 11),
                       Sum("add", 6, 11, 7), Linear(7, 3, 8), Sum("add", 7, 8, 9)}),
@@ -512,12 +514,12 @@ TEST(Fuse, TakesTheActivationToTheLinear) {
       return activation(
           at::linear(x, tensors.parameters.at("square"), tensors.parameters.at("bias")));
     });
-    // Without a bias there is nothing to add.
+    // A linear layer without a bias is not fused.
     EXPECT_EQ(NodesOf(RowsText(Chain({Linear(0, 3, 5), Of(name, 5, 6)}), 6)), 2);
   }
 }
 
-// Queries, keys and values of two heads.
+// Returns queries, keys and values of two heads.
 std::vector<Tensor> PartsOf(const Tensor& x, const ExportedGraph::Tensors& tensors) {
   return at::linear(x, tensors.parameters.at("qkv"))
       .view({4, 6, 3, 2, 4})
@@ -548,11 +550,11 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
         .transpose(1, 2)
         .reshape({4, 6, kChannels});
   });
-  // Heads and tokens in another order.
+  // The permute has another order of dimensions.
   EXPECT_EQ(NodesOf(RowsText(Chain(AttentionNodes("[2, 0, 1, 3, 4]")), 13)), 7);
 }
 
-// Values: 0 x; 1 a weight [24, 8]; 2 a bias of scores [heads, 6, 6]; 3 what hides tokens [2, 6, 6].
+// Values: 0 x; 1 a weight [24, 8]; 2 a bias for the scores [heads, 6, 6]; 3 a mask that hides tokens [2, 6, 6].
 std::string WindowsText(const std::vector<std::string>& nodes) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2}}, "buffers": {{"hiding": 3}},
@@ -570,14 +572,14 @@ ExportedGraph::Tensors WindowsTensors() {
   return tensors;
 }
 
-// The bias of one head is that of all.
+// All heads share the bias of one head.
 ExportedGraph::Tensors OneHeadsTensors() {
   ExportedGraph::Tensors tensors = WindowsTensors();
   tensors.parameters["bias"] = at::randn({1, 6, 6}).requires_grad_();
   return tensors;
 }
 
-// Attention of 2 heads, as timm's Swin transformers have it: explicitly, or by scaled_dot_product_attention.
+// The attention of 2 heads in timm's Swin transformers: with explicit scores, or with scaled_dot_product_attention.
 std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale = 0.5,
                                      double dropout = 0) {
   std::vector<std::string> nodes = {
@@ -624,7 +626,7 @@ std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale 
   return nodes;
 }
 
-// The input has 4 windows, in float32 and rounded by autocast.
+// The input has 4 windows. Compares in float32, and under autocast to bfloat16.
 void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
                            ExportedGraph::Tensors (*make)()) {
   const std::string text = WindowsText(WindowNodes(is_explicit, hides, scale));
@@ -652,18 +654,18 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   for (const bool is_explicit : {true, false}) {
     for (const bool hides : {false, true}) {
       SCOPED_TRACE(testing::Message() << (is_explicit ? "explicit" : "sdpa") << hides);
-      // Left are the linear layer, and what makes bias and mask of parameter and buffer.
+      // The linear layer remains, and the nodes that compute bias and mask from parameter and buffer.
       const size_t left = 2 + (hides ? (is_explicit ? 2 : 1) : 0);
       EXPECT_EQ(NodesOf(WindowsText(WindowNodes(is_explicit, hides))), left + 1);
       ExpectComputesWindows(is_explicit, hides, 0.5, WindowsTensors);
-      // The operation does not know such a bias, and LibTorch's are called.
+      // WindowAttention() does not support a bias without heads, so LibTorch's operations are called.
       ExpectComputesWindows(is_explicit, hides, 0.5, OneHeadsTensors);
-      // LibTorch's attention drops, too; softmax and product are two operations.
+      // With dropout, scaled_dot_product_attention is still fused, but explicit scores are not.
       const auto dropping = WindowNodes(is_explicit, hides, 0.5, /*dropout=*/0.1);
       EXPECT_EQ(NodesOf(WindowsText(dropping)), is_explicit ? dropping.size() : left + 1);
     }
   }
-  // Nor does it know such a scale.
+  // WindowAttention() does not support a scale other than 1 / sqrt(size), either.
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
 
@@ -697,7 +699,7 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
     return RowsText(Chain(nodes), 29);
   };
   EXPECT_EQ(NodesOf(text(8)), 1);
-  // Not all of the three.
+  // The width of the unflattened parts is not the number of heads times their size.
   EXPECT_EQ(NodesOf(text(4)), 25);
   ExpectComputesRows(text(8), [](auto& x, auto& tensors) {
     const auto parts = PartsOf(x, tensors);
@@ -709,7 +711,7 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
 
 // ---- Windows of images ---------------------------------------------------------------------------
 
-// The input has 2 images of 4 x 6 pixels.
+// The input holds 2 images of 4 x 6 pixels.
 void ExpectComputesImages(const std::string& text, const ExpectedOf& expected) {
   ExpectAlikeAndRounded(text, {2, 4, 6, kChannels}, RowsTensors, expected);
 }
@@ -728,7 +730,7 @@ Tensor Swapped(const Tensor& x, at::IntArrayRef parts, at::IntArrayRef result) {
   return x.reshape(parts).permute({0, 1, 3, 2, 4, 5}).reshape(result);
 }
 
-// A block of timm's Swin transformers whose attention is a linear layer, on windows of 2 x 3 pixels.
+// A block of timm's Swin transformers with windows of 2 x 3 pixels and a linear layer in the place of attention.
 std::vector<std::string> SwinNodes(bool rolls) {
   std::vector<std::string> nodes = {RowsNorm(0, 5)};
   if (rolls) nodes.push_back(Roll(5, "[-1, -2]", 6));
@@ -749,10 +751,10 @@ TEST(Fuse, CutsImagesIntoWindows) {
   for (const bool rolls : {false, true}) {
     SCOPED_TRACE(rolls);
     const std::string text = RowsText(Chain(SwinNodes(rolls)), 21);
-    // The norm, the size, windows, the linear layer, images, the sum.
+    // These nodes remain: norm, size, ToWindows(), linear layer, FromWindows(), sum.
     const exported::Program program = Fused(text);
     ASSERT_EQ(program.nodes.size(), 6);
-    // The norm gives nothing in float32.
+    // All users of the norm round its result, so it has no float32 result.
     EXPECT_EQ(program.nodes[0].results[0].value, -1);
     EXPECT_GE(program.nodes[0].results[1].value, 0);
     ExpectComputesImages(text, [&](auto& x, auto& tensors) {
@@ -765,7 +767,7 @@ TEST(Fuse, CutsImagesIntoWindows) {
   }
 }
 
-// As torchvision has it, where windows divide no image: the roll is of what remains.
+// As in torchvision for images that windows do not divide: the padding is cut off before the roll.
 TEST(Fuse, CutsPaddedImagesIntoWindows) {
   const std::string text = RowsText(
       Chain({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
@@ -782,9 +784,9 @@ TEST(Fuse, CutsPaddedImagesIntoWindows) {
   });
 }
 
-// LibTorch's operations run.
+// Windows that do not fit the rolled image are computed by LibTorch's operations.
 TEST(Fuse, RollsWhatIsNoWindow) {
-  // The parts are not those of the image that was rolled, or of the one that is.
+  // The windows' sizes do not fit the image, before the roll or after it.
   const std::string before = RowsText(
       Chain({Of("relu", 0, 5), Roll(5, "[-1, -2]", 6), View("view", 6, "[2, 2, 3, 2, 2, 8]", 7),
              SwapSizes(7, 8), Reshape(8, "[-1, 6, 8]", 9)}),
@@ -801,7 +803,7 @@ TEST(Fuse, RollsWhatIsNoWindow) {
   ExpectComputesImages(after, [](auto& x, auto&) {
     return at::roll(Swapped(at::relu(x), {2, 2, 3, 2, 2, 8}, {2, 4, 6, 8}), {1, 2}, {1, 2});
   });
-  // Pixels do not lie one after the other.
+  // The pixels are not contiguous in memory.
   const std::string strided = RowsText(
       Chain({Call("transpose", "int", 0, ", 1, 2", 5), Roll(5, "[-1, -2]", 6),
              Reshape(6, "[2, 3, 2, 2, 2, 8]", 7), SwapSizes(7, 8), Reshape(8, "[-1, 4, 8]", 9)}),
@@ -819,9 +821,9 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
                                     Reshape(8, "[2, 4, 6, 8]", 9)};
   };
   EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[1, 2]")), 9)), 2);
-  // Other dimensions are rolled.
+  // The roll is of other dimensions.
   EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[2, 1]")), 9)), 3);
-  // The image is used before it is cut.
+  // The rolled image has another user.
   std::vector<std::string> used = nodes("[1, 2]");
   used.push_back(Sum("add", 6, 9, 10));
   EXPECT_EQ(NodesOf(RowsText(Chain(used), 10)), 4);
@@ -829,7 +831,7 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
     const Tensor rolled = at::roll(at::relu(x), {-1, -2}, {1, 2});
     return rolled + Swapped(rolled, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8});
   });
-  // The parts are used, and the windows are written to.
+  // An intermediate result has another user, or the windows are changed in place.
   used.back() = Of("mean", 7, 10);
   used.push_back(Sum("add", 9, 10, 11));
   EXPECT_EQ(NodesOf(RowsText(Chain(used), 11)), 7);
@@ -867,7 +869,7 @@ std::string PixelMean(int x, int out, const std::string& keeps = "true") {
   return Call("mean", "dim", x, ", [2, 3], " + keeps + ", null", out);
 }
 
-// The nodes take the activated norm of x, which is value 9. The product is value 15.
+// The nodes of a squeeze-and-excitation of value 9, the activated norm of x. The product is value 15.
 std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
   return {
       Norm(0, 1, 8),
@@ -880,7 +882,7 @@ std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
       Sum("mul", gate_first ? 14 : 9, gate_first ? 9 : 14, 15)};
 }
 
-// How many nodes are fused operations.
+// Returns the number of nodes that are fused operations.
 int64_t FusedNodesOf(const std::string& text) {
   const exported::Program program = Fused(text);
   return std::ranges::count_if(
@@ -910,21 +912,21 @@ TEST(Fuse, SqueezesAndExcites) {
 
 TEST(Fuse, LeavesAProductThatIsNoExcitation) {
   const std::vector<std::string> nodes = ExciteNodes(PixelMean(9, 10), /*gate_first=*/false);
-  // Only the norm is fused, and the gate's activation with the product. Somebody else uses x, or x is the output.
+  // Only the norm, and the gate's activation with the product, are fused: x has another user, or x is the output.
   std::vector<std::string> used = nodes;
   used.push_back(Sum("mul", 15, 9, 16));
   EXPECT_EQ(FusedNodesOf(ExciteText(used, 16)), 2);
   EXPECT_EQ(FusedNodesOf(ExciteText(nodes, 9)), 2);
-  // The factor does not arise from the mean.
+  // The second factor is not computed from the mean.
   std::vector<std::string> other = nodes;
   other.back() = Sum("mul", 9, 7, 15);
   EXPECT_EQ(FusedNodesOf(ExciteText(other, 15)), 1);
-  // The mean of rows, and one that is no image of a pixel.
+  // The mean is not over all pixels, or it drops the dimensions of the pixels.
   EXPECT_EQ(FusedNodesOf(
                 ExciteText(ExciteNodes(View("adaptive_avg_pool2d", 9, "[1, 2]", 10), false), 15)),
             2);
   EXPECT_EQ(FusedNodesOf(ExciteText(ExciteNodes(PixelMean(9, 10, "false"), false), 15)), 2);
-  // x is written to in the meantime, under another name.
+  // x is changed in place between mean and product, through a view.
   std::vector<std::string> written = nodes;
   written.insert(written.begin() + 1, View("view", 8, "[-1]", 20));
   written.insert(written.end() - 1, Of("neg_", 20, 21));
@@ -938,7 +940,7 @@ std::string Pad(int x, int out) {
 }
 
 TEST(Fuse, LeavesOutAPadOfNothing) {
-  // The norm before it gives nothing in float32: who uses it then rounds it.
+  // All users of the norm before the pad round its result once the pad is gone, so it has no float32 result.
   const std::string normed = RowsText(Chain({RowsNorm(0, 6), Pad(6, 5), Linear(5, 3, 7)}), 7);
   const exported::Program program = Fused(normed);
   ASSERT_EQ(program.nodes.size(), 2);

@@ -17,7 +17,7 @@ using c10::IValue;
 
 // ---- The operation -------------------------------------------------------------------------------
 
-// The pixels by which an image is rolled, along its height and its width.
+// The number of pixels by which an image is rolled along its height and its width.
 struct Shift {
   int64_t height, width;
 };
@@ -30,7 +30,7 @@ at::Tensor Rolled(const at::Tensor& image, const Shift& shift) {
   return at::roll(image, {shift.height, shift.width}, {1, 2});
 }
 
-// LibTorch's operations, as the graph has them.
+// Runs LibTorch's operations of the chain.
 at::Tensor LibTorchs(const at::Tensor& x, const Sizes& parts, const Sizes& result, Rolls rolls,
                      const Shift& shift) {
   const at::Tensor y = (rolls == Rolls::kBefore ? Rolled(x, shift) : x)
@@ -41,20 +41,20 @@ at::Tensor LibTorchs(const at::Tensor& x, const Sizes& parts, const Sizes& resul
   return rolls == Rolls::kAfter ? Rolled(y, shift) : y;
 }
 
-// The result is undefined where the operations do not compute it. `parts` are the six sizes, `result` those of the
-// result.
+// Computes the chain with the fused operations; undefined if they do not support the arguments. `parts` are the six
+// sizes of the first view, and `result` is the shape of the result.
 at::Tensor Fused(const at::Tensor& x, const Sizes& parts, const Sizes& result, Rolls rolls,
                  const Shift& shift) {
   if (!x.is_contiguous() || x.numel() == 0) return {};
   if (rolls == Rolls::kAfter) {
-    // [count, rows, columns, height, width, channels]
+    // `parts` are [count, rows of windows, columns of windows, window height, window width, channels].
     const Sizes image{parts[0], parts[1] * parts[3], parts[2] * parts[4], parts[5]};
     if (image != result) return {};
     return ops::FromWindows(
         x.view({parts[0] * parts[1] * parts[2], parts[3] * parts[4], parts[5]}), image[1], image[2],
         {.height = parts[3], .width = parts[4], .down = shift.height, .right = shift.width});
   }
-  // [count, rows, height, columns, width, channels]
+  // `parts` are [count, rows of windows, window height, columns of windows, window width, channels].
   const Sizes image{parts[0], parts[1] * parts[2], parts[3] * parts[4], parts[5]};
   ops::WindowCut cut{.height = parts[2], .width = parts[4]};
   if (rolls == Rolls::kBefore) {
@@ -65,7 +65,7 @@ at::Tensor Fused(const at::Tensor& x, const Sizes& parts, const Sizes& result, R
   return ops::ToWindows(x.view(image), cut).view(result);
 }
 
-// Arguments: the input, the six sizes of its parts, and those of the result; one of them may be -1, as in a view.
+// Arguments: the input, the six sizes of the first view, and the shape of the result. In each, one size may be -1.
 FusedOperation Windows(Rolls rolls, const Shift& shift) {
   return [rolls, shift](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();
@@ -101,7 +101,7 @@ bool IsCopy(const Node& node) {
          (name == "aten::clone" && IsConstant(node.arguments[1], 0));
 }
 
-// Whether a node gives all values that it takes, in their shape.
+// Whether a node returns all values of its input in the same shape.
 bool GivesAll(const Node& node) {
   if (NameOf(node) == "aten::alias" || IsCopy(node)) return true;
   return NameOf(node) == "aten::slice" && IsConstant(node.arguments[2], 0) &&
@@ -130,7 +130,7 @@ void FuseWindows(Rewriter& rewriter, int64_t node) {
     chain.insert(chain.begin(), before);
   }
 
-  // Up to the last view, or to the roll behind it.
+  // Finds the end of the chain: the last view, or the roll after it.
   std::vector<int64_t> after;
   size_t taken = 0;
   const Argument* result = nullptr;

@@ -1,10 +1,11 @@
-// Windows of images (fuse.h), into which Swin transformers cut them, and of which they put them together again.
+// The operations with which Swin transformers divide images into windows, and join the windows to images again
+// (fuse.h).
 //
 //   (roll) -> view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view      ToWindows()
 //   view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view -> (roll)      FromWindows()
 //
-// Without a roll both are the same. The sizes are known when the graph runs; where they are not those of windows,
-// LibTorch's operations run.
+// Without a roll the two chains are the same. The sizes are known when the graph runs; if they are not those of
+// windows, LibTorch's operations run.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the permute that is this node.
+// Fuses the chain around the permute operation `node`.
 void FuseWindows(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -22,11 +22,11 @@ using Json = nlohmann::json;
 constexpr char kDescription[] = "lockstep.model";
 constexpr int64_t kVersion = 1;
 
-// The types of inputs. The first one has the samples' type; further ones, such as a mask, may have another.
+// The dtypes of inputs. The first input has the samples' dtype; others, such as a mask, may have a different one.
 const std::map<std::string, at::ScalarType> kTypes{
     {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 
-// Reads a file's description. Throws Error (kUsage).
+// Reads the description of the model from the file's metadata. Throws Error (kUsage).
 Json DescriptionOf(const SafetensorsFile& file) {
   const auto text = file.metadata().find(kDescription);
   if (text == file.metadata().end()) {
@@ -58,7 +58,7 @@ std::string ShapeText(const Json& shape) {
   return "[" + text + "]";
 }
 
-// Returns the types of the model's inputs. Throws Error (kUsage) if it does not take such samples.
+// Returns the dtypes of the model's inputs. Throws Error (kUsage) if the model does not take samples as in `spec`.
 std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& inputs,
                                           const ModelSpec& spec) {
   std::vector<at::ScalarType> types;
@@ -99,12 +99,12 @@ std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& i
   return types;
 }
 
-// Throws Error (kUsage) if the model's own loss does not take the targets of such samples.
+// Throws Error (kUsage) if the loss in the file does not take the targets of samples as in `spec`.
 void CheckTarget(const std::string& path, const Json& target, const ModelSpec& spec) {
   const SampleSpec samples{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task};
   Json expected{"batch"};
   for (const int64_t size : samples.target_shape()) expected.push_back(size);
-  // Masks are bytes, and become what PyTorch's losses take.
+  // The targets of segmentation are bytes, and are converted to int64, as PyTorch's losses take them.
   const std::string dtype = samples.target_dtype() == at::kFloat ? "float32" : "int64";
   if (target.at("shape") == expected && target.at("dtype") == dtype) return;
   throw UsageError("{}: its loss takes targets of {} {}, and the samples have {} {}", path,
@@ -144,7 +144,7 @@ Imported::Imported(const ModelSpec& spec)
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
     for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
-      const std::string name = fmt::format("constant {}", i);  // which no name in Python is
+      const std::string name = fmt::format("constant {}", i);  // no Python name contains a space
       tensors.constants[std::to_string(i)] =
           register_buffer(name, file.Read(fmt::format("constant.{}", i)));
       unsaved_.insert(name);
@@ -164,7 +164,7 @@ Imported::Imported(const ModelSpec& spec)
     }
   } catch (const Json::exception& error) {
     throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
-  } catch (const c10::Error& error) {  // of names that no module can have
+  } catch (const c10::Error& error) {  // a tensor name that no module can have
     throw UsageError("{}: its description is damaged: {}", path_,
                      FirstLine(error.what_without_backtrace()));
   }
@@ -191,7 +191,7 @@ at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
   }
   const ExportedGraph& graph = is_training() ? *training_ : *evaluation_;
   const at::Tensor output = has_samples ? graph.Run(inputs) : graph.RunWithoutSamples(inputs);
-  // The size in which the classes lie may be larger than their number.
+  // The output may have more columns than there are classes.
   std::vector<int64_t> expected{input.size(0), classes_};
   if (task_ == Task::kLanguage) expected.insert(expected.begin() + 1, input.size(1));
   if (task_ == Task::kSegmentation) {
@@ -211,7 +211,8 @@ at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
 
 at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target) {
   if (!loss_) return Model::LossSum(output, target);
-  if (target.size(0) == 0) return output.to(at::kFloat).sum();  // a graph takes one sample at least
+  // The loss's graph takes at least one sample.
+  if (target.size(0) == 0) return output.to(at::kFloat).sum();
   const at::Tensor loss =
       loss_->Run({output, target.scalar_type() == at::kByte ? target.to(at::kLong) : target});
   const int64_t count = target.size(0);
@@ -219,7 +220,7 @@ at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target)
     throw UsageError("{}: its loss is {} [{}], where [{}] or [] is expected", path_,
                      c10::toString(loss.scalar_type()), fmt::join(loss.sizes(), ", "), count);
   }
-  // A sample's loss is the mean of its targets'.
+  // The mean over all targets, times their number, is the sum of their losses.
   return loss.to(at::kFloat).mean() * static_cast<double>(target.numel());
 }
 

@@ -1,17 +1,16 @@
-// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in
-// training.
+// Imported: a PyTorch model that lockstep.export has written to a file (python/FORMAT.md). Training runs no Python.
 //
-// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep
-// calls these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the
-// model has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in
-// model it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of
-// any size.
+// The file holds two graphs of ATen operations: those that the module calls in training, and those that it calls in
+// evaluation. Lockstep calls the operations through LibTorch's dispatcher, under its own autograd and autocast
+// (exported_graph.h). So parameters have the module's names, results are those of eager mode, and the model supports
+// everything that built-in models do: gradient reduction during backward, CUDA graphs, 16-bit training, and
+// micro-batches of any size.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
-//   a file that is no .lsm, is damaged, or is of a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
+//   a file that is no .lsm file, is damaged, or has a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
 //   samples that the model does not take -> Error (kUsage) -> test_wrong_samples
-//   targets that its own loss does not take -> Error (kUsage) -> test_a_loss_of_its_own
-//   an operation that fails -> Error (kUsage) that names it, its module and the line of the user's code
+//   targets that the model's own loss does not take -> Error (kUsage) -> test_a_loss_of_its_own
+//   an operation that fails -> Error (kUsage) that names the operation, its module and the line of the user's code
 //     -> test_an_operation_that_fails
 #pragma once
 
@@ -27,17 +26,18 @@ namespace lockstep {
 
 class Imported : public Model {
  public:
-  // Throws Error (kUsage, kCheckpoint) if the file cannot be read or does not take such samples.
+  // Throws Error (kUsage, kCheckpoint) if the file cannot be read, or if the model does not take the samples of `spec`.
   explicit Imported(const ModelSpec& spec);
 
-  // `input` as in Model, or empty if ranks share the statistics of norms. For a model of several inputs it is
-  // [count, inputs, tokens]: input i is input[:, i].
+  // `input` is as Model::Forward() describes; on a rank without samples it may be empty if the ranks share the
+  // statistics of BatchNorm. A model of several inputs gets [count, inputs, tokens], and its input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
-  // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
+  // Uses the loss function in the file, or else the task's default loss. If the file's loss returns a mean, the mean is
+  // multiplied by the number of targets.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Leaves out the buffers that the module does not save either, and the constants of the graphs.
+  // Leaves out the module's non-persistent buffers and the graphs' constants.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
@@ -50,10 +50,10 @@ class Imported : public Model {
   Task task_;
   bool tokens_;
   int64_t classes_;
-  std::vector<at::ScalarType> inputs_;  // the type of each
+  std::vector<at::ScalarType> inputs_;  // the dtype of each input
   std::vector<std::string> head_;
-  std::set<std::string> unsaved_;  // buffers: some of the module's own, and the graphs' constants
-  std::unique_ptr<ops::NormRanks> ranks_;  // null: norms have the statistics of this rank
+  std::set<std::string> unsaved_;  // names of non-persistent buffers and of the graphs' constants
+  std::unique_ptr<ops::NormRanks> ranks_;  // null: BatchNorm uses the statistics of this rank
   std::optional<ExportedGraph> training_, evaluation_, loss_;
 };
 

@@ -1,4 +1,4 @@
-// Pads of nothing (fuse.h): LibTorch copies their input.
+// Pads of size 0 (fuse.h), for which LibTorch would copy the input.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace lockstep::exported {
 
-// Leaves out the pad that is this node, if it adds nothing, and if nobody writes to its input or its result.
+// Removes the pad operation `node` if it pads by 0 on all sides, and no operation writes to its input or its result in
+// place.
 void LeaveOutEmptyPad(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

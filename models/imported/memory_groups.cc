@@ -12,7 +12,7 @@
 namespace lockstep::exported {
 namespace {
 
-// Whether a result may share memory with an argument although the schema does not say so.
+// Whether the operation may return an argument itself although its schema does not say so.
 bool MayReturnAnyArgument(const c10::FunctionSchema& schema) {
   constexpr std::array<std::string_view, 17> kUndeclared = {"aten::dropout",
                                                             "aten::feature_dropout",
@@ -72,7 +72,7 @@ void MemoryGroups::Add(int64_t like) {
   ++size_[group];
 }
 
-// The smaller group, by its number of values, joins the other.
+// Merges two groups: the group with fewer values is put into the other.
 void MemoryGroups::Join(int64_t a, int64_t b) {
   a = Of(a), b = Of(b);
   if (a == b) return;

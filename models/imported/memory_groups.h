@@ -1,5 +1,6 @@
-// MemoryGroups: which values of a program may share memory. Views, and what an operation in place returns, are of their
-// input's group; so is what an operation may return as it came, such as dropout.
+// MemoryGroups: groups of the values of a program that may share memory. An operation's result is in the group of an
+// argument if it may be a view of the argument, or the argument itself: in-place operations always return an argument,
+// and some other operations, such as dropout, may do so.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ class MemoryGroups {
  public:
   explicit MemoryGroups(const Program& program);
 
-  // The group's number, which is that of one of its values.
+  // Returns the number of the value's group, which is the number of one value in the group.
   int64_t Of(int64_t value) const;
 
-  // Adds the program's next value, which is in the group of `like`, whose number stays.
+  // Adds the program's next value to the group of `like`. The group keeps its number.
   void Add(int64_t like);
 
  private:

@@ -1,7 +1,7 @@
-// NodeChain: a walk from node to node of a program that is being rewritten, in which each node is the only one that
-// uses what the one before gives. Patterns say with it what they look for.
+// NodeChain: a walk through a program that is being rewritten, from node to node, in which each node is the only user
+// of the previous node's result. Patterns use it to describe the chain that they look for.
 //
-// A step that does not find what it names fails, and so do all that follow it.
+// If a step does not find the node that it asks for, the walk fails, and all further steps fail, too.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,22 +17,23 @@ namespace lockstep::exported {
 
 class NodeChain {
  public:
-  // Begins at a node, which is not one of those that were passed.
+  // Begins at `node`, which passed() does not contain.
   NodeChain(const Rewriter& rewriter, int64_t node) : rewriter_(rewriter), node_(node) {}
 
-  // Goes to the node that gives the current one's first argument, or to the one that uses its result, if it is the
-  // operation `name`.
+  // Back() goes to the node that computes the current node's first argument. On() goes to the node that uses the
+  // current node's result. Both fail unless the node that they reach is the operation `name`.
   NodeChain& Back(std::string_view name);
   NodeChain& On(std::string_view name);
 
-  // Asks whether the current node's argument i is this constant, or whether it has these integers.
+  // With() fails unless argument i of the current node is this constant. WithIntegers() fails unless argument i is a
+  // list of these integers.
   NodeChain& With(size_t i, const c10::IValue& value);
   NodeChain& WithIntegers(size_t i, std::initializer_list<int64_t> integers);
 
-  // Asks whether the current node, a transpose, is one of the first two dimensions.
+  // Fails unless the current node, a transpose, swaps the first two dimensions.
   NodeChain& OfFirstTwo();
 
-  bool is_there() const { return node_ >= 0; }  // it has not failed
+  bool is_there() const { return node_ >= 0; }  // no step has failed
   int64_t node() const { return node_; }
   const std::vector<Argument>& arguments() const { return rewriter_.At(node_).arguments; }
   const std::vector<int64_t>& passed() const { return passed_; }

@@ -22,7 +22,7 @@ using c10::TypeKind;
 using c10::TypePtr;
 using Json = nlohmann::json;
 
-// A file with more is damaged, or meant to fill the memory.
+// A file with more values is damaged, or was made to exhaust the memory.
 constexpr int64_t kMostValues = 1'000'000;
 
 struct SymName {
@@ -64,7 +64,8 @@ const std::unordered_set<std::string_view>& AllowedOperations() {
   return kAllowed;
 }
 
-// A value of a file in an error; a list or an object, which may be nested without end, as what it is.
+// Returns the text of a JSON value for an error message; for a list or an object, which may be nested very deeply, its
+// type.
 std::string Shown(const Json& json) {
   return json.is_structured() ? std::string("an ") + json.type_name() : json.dump();
 }
@@ -122,7 +123,8 @@ IValue WrappedNumber(const at::Scalar& number) {
   return tensor;
 }
 
-// The type of a list's elements as the dispatcher's unboxing expects them.
+// Returns the element type that the dispatcher expects in a boxed list: int for sizes, dtypes, layouts and memory
+// formats.
 TypePtr BoxedType(const TypePtr& type) {
   switch (type->kind()) {
     case TypeKind::SymIntType:
@@ -141,7 +143,7 @@ class Reader {
  public:
   Reader(std::string where, int64_t values) : where_(std::move(where)), known_(values, false) {}
 
-  // A value that arises here.
+  // Reads the number of a value that is defined here. Throws if it has been defined before.
   int64_t Arises(const Json& json) {
     const int64_t id = Integer(json, where_);
     if (id < 0 || id >= static_cast<int64_t>(known_.size()))
@@ -151,7 +153,7 @@ class Reader {
     return id;
   }
 
-  // A value that arose before.
+  // Reads the number of a value that was defined before.
   int64_t Used(const Json& json) {
     const int64_t id = Integer(json, where_);
     if (id < 0 || id >= static_cast<int64_t>(known_.size()) || !known_[id]) {
@@ -191,7 +193,7 @@ class Reader {
         return {.constant = ListOf(argument.element_type, std::move(elements))};
       }
       case TypeKind::TensorType:
-        // As Python's x + 1, which leaves x's dtype.
+        // As in Python's x + 1, the number does not change the dtype of the tensor.
         if (json.is_number_integer()) return {.constant = WrappedNumber(json.get<int64_t>())};
         if (!json.is_object() || !json.contains("f")) break;
         return {.constant = WrappedNumber(Float(json["f"], where_))};
@@ -217,7 +219,7 @@ class Reader {
         if (json != Json{{"layout", "strided"}}) break;
         return {.constant = static_cast<int64_t>(at::kStrided)};
       case TypeKind::MemoryFormatType:
-        // An integer is a schema's default.
+        // An integer occurs where the file holds the default value of a schema.
         if (json == static_cast<int64_t>(at::MemoryFormat::Contiguous))
           return {.constant = json.get<int64_t>()};
         if (!json.is_object() || !json.contains("memory_format")) break;
@@ -244,8 +246,8 @@ class Reader {
     if (!AllowedOperations().contains(full)) {
       throw UsageError("{}: operation {} is not one that an exported model may call", where_, full);
     }
-    // A reshape() of the user's was a view of what lay in memory in order when it was traced, which it need not do
-    // here: a reshape is a view wherever it can be one.
+    // A reshape() of the user's is traced as a view if the tensor was contiguous in memory. It need not be contiguous
+    // here, so each view is replaced by a reshape, which makes a copy only where it must.
     const bool is_view = full == "aten::view" || full == "aten::_unsafe_view";
     node.operation =
         c10::Dispatcher::singleton().findSchema({is_view ? "aten::reshape" : op, overload});
@@ -300,7 +302,7 @@ class Reader {
     node.results.push_back({.value = Arises(out[0])});
   }
 
-  // Argument number `index` of a node, which is called `name`.
+  // Checks the argument called `name`, with number `index`, if it is the size or the stride of a window.
   void CheckWindow(const std::string& operation, const std::string& name, size_t index,
                    Node& node) const {
     const bool has_window =
@@ -382,7 +384,7 @@ bool Writes(const c10::Argument& argument) {
 }
 
 void FillLastUses(Program& program) {
-  std::vector<int64_t> last_use(program.values, -1);  // by value: a node
+  std::vector<int64_t> last_use(program.values, -1);  // by value: the node
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     program.nodes[i].last_uses.clear();
     for (const int64_t value : ValuesOf(program.nodes[i])) {

@@ -1,6 +1,6 @@
-// Program: what an exported graph (python/FORMAT.md) calls, in order, as it was read and checked.
+// Program: the operations that an exported graph (python/FORMAT.md) calls, in order, after it was read and checked.
 //
-// ReadProgram() makes it of a file's text, exported_graph.cc runs it, and segments.h cuts it.
+// ReadProgram() makes a Program from a file's text, exported_graph.cc runs it, and segments.h divides it into segments.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,22 +17,22 @@
 
 namespace lockstep::exported {
 
-// An argument of an operation, as far as it is known before the graph runs.
+// An argument of an operation. Its value may be known only when the graph runs.
 struct Argument {
   enum class Kind { kConstant, kValue, kDevice, kList };
 
   Kind kind = Kind::kConstant;
   c10::IValue constant;
   int64_t value = -1;
-  bool to_float = false;  // an integer that the schema takes as a float
+  bool to_float = false;  // convert an integer to a float, as the schema asks
   std::vector<Argument> elements;
   c10::TypePtr element_type;
 };
 
 // One result of a node's operation.
 struct Result {
-  int64_t value = -1;    // -1: nobody uses it
-  bool is_list = false;  // it is a list of tensors, whose elements are the values
+  int64_t value = -1;    // -1: no node uses it, or is_list
+  bool is_list = false;  // the result is a list of tensors; `elements` holds their values
   std::vector<int64_t> elements{};
 };
 
@@ -65,58 +65,59 @@ enum class Sym {
   kIte
 };
 
-// An operation of ops, called with its node's arguments. Gives one tensor for each of the node's results.
+// An operation of ops that gets its node's arguments. It returns one tensor for each of the node's results.
 using FusedOperation =
     std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>& arguments)>;
 
 struct Node {
   std::optional<c10::OperatorHandle> operation;
-  FusedOperation fused;  // in the place of `operation` (fuse.h)
-  Sym sym = Sym::kAdd;   // of a number
+  FusedOperation fused;  // replaces `operation` (fuse.h)
+  Sym sym = Sym::kAdd;   // the operation of a node that computes a number
 
   bool IsNumber() const { return !operation && !fused; }
   std::vector<Argument> arguments;
   std::vector<Result> results;
-  std::vector<int64_t> last_uses;  // values that no later node uses
-  // Arguments that are the size or the stride of a window and are known only when the graph runs.
+  std::vector<int64_t> last_uses;  // values that no later node uses; released after this node
+  // Indices of arguments that are the size or the stride of a window and are known only when the graph runs.
   std::vector<size_t> windows;
   bool grad = true;
   bool autocast = true;
   std::string name;  // "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
 };
 
-// A value is a number below `values`. It arises once: with the graph's inputs, as a tensor of the module, or as the
-// result of a node.
+// A value is identified by a number below `values`. It is defined once: as an input of the graph, as a tensor of the
+// module, or as the result of a node.
 struct Program {
-  std::string where;  // for errors: the file and which of its graphs
+  std::string where;  // for error messages: the file, and which of its graphs
   int64_t values = 0;
   std::vector<int64_t> inputs;  // -1: not used
   std::map<std::string, int64_t> parameters, buffers, constants;
   std::vector<Node> nodes;
   int64_t output = 0;
-  int64_t least_batch = 1, most_batch = 1;  // the numbers of samples that it takes
+  int64_t least_batch = 1, most_batch = 1;  // the smallest and the largest batch that it takes
 };
 
-// Reads a graph of `input_count` inputs. It calls only operations of python/lockstep/operations.txt, with arguments
-// that have the types of their schemas and arose before. Throws Error (kUsage) that names the place in `where`.
+// Reads a graph of `input_count` inputs. The graph may call only operations of python/lockstep/operations.txt, with
+// arguments that have the types of the operations' schemas and that were defined before. Throws Error (kUsage), whose
+// text begins with `where` and names the place in the graph.
 Program ReadProgram(const nlohmann::json& graph, const std::string& where, int64_t input_count);
 
-// The values that a node uses, and those that arise with it.
+// ValuesOf() returns the values that an argument or a node uses. ResultsOf() returns the values that a node defines.
 std::vector<int64_t> ValuesOf(const Argument& argument);
 std::vector<int64_t> ValuesOf(const Node& node);
 std::vector<int64_t> ResultsOf(const Node& node);
 
-// Whether an operation changes an argument in place.
+// Whether an operation changes this argument in place.
 bool Writes(const c10::Argument& argument);
 
 // Fills the last_uses of all nodes.
 void FillLastUses(Program& program);
 
-// Whether sizes or strides of a window are positive. Libraries divide by them, and do not all look whether they are
-// zero.
+// Whether the sizes or strides of a window are all positive. Convolution and pooling libraries divide by them, and some
+// do not check for zero.
 bool MovesWindow(const c10::IValue& value);
 
-// A list as an operation takes it.
+// Makes a list of the type that an operation's schema asks for.
 c10::IValue ListOf(const c10::TypePtr& element_type, std::vector<c10::IValue> elements);
 
 }  // namespace lockstep::exported

@@ -9,7 +9,7 @@
 namespace lockstep::exported {
 namespace {
 
-// Operations that only move values about, or return them.
+// Operations that only move or copy values.
 constexpr std::array<std::string_view, 14> kMoves = {
     "aten::view",    "aten::reshape",   "aten::permute", "aten::transpose", "aten::contiguous",
     "aten::flatten", "aten::unsqueeze", "aten::squeeze", "aten::alias",     "aten::roll",
@@ -20,7 +20,7 @@ bool Moves(const Node& node) {
          std::ranges::find(kMoves, NameOf(node)) != kMoves.end();
 }
 
-// The values that the node changes in place.
+// Returns the values that the node changes in place.
 std::vector<int64_t> WrittenBy(const Node& node) {
   std::vector<int64_t> written;
   for (size_t i = 0; node.operation && i < node.arguments.size(); ++i) {
@@ -30,7 +30,7 @@ std::vector<int64_t> WrittenBy(const Node& node) {
   return written;
 }
 
-// Every value of an argument becomes another.
+// Makes `argument` refer to value `by` wherever it refers to `value`.
 void Rename(Argument& argument, int64_t value, int64_t by) {
   if (argument.kind == Argument::Kind::kValue && argument.value == value) argument.value = by;
   for (Argument& element : argument.elements) Rename(element, value, by);
@@ -188,7 +188,7 @@ bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
     bool is_used = result == program_.output;
     for (const int64_t user : users_[result]) {
       if (std::ranges::find(chain, user) != chain.end()) continue;
-      if (user < chain.back()) return false;  // before it would arise
+      if (user < chain.back()) return false;  // it would use the result before it is computed
       is_used = true;
     }
     node.results.push_back({.value = is_used ? result : -1});

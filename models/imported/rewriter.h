@@ -1,9 +1,9 @@
-// Rewriter: a program whose nodes are being replaced by fused operations (fuse.h), and what the patterns ask of it.
+// Rewriter: a program whose nodes are being replaced by fused operations (fuse.h), with the queries that patterns need.
 //
-// A pattern finds a chain of nodes, and Put() replaces it by one operation in the place of the chain's last node,
-// because all inputs of the chain have arisen by then. Nobody may use values that arise within the chain, other than
-// the results that the operation gives. A chain is left as it is if an operation between changes a tensor in place,
-// which the chain may read.
+// A pattern finds a chain of nodes, and Put() replaces the chain by one operation. The operation takes the place of the
+// chain's last node, because all inputs of the chain are defined by then. Nodes outside the chain may use only those
+// results of the chain that the operation returns. Put() leaves a chain as it is if a node between its nodes changes a
+// tensor in place, because the chain may read that tensor.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,30 @@
 
 namespace lockstep::exported {
 
-// The name of the node's operation, such as "aten::relu"; "" for a fused operation or a number.
+// The name of the node's operation, such as "aten::relu"; "" for a fused operation or a node that computes a number.
 std::string_view NameOf(const Node& node);
 
 bool IsValue(const Argument& argument);
 bool IsConstant(const Argument& argument);
 bool IsConstant(const Argument& argument, const c10::IValue& value);
 
-// The list's elements, each an integer or, where it is known only when the graph runs, nothing. No list: none.
+// The elements of a list of integers; an element is nothing if it is known only when the graph runs. Empty if the
+// argument is not a list.
 std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument);
 
-// An argument that is a finite number and no value; where the operation takes a tensor, it is one of no dimension.
+// The argument's value if it is a constant, finite number, also as a 0-dimensional tensor; otherwise nothing.
 std::optional<double> NumberOf(const Argument& argument);
 
-// Whether they are these integers.
+// Whether the argument is a list of these integers.
 bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers);
 
-// The number that a list has for all dimensions; nothing if it has several, or none.
+// The number that all elements of the list are equal to; nothing if they differ or there are none.
 std::optional<int64_t> SingleOf(const Argument& argument);
 
-// A sum x + y of two values; of the operation "aten::add_" in place.
+// Whether the node is a sum x + y of two values. For a sum in place, pass the operation "aten::add_".
 bool IsSum(const Node& node, std::string_view operation = "aten::add");
 
-// An argument that is this value.
+// Returns an argument that refers to this value.
 Argument ValueArgument(int64_t value);
 
 class Rewriter {
@@ -52,54 +53,58 @@ class Rewriter {
   const Node& At(int64_t node) const { return program_.nodes[node]; }
   const Program& program() const { return program_; }
 
-  // Whether a fused operation has taken the node's place.
+  // Whether the node was replaced by a fused operation or left out.
   bool IsGone(int64_t node) const { return gone_.contains(node); }
 
-  // The node that a value arises with, if it is still there; -1: none.
+  // The node that computes a value, if it is still in the program; -1: there is none.
   int64_t MakerOf(int64_t value) const;
 
-  // The nodes that use a value, one for each use.
+  // The nodes that use a value. A node that uses it twice occurs twice.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
-  // The node that gives this argument of `user`, if nobody else uses its result and it is the operation `name`, if one
-  // is named; -1: there is none.
+  // The node that computes this argument of `user`, if `user` is the only node that uses its result and, unless `name`
+  // is empty, if it is the operation `name`; -1: there is no such node.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
-  // OnlyUser() returns the only node that uses the result of `node`, if it has the same modes and one result itself;
-  // -1: there are several, or none. OnlyUserOf() does the same for a value, whatever node makes it.
+  // OnlyUser() returns the only node that uses the result of `node`, if it runs in the same grad and autocast modes and
+  // has one result itself; -1: there is no such node. OnlyUserOf() does the same for any value, with the modes of
+  // `like`.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
-  // The users of a node's result that round it to 16 bits under autocast, be it after it has been moved about. None if
-  // the node itself runs without autocast.
+  // The nodes that use the result of `node` and round it to 16 bits under autocast, directly or after operations that
+  // only move values, such as a transpose. Empty if the node itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
 
-  // Whether the value is a parameter, or one that was only moved about.
+  // Whether the value is a parameter, or the result of moving a parameter's values, such as a reshape.
   bool IsParameter(int64_t value) const;
 
-  // Whether an operation changes the value's memory in place, under this name or another; after this node.
+  // IsWritten(): whether an operation changes the value's memory in place, through this value or through another one of
+  // its memory group. IsWrittenAfter(): whether an operation after `node` does.
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
 
-  // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise,
-  // or -1; a tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
+  // Puts `operation` in the place of the chain's last node. `arguments` are its arguments. `results` are the values
+  // that it defines, or -1 for a tensor that is not used. The new node gets the modes and the name of `like`, a node of
+  // the chain. Returns whether the chain was replaced.
   bool Put(const std::vector<int64_t>& chain, FusedOperation operation,
            const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
            int64_t like);
 
-  // A new value, which may share memory with `like`; and what these nodes use in the place of another.
+  // NewValue() adds a value that may share memory with `like`. Replace() makes `in_nodes` use `by` instead of `value`.
   int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
 
-  // For an operation at `node` that passes its input on, so that gradients meet in its backward: a new value, which
-  // those who read the input later now read. -1: there are none, or the input may change in between, or it is no result
-  // of a node, such as the graph's input.
+  // For an operation at `node` that also returns its input, so that its backward receives the input's other gradients:
+  // adds a new value for the returned input, and makes the nodes that read `input` after `node` read the new value.
+  // Returns -1 and changes nothing if there are no such nodes, if an operation may write to `input` after `node`, or if
+  // `input` is not the result of a node (for example, if it is the graph's input).
   int64_t PassOn(int64_t input, int64_t node);
 
-  // Leaves a node out that returns its argument `value`.
+  // Removes a node that returns its argument `value` unchanged.
   void LeaveOut(int64_t node, int64_t value);
 
-  // Gives the program its new nodes.
+  // Replaces the program's nodes by the rewritten ones.
   void Finish();
 
  private:
@@ -108,14 +113,14 @@ class Rewriter {
   bool IsRoundedBy(int64_t user, int64_t value) const;
 
   Program& program_;
-  std::vector<int64_t> maker_;               // by value; -1: none
+  std::vector<int64_t> maker_;               // by value: the node that computes it; -1: none
   std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
   std::set<int64_t> buffers_, parameters_;   // values
-  const int64_t values_;                     // that the program had
+  const int64_t values_;                     // the number of values before any were added
   MemoryGroups groups_;
   std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to it
-  std::set<int64_t> gone_;                   // nodes that are part of a fused one, or left out
-  std::map<int64_t, Node> fused_;            // by the node in whose place it is
+  std::set<int64_t> gone_;                   // nodes that were fused or left out
+  std::map<int64_t, Node> fused_;            // by the last node of the chain that it replaces
 };
 
 }  // namespace lockstep::exported

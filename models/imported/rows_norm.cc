@@ -30,7 +30,8 @@ RowsNormResult RowsNorm(const at::Tensor& x, const at::Tensor& branch,
   const AutocastState autocast = AutocastState::Now(x.device().type());
   const bool rounds = autocast.enabled && uses.rounded &&
                       (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  // `sum` is the addend in float32 if there is one. The norm adds the other one to it if that has 16 bits.
+  // `sum` becomes the float32 addend if there is one, and `added` the other addend. The norm's kernel adds them if
+  // `added` has 16 bits.
   at::Tensor sum = x;
   at::Tensor added = branch;
   if (added.defined() && added.scalar_type() == at::kFloat) std::swap(sum, added);

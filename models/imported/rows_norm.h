@@ -1,8 +1,8 @@
-// RowsNorm(): LayerNorm or RMSNorm of an exported graph's values, with the sum before it.
+// RowsNorm(): LayerNorm or RMSNorm in an exported graph, with the residual sum before it.
 //
-// Under autocast a norm gives float32 values, and a residual network's sums are float32 beside branches of 16 bits.
-// Whoever rounds the norm's result to 16 bits again (linear, conv2d) gets it rounded by the norm itself; the others get
-// float32 values, from the same kernel.
+// Under autocast a norm returns float32, and a residual network's sums are float32, while its branches have 16 bits.
+// For users of the norm that round its result to 16 bits (linear, conv2d), the norm's kernel writes the rounded result
+// itself; the same kernel writes float32 values for the other users.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,23 +16,24 @@ namespace lockstep::exported {
 
 struct RowsNormWeights {
   at::Tensor weight;  // [width]
-  at::Tensor bias;    // likewise; undefined: RMSNorm
+  at::Tensor bias;    // [width]; undefined: RMSNorm
   double epsilon = 0;
 };
 
-// Who uses a norm's result.
+// Which kinds of nodes use a norm's result.
 struct RowsNormUses {
-  bool rounded = false;  // somebody who rounds it under autocast
-  bool wide = false;     // somebody who does not
+  bool rounded = false;  // at least one user rounds it to 16 bits under autocast
+  bool wide = false;     // at least one user does not round it
 };
 
-// `wide` is the result of LibTorch's norm, and `rounded` the same for users that would round it. Without such users, or
-// without autocast to 16 bits, both are the same tensor.
+// `sum` is the input of the norm. `wide` is the result as LibTorch's norm returns it, and `rounded` is the result for
+// users that would round it. They are the same tensor if there are no such users, or without autocast to 16 bits.
 struct RowsNormResult {
   at::Tensor sum, wide, rounded;
 };
 
-// Who uses the result of the node, a norm or the last of its operations, and which of them round it.
+// Returns the uses of the result of `node`, which is a norm or the last operation of one. `rounding` holds those of its
+// users that round the result.
 RowsNormUses UsesOf(const Rewriter& rewriter, int64_t node, const std::vector<int64_t>& rounding);
 
 // Normalises x + branch over the last dimension; `branch` is undefined if nothing is added.

@@ -13,9 +13,9 @@
 namespace lockstep::exported {
 namespace {
 
-constexpr int64_t kBeforeAll = -1;  // when inputs and the module's tensors arise
+constexpr int64_t kBeforeAll = -1;  // in the place of a node: before the first one
 
-// Whether the node changes its first argument and returns that.
+// Whether the node changes its first argument in place and returns only this argument.
 bool IsPlainChange(const Node& node) {
   const c10::FunctionSchema& schema = node.operation->schema();
   return Writes(schema.arguments()[0]) && schema.returns().size() == 1 && !node.results[0].is_list;
@@ -48,7 +48,7 @@ class Cutter {
   }
 
   Cuts Cut() {
-    // There are about as many segments as nodes in each of them.
+    // The number of segments is about the number of nodes in each segment.
     const auto length = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count_))));
     Cuts cuts{.once = once_};
     int64_t begin = 0;
@@ -57,7 +57,7 @@ class Cutter {
       cuts.segments.push_back(SegmentOf(begin, end));
       begin = end;
     }
-    // The first segment that uses each parameter.
+    // By value: the first segment that uses a parameter; -1: none.
     std::vector<int64_t> users(program_.values, -1);
     for (size_t s = 0; s < cuts.segments.size(); ++s) {
       Segment& segment = cuts.segments[s];
@@ -76,7 +76,7 @@ class Cutter {
   }
 
  private:
-  // Where values arise and are used, and what changes them.
+  // Records where values are defined and last used, and which nodes change values in place.
   void FindUses(int64_t number) {
     const Node& node = program_.nodes[number];
     for (const int64_t result : ResultsOf(node)) arises_[result] = number;
@@ -90,8 +90,8 @@ class Cutter {
     }
   }
 
-  // Marks the values that a gradient reaches. Where it comes into a tensor in place, it reaches all that share its
-  // memory.
+  // Marks the values that may need a gradient. If an in-place change gives a tensor a gradient, all values that share
+  // its memory may need one.
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
     if (node.IsNumber() || !node.grad) return;
@@ -112,8 +112,9 @@ class Cutter {
     return reached_[value] || group_reached_[groups_.Of(value)];
   }
 
-  // No cut between a tensor and what changes it. A second computation would find a tensor of the module as it is after
-  // the change.
+  // Forbids cuts between the definition of a tensor and its last in-place change. Also finds the nodes that must not be
+  // computed twice: those that read a tensor of the module before it is changed, because the second computation would
+  // read the changed tensor.
   void FindChanges() {
     std::vector<int64_t> first(program_.values, std::numeric_limits<int64_t>::max());
     std::vector<int64_t> last_change(program_.values, kBeforeAll);
@@ -133,7 +134,8 @@ class Cutter {
         unrepeatable_[change.node] = true;
       }
     }
-    std::vector<int64_t> begins(count_ + 2, 0);  // of ranges without cuts, less the ends
+    // By cut: the number of ranges without cuts that begin here, minus the number of those that end here.
+    std::vector<int64_t> begins(count_ + 2, 0);
     for (int64_t group = 0; group < program_.values; ++group) {
       if (last_change[group] == kBeforeAll || has_module[group]) continue;
       ++begins[first[group] + 1];
@@ -149,8 +151,8 @@ class Cutter {
     }
   }
 
-  // How many values that a gradient reaches are alive at each cut. Two of them must not share memory: the one that is
-  // made of the other would be cut off from it.
+  // Counts the values that may need a gradient and are alive at each cut. Forbids cuts at which two of them share
+  // memory: they would become separate tensors, although one is a view of the other.
   void FindAlive() {
     std::vector<std::vector<int64_t>> arising(count_ + 1), dying(count_ + 1);
     for (int64_t value = 0; value < program_.values; ++value) {
@@ -172,13 +174,13 @@ class Cutter {
         if (++in_group[groups_.Of(value)] == 2) ++shared;
       }
       alive_[cut] = alive;
-      // Nor is there a cut before a gradient reaches anything.
+      // A cut before all operations that need a gradient is forbidden, too.
       if (shared > 0 || alive == 0) forbidden_[cut] = true;
     }
   }
 
-  // The end of the segment that begins at `begin`: where the fewest are alive, near to `length` nodes. The first
-  // segment, which keeps all that it computes, ends as early as can be.
+  // Returns the end of the segment that begins at `begin`: the cut with the fewest values alive, and among equal ones
+  // the one nearest to `length` nodes. The first segment keeps all its activations, so it is made as short as possible.
   int64_t NextCut(int64_t begin, int64_t length) const {
     const int64_t wanted = begin == 0 ? 1 : length;
     const auto is_better = [&](int64_t a, int64_t b) {
@@ -218,14 +220,16 @@ class Cutter {
 
   const Program& program_;
   int64_t count_;
-  std::vector<int64_t> arises_, last_used_;  // by value: a node
-  std::vector<bool> of_module_, reached_;    // by value
-  std::vector<bool> group_reached_;          // by group
+  std::vector<int64_t> arises_, last_used_;  // by value: the node
+  // By value: whether it is a tensor of the module; whether it may need a gradient.
+  std::vector<bool> of_module_, reached_;
+  std::vector<bool> group_reached_;  // by group: whether one of its values may need a gradient
   MemoryGroups groups_;
-  std::vector<Change> changes_;            // in place
-  std::vector<bool> once_, unrepeatable_;  // by node: it changes a tensor of the module
-  std::vector<bool> forbidden_;            // by cut: before node 0, 1, ...
-  std::vector<int64_t> alive_;             // likewise
+  std::vector<Change> changes_;  // in-place changes
+  // By node: the result Cuts::once; whether it must not be computed twice.
+  std::vector<bool> once_, unrepeatable_;
+  std::vector<bool> forbidden_;  // by cut, which is before node 0, 1, ...
+  std::vector<int64_t> alive_;   // by cut: the result of FindAlive()
 };
 
 }  // namespace

@@ -1,13 +1,14 @@
-// Cuts: an exported graph cut into segments for activation checkpointing (models/activation_checkpoint.h).
+// CutsOf(): divides an exported graph into segments for activation checkpointing (models/activation_checkpoint.h).
 //
-// A good place is where few tensors are alive that a gradient reaches: between the blocks of a residual net or a
-// transformer that is one. A segment has about as many nodes as there are segments, so what is kept, the tensors at the
-// cuts and the activations of one segment, is about the square root of all (Chen et al. 2016).
+// A good place for a cut is where few tensors are alive that need a gradient. Between the blocks of a residual network
+// or a transformer there is one such tensor. There are about as many segments as there are nodes in a segment. The
+// memory for the tensors at the cuts and for the activations of one segment is then about the square root of the memory
+// for all activations (Chen et al. 2016).
 //
-// Promise: a segment that may be computed twice gives the same the second time. So no cut lies between a tensor and an
-// operation that changes it in place; what changes a tensor of the module is called once, and what reads it before is
-// not called again; and no such segment shares a parameter with another one, which would give it its gradient in two
-// parts.
+// Promise: a segment that is computed twice gives the same results the second time. Therefore no cut lies between the
+// definition of a tensor and an operation that changes it in place. An operation that changes a tensor of the module in
+// place is called only once, and operations that read the tensor before the change are not computed twice. No two such
+// segments use the same parameter, because autograd would then compute its gradient in two parts.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,11 @@ namespace lockstep::exported {
 struct Segment {
   size_t begin = 0, end = 0;  // nodes [begin, end)
   bool twice = false;         // whether backward may compute it again
-  // The values that arise before the segment and are used in it, besides the module's tensors: `inputs` are those that
-  // a gradient may reach, `given` the rest.
+  // The values that the segment uses and that earlier nodes or the graph's inputs define, without the module's tensors:
+  // `inputs` are those that may need a gradient, `given` the others.
   std::vector<int64_t> inputs{}, given{};
-  // The values that arise in the segment and are used after it, split likewise.
+  // The values that the segment defines and that are used after it: `outputs` are those that may need a gradient,
+  // `made` the others.
   std::vector<int64_t> outputs{}, made{};
 };
 
@@ -34,8 +36,8 @@ struct Cuts {
   std::vector<bool> once;  // by node: whether it changes a tensor of the module in place
 };
 
-// Cuts a graph. `trainable` are the values of the parameters that require a gradient. The last segment is computed
-// once, because backward begins with it, and so is the first, whose inputs need no gradient.
+// Divides a graph into segments. `trainable` holds the values of the parameters that require a gradient. The last
+// segment is computed only once, because backward begins with it; so is the first one, whose inputs need no gradient.
 Cuts CutsOf(const Program& program, const std::set<int64_t>& trainable);
 
 }  // namespace lockstep::exported

@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-// The line that says what went wrong: the first; in a traceback, whose frames show indented code
-// with a mark, the one behind them all.
+// Returns the line of an exception's text that says what went wrong. This is the first line. In a traceback of
+// TorchScript it is the first line after the last "<--- HERE" mark that is not indented.
 std::string ReasonOf(const std::exception& exception) {
   const std::string text = WhatOf(exception);
   const size_t mark = text.rfind("<--- HERE");
@@ -96,8 +96,9 @@ std::vector<at::Tensor> TorchScript::ConvolutionWeights(bool rounds) const {
 }
 
 at::Tensor TorchScript::Forward(const at::Tensor& input) {
-  // Otherwise the first calls are profiled and later ones run what was fused for the shapes seen:
-  // with other numbers, and compiled in a step that is being captured. The switch is this thread's.
+  // With its graph optimizer on, LibTorch would profile the first calls and then run kernels that it fused for the
+  // shapes seen. They give other results, and are compiled later, perhaps while a CUDA graph is captured. The setting
+  // applies to this thread.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
   c10::IValue output;
   try {

@@ -1,15 +1,14 @@
-// TorchScript: a model that Lockstep reads from a file. torch.jit.script or torch.jit.trace made the module in Python,
-// and torch.jit.save wrote the file.
+// TorchScript: a model from a file that torch.jit.save wrote in Python, after torch.jit.script or torch.jit.trace.
 //
 // The model's parameters and buffers are those of the script, under the script's names. Training, saving and moving to
-// a device use the script's own tensors. LibTorch interprets the script operation by operation, as Python would do, and
-// gives the same numbers. A step with such a model can be captured in a CUDA graph.
+// a device act on the script's own tensors. LibTorch interprets the script operation by operation, like Python in eager
+// mode, and gives the same results. A step with such a model can be captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/init_from_test.py)
-//   a file that is no TorchScript -> Error (kUsage) with path and reason
+//   a file that is not TorchScript -> Error (kUsage) with path and reason
 //     -> test_a_file_that_is_no_torchscript
 //   a script without parameters to train -> Error (kUsage) -> test_a_frozen_script
-//   an output that is no tensor, or of another shape -> Error (kUsage), in the first step
+//   an output that is not a tensor, or has another shape -> Error (kUsage), in the first step
 //     -> test_a_script_that_returns_something_else
 //   an exception inside the script -> Error (kUsage) with its last line -> test_a_script_that_fails
 #pragma once

@@ -17,7 +17,7 @@ class ClassLoss final : public LossFunction {
   at::Tensor Sum(const at::Tensor& output, const at::Tensor& target,
                  double label_smoothing) const override {
     at::Tensor logits = LogitRows(output, target, task_).to(at::kFloat);
-    // A model may have more columns, to fill up its matrices.
+    // The output may have more columns than there are classes; the additional ones are padding.
     if (weights_.defined()) logits = logits.narrow(1, 0, weights_.size(0));
     const at::Tensor labels = target.flatten().to(at::kLong);
     if (gamma_ == 0) {
@@ -52,7 +52,7 @@ class ClassLoss final : public LossFunction {
 
   Task task_;
   double gamma_;
-  int64_t ignored_;  // the target that has no class
+  int64_t ignored_;  // the target of samples or pixels without a class
   at::Tensor weights_;
 };
 

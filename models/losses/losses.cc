@@ -16,7 +16,7 @@ at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
 }
 
 at::Tensor FocalShare(const at::Tensor& logs, double gamma) {
-  // Below this a root's gradient would not be finite.
+  // The lower limit keeps the gradient of pow() finite if gamma is below 1.
   constexpr double kLeast = 1e-12;
   return (-at::expm1(-logs)).clamp_min(kLeast).pow(gamma);
 }
@@ -28,7 +28,7 @@ at::Tensor LogitRows(const at::Tensor& output, const at::Tensor& target, Task ta
     throw UsageError("the model puts out [{}] where the masks are [{}]",
                      fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
   }
-  // Pixel by pixel: the loss of whole images has no deterministic kernel on a GPU.
+  // The pixels become rows: the loss of whole images has no deterministic kernel on a GPU.
   return output.movedim(1, -1).flatten(0, -2);
 }
 

@@ -1,6 +1,6 @@
 // The losses that MakeLossFunction() chooses from: one function for each kind of target.
 //
-// Weights are empty if each class or label weighs 1.
+// `class_weights` and `positive_weights` are empty if each class or label has weight 1.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,32 @@
 
 namespace lockstep {
 
-// Returns torch.nn.functional.cross_entropy with these weights. Where `gamma` is above 0 it returns the focal loss (Lin
-// et al. 2017), weight (1 - p)^gamma (-log p) of the probability p of the right class. A target weighs as much as its
-// class, and a pixel without a class weighs nothing. `task` is kClassification or kSegmentation.
+// Returns the loss torch.nn.functional.cross_entropy with these class weights. If `gamma` is above 0, it is the focal
+// loss (Lin et al. 2017): weight * (1 - p)^gamma * (-log p), where p is the predicted probability of the right class. A
+// target has the weight of its class, and a pixel without a class has weight 0. `task` is kClassification or
+// kSegmentation.
 std::shared_ptr<LossFunction> MakeClassLoss(Task task, const std::vector<double>& class_weights,
                                             double gamma);
 
-// Returns torch.nn.functional.binary_cross_entropy_with_logits with these pos_weight. Where `gamma` is above 0 each
-// label's loss is multiplied by (1 - p)^gamma, of the probability p of what is true, as
-// torchvision.ops.sigmoid_focal_loss does.
+// Returns the loss torch.nn.functional.binary_cross_entropy_with_logits with pos_weight=positive_weights. If `gamma` is
+// above 0, each label's loss is multiplied by (1 - p)^gamma, where p is the predicted probability of the label's true
+// value, as in torchvision.ops.sigmoid_focal_loss.
 std::shared_ptr<LossFunction> MakeLabelLoss(const std::vector<double>& positive_weights,
                                             double gamma);
 
-// Returns torch.nn.functional.l1_loss for MAE, huber_loss for HUBER, and scikit-learn's mean_pinball_loss for QUANTILE.
+// Returns the loss l1_loss of torch.nn.functional for MAE, huber_loss for HUBER, and scikit-learn's mean_pinball_loss
+// for QUANTILE.
 std::shared_ptr<LossFunction> MakeNumberLoss(const config::Loss& config);
 
-// Returns (1 - p)^gamma where `logs` are -log p. Its gradient is finite also where p is 1.
+// Returns (1 - p)^gamma, where `logs` holds -log p. Its gradient is finite also where p is 1.
 at::Tensor FocalShare(const at::Tensor& logs, double gamma);
 
-// Returns the columns of `output` that there are targets for, float32. Throws Error (kUsage) if the shapes differ
-// otherwise.
+// Returns `output` in float32 with the shape of `target`: if `output` has more columns, it drops the last ones. Throws
+// Error (kUsage) if the shapes differ in any other way.
 at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target);
 
-// Returns the logits of each target as one row, [targets, columns]. For kSegmentation they lie in `output` as [count,
-// columns, height, width]. Throws Error (kUsage) if the shapes differ.
+// Returns the logits as one row for each target, [targets, columns]. For kSegmentation `output` is [count, columns,
+// height, width]. Throws Error (kUsage) if the shapes of `output` and `target` differ.
 at::Tensor LogitRows(const at::Tensor& output, const at::Tensor& target, Task task);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace {
 
 using Weights = google::protobuf::RepeatedField<double>;
 
-// The weights, which may be none. Throws Error (kUsage) unless there are as many as `classes`.
+// Returns the weights, which may be empty. Throws Error (kUsage) if there are weights, but not one for each class.
 std::vector<double> WeightsOf(const std::string& field, const Weights& weights, int64_t classes) {
   if (weights.size() != 0 && weights.size() != classes) {
     throw UsageError("loss.{}: {} weight{} where the data have {}: give one for each", field,

@@ -1,7 +1,7 @@
-// MakeLossFunction(): makes the loss that a config asks for.
+// MakeLossFunction(): makes the loss function that the config field `loss` selects.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   as many weights are given as there are no classes or labels -> Error (kUsage) from MakeLossFunction()
+//   the number of weights is not the number of classes or labels -> Error (kUsage) from MakeLossFunction()
 //     -> losses_test.cc, LossFunction.WeightsAreOneForEachClass
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-// Returns the loss that `config` asks for; null if it is the task's own. `classes` is the number of classes, labels or
-// numbers. Throws Error (kUsage).
+// Returns the loss that `config` selects; null if it selects none, and the task's default loss applies. `classes` is
+// the number of classes, labels or regression targets. Throws Error (kUsage).
 std::shared_ptr<LossFunction> MakeLossFunction(const config::Loss& config, Task task,
                                                int64_t classes);
 

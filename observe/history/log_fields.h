@@ -1,4 +1,4 @@
-// Reads fields of a line of log.jsonl that may be missing or have another type than a log's.
+// Reads fields of a line of log.jsonl. A field may be missing or have a wrong type.
 #pragma once
 
 #include <limits>
@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// Returns the number of that name, or `otherwise` if there is none.
+// Returns the number in the field `name`, or `otherwise` if there is none.
 inline double NumberIn(const nlohmann::ordered_json& line, const char* name,
                        double otherwise = std::numeric_limits<double>::quiet_NaN()) {
   const auto found = line.find(name);
   return found != line.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// Returns the text of that name, or an empty text if there is none.
+// Returns the text in the field `name`, or an empty text if there is none.
 inline std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
   const auto found = line.find(name);
   return found != line.end() && found->is_string() ? found->get<std::string>() : "";

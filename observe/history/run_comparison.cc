@@ -30,14 +30,14 @@ Series SeriesOf(const LoggedRun& run, std::string_view name) {
     for (const LoggedMetrics& line : *lines) {
       const auto entry =
           std::ranges::find(line.values, name, &std::pair<std::string, double>::first);
-      // A run that diverges has values that are NaN.
+      // The value may be NaN, for example if the run diverges.
       if (entry != line.values.end()) series[line.step] = entry->second;
     }
   }
   return series;
 }
 
-// Returns the mean of the finite losses in the lines of the steps after `before`, up to `last`; NaN if there are none.
+// Returns the mean of the finite losses of the steps after `before` up to and including `last`; NaN if there are none.
 double MeanLoss(const std::vector<LoggedStep>& steps, int64_t before, int64_t last) {
   double sum = 0;
   int64_t count = 0;

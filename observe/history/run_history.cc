@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostConfigBytes = size_t{64}
-                                    << 20;  // a config may hold the categories of a table
+                                    << 20;  // a config may have the categories of a table
 
 double ChangeTimeOf(const std::string& path) {
   struct stat status {};
@@ -65,7 +65,7 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 }
 
 bool RunHistory::Refresh() {
-  // The lock is looked at before the log is read, so that a run that ends in between does not look like one that was
+  // The lock is checked before the log is read. In the other order, a run that ends in between would look as if it was
   // killed.
   const bool lock_is_held = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
@@ -109,7 +109,7 @@ std::optional<BestValue> RunHistory::best() const {
 
 double RunHistory::samples_per_s() const {
   const auto found = log().done.find("samples_per_s");
-  // A run that was done already, and was started again, has made no steps.
+  // If a run that was already done is started again, its `done` line has no speed, because it made no steps.
   if (found != log().done.end() && found->is_number() && *found > 0) return found->get<double>();
   return log().last_step && !std::isnan(log().last_step->samples_per_s)
              ? log().last_step->samples_per_s

@@ -1,7 +1,7 @@
-// RunHistory: reads from a run folder how a run stands, how good its best metric is, and how fast it trained.
+// RunHistory: reads the state of a run, the best value of its metric and its speed from its run folder.
 //
-// Promise: reading changes nothing in the folder, and never waits for the run. If a file is missing or damaged, or if
-// there is a pipe, a link or a folder in its place, only the figures of that file are missing.
+// Promise: reading changes nothing in the folder, and never waits for the run. If a file is missing or damaged, or is a
+// pipe, a link or a folder, only the figures of that file are missing.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_history_test.cc)
 //   the folder has neither log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
@@ -10,7 +10,7 @@
 //   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistoryTest.TellsHowARunEnded
 //   the config cannot be read, or a newer version wrote it -> config() has no value, and why_no_config() has the reason
 //     -> RunHistoryTest.ReadsWithoutConfig
-//   an older version wrote the log, without times -> last_time() is when the file was changed last, and there is no
+//   an older version wrote the log, without times -> last_time() is when the file was last changed, and there is no
 //     start_time() -> RunHistoryTest.ReadsOlderVersions
 #pragma once
 
@@ -41,7 +41,7 @@ class RunHistory {
   // Reads the folder. `keep` says which step lines log() keeps.
   explicit RunHistory(std::string run_dir, RunLog::Keep keep = RunLog::Keep::kLastStep);
 
-  // Reads what has changed in the folder since it was read last. Returns whether something has.
+  // Reads what has changed in the folder since the last read. Returns whether anything has changed.
   bool Refresh();
 
   const std::string& run_dir() const { return run_dir_; }
@@ -64,17 +64,17 @@ class RunHistory {
   // if neither is known.
   double samples_per_s() const;
 
-  // Return the last verdict on where the run's seconds went, and what would mend it; empty if there is none.
+  // Return the last verdict on what the run lost time to, and its remedy; empty if there is none.
   std::string verdict() const;
   std::string remedy() const;
 
   // Return the Unix times of the log's first and last line. If the lines have no times, there is no start_time(), and
-  // last_time() is when the log or the folder was changed last.
+  // last_time() is when the log or the folder was last changed.
   std::optional<double> start_time() const { return log().first_time; }
   double last_time() const;
 
-  // Returns for how many seconds jobs trained the run, each from its first line to its last one; nothing if the lines
-  // have no times. The time between two jobs does not count.
+  // Returns for how many seconds jobs trained the run; nothing if the log's lines have no times. A job counts from its
+  // first line to its last line, so the time between two jobs does not count.
   std::optional<double> trained_s() const;
 
  private:
@@ -85,8 +85,8 @@ class RunHistory {
   RunState state_ = RunState::kNoLog;
 };
 
-// Returns whether `path` is a folder with a run's log or lock. A config alone makes no run folder: users keep theirs
-// beside their runs.
+// Returns whether `path` is a folder with a run's log or lock. A folder with only a config is not a run folder, because
+// users may keep their configs in such folders.
 bool IsRunFolder(const std::string& path);
 
 // Throws Error (kUsage) if `path` is not a run folder.

@@ -51,10 +51,10 @@ TEST_F(RunHistoryTest, TellsHowARunEnded) {
   const RunHistory history = Of(begun + done + '\n');
   EXPECT_EQ(history.state(), RunState::kDone);
   EXPECT_EQ(history.samples_per_s(), 70);
-  // The last line is not whole.
+  // The last line is cut off.
   EXPECT_EQ(Of(begun + done).state(), RunState::kKilled);
   EXPECT_EQ(Of(begun + done).samples_per_s(), 50);
-  // It went on, and was killed.
+  // The run was continued after `done`, and was then killed.
   EXPECT_EQ(Of(begun + done + '\n' + begun).state(), RunState::kKilled);
   EXPECT_EQ(Of(begun).steps(), 90);
   EXPECT_EQ(Of(begun).epochs(), 9);
@@ -98,7 +98,7 @@ TEST_F(RunHistoryTest, FindsTheBest) {
   ASSERT_TRUE(best);
   EXPECT_EQ(best->metric, "val_accuracy");
   EXPECT_EQ(best->value, 0.7);
-  EXPECT_EQ(best->step, 10);  // the first of those that are equal
+  EXPECT_EQ(best->step, 10);  // the first of two equal values
   EXPECT_FALSE(Of(log, R"(checkpoint { keep_best: "auc" })").best());
   EXPECT_FALSE(Of(kStart).best());
 }

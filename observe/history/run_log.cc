@@ -28,10 +28,11 @@ constexpr size_t kMostWarnings = 5;
 constexpr size_t kMostVerdicts = 300;
 constexpr size_t kMostCauses = 64;
 
-// Thrown for a line whose fields do not have the types of a log's fields.
+// Thrown for a line whose fields have wrong types.
 struct NoLogLine {};
 
-// Returns the count of that name, or no value if there is none. Throws NoLogLine if it is not a count.
+// Returns the count in the field `name`, or no value if there is no such field. Throws NoLogLine if the field is not a
+// count.
 std::optional<int64_t> CountIn(const Json& line, const char* name) {
   const auto found = line.find(name);
   if (found == line.end()) return std::nullopt;
@@ -294,7 +295,7 @@ void RunLog::AddStep(const LoggedStep& step) {
   if (keep_ == Keep::kAllSteps) run_.steps.push_back(step);
 }
 
-// Keeps a step line as the last one so far.
+// Makes `step` the last step of the run.
 void RunLog::SetLastStep(const LoggedStep& step) {
   run_.epoch = std::max(run_.epoch, step.epoch);
   if (std::isfinite(step.time)) {
@@ -363,7 +364,7 @@ void RunLog::AddReading(const Json& line) {
   run_.readings.push_back(std::move(reading));
 }
 
-// Takes the time of a line. The first one after a start line is when the job began.
+// Takes the time of a line. The first time after a start line is when the job began.
 void RunLog::BeginJob(double time) {
   if (!run_.first_time) run_.first_time = time;
   if (run_.job_began) return;
@@ -371,7 +372,7 @@ void RunLog::BeginJob(double time) {
   if (keep_ == Keep::kAllSteps) run_.jobs.push_back({time, run_.earlier_s});
 }
 
-// Counts how long the job before a start line has trained.
+// Adds the time for which the previous job trained to earlier_s. Call it at a start line.
 void RunLog::EndJob() {
   ParseLastStep();
   if (run_.last_time && run_.job_began) {

@@ -1,13 +1,14 @@
 // RunLog: reads a run's log.jsonl (trainer/run/run_folder.h lists its lines), also while a job writes it.
 //
-// Promise: any file is read to its end. A line that is not complete yet is read as soon as it is. A line that is not a
-// JSON object, or whose fields do not have the types of a log's fields, is left out and counted. Reading takes no more
-// memory than the kept lines do. A million step lines are read in a fraction of a second: with Keep::kLastStep only the
-// last one is parsed, and with Keep::kAllSteps they need no general JSON parser (observe/history/step_line.h).
+// Promise: a log of any size and content is read to its end. A line that is not complete yet is read when it is
+// complete. A line that is not a JSON object, or whose fields have wrong types, is skipped and counted. Reading needs
+// no more memory than the lines that are kept. A million step lines are read in a fraction of a second: with
+// Keep::kLastStep only the last step line is parsed, and with Keep::kAllSteps step lines need no general JSON parser
+// (observe/history/step_line.h).
 //
 // Invariants:
-//   1. If a run makes steps again, the later lines count: a line of a step replaces all lines of this step and of later
-//      steps.
+//   1. If a run makes steps again, the newest lines count: a new line of a step replaces all earlier lines of this step
+//      and of later steps.
 //   2. The names of validation metrics begin with "val_". Older versions wrote "loss", which is read as "val_loss".
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_log_test.cc)
@@ -43,21 +44,22 @@ struct LoggedMetrics {
   double ValueOf(std::string_view name) const;
 };
 
-// Where the seconds of a job had gone when the line was written.
+// A `seconds` line: what a job had spent its time on when the line was written.
 struct LoggedSeconds {
   double time = 0;
   int64_t step = 0;
   double wall_s = 0;
   double ideal_s = 0;
   std::vector<float>
-      lost_s;  // of each cause of LoggedRun::causes; causes that came later are missing
+      lost_s;  // [i]: seconds lost to LoggedRun::causes[i]; may be shorter than `causes`
 };
 
-// A verdict that differs from the one before in more than its numbers. The words are those of the last line with it.
+// A verdict that differs from the previous verdict in more than its numbers. Its words are those of the last line with
+// this verdict.
 struct LoggedVerdict {
-  double time = 0;  // of the first line with it
+  double time = 0;  // the time of the first line with this verdict
   int64_t step = 0;
-  std::string verdict;  // empty: nothing was lost that is worth a word
+  std::string verdict;  // empty: no loss was great enough
   std::string remedy;
 };
 
@@ -85,7 +87,7 @@ struct LoggedReading {
 // A job that trained the run.
 struct LoggedJob {
   double began = 0;      // the Unix time of its first line that has a time
-  double earlier_s = 0;  // how long the jobs before it trained
+  double earlier_s = 0;  // for how long the jobs before it trained
 };
 
 // How the run ended, as the log's last line says.
@@ -93,36 +95,35 @@ enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 
 // The state of the run according to the lines that were read.
 struct LoggedRun {
-  nlohmann::ordered_json start;  // the last line of this event; null if there is none
+  nlohmann::ordered_json start;  // the last `start` line; null if there is none
   int64_t starts = 0;            // how often the run was started
   // The Unix times of the first and the last line that have a time.
   std::optional<double> first_time;
   std::optional<double> last_time;
   std::optional<double>
-      job_began;  // the time of the last start line, or of the first line if there is none
-  double earlier_s =
-      0;  // how long the jobs before the last one trained, from their first line to the last
-  int64_t step = 0;  // the last step that was made
+      job_began;         // the time of the last start line, or of the first line if there is none
+  double earlier_s = 0;  // for how long the jobs before the last one trained
+  int64_t step = 0;      // the last step that was made
   int64_t epoch = 0;
   std::optional<LoggedStep> last_step;
-  // These are in the order of their steps.
+  // The following four lists are in the order of their steps.
   std::vector<LoggedStep> steps;      // empty without Keep::kAllSteps
   std::vector<LoggedMetrics> epochs;  // each has "train_loss"
   std::vector<LoggedMetrics> evaluations;
   std::vector<int64_t> checkpoints;  // the steps of checkpoints
-  // These are in the order of the log, and empty without Keep::kAllSteps.
+  // The following five lists are in the order of the log, and empty without Keep::kAllSteps.
   std::vector<LoggedSeconds> seconds_lines;
-  std::vector<std::string> causes;     // that seconds can be lost to
+  std::vector<std::string> causes;     // the names of the causes of lost time
   std::deque<LoggedVerdict> verdicts;  // the last few hundred
   std::vector<LoggedReading> readings;
   std::vector<LoggedJob> jobs;
-  // The last line of each of these events; null if there is none.
+  // The last line of each of the following four events; null if there is none.
   nlohmann::ordered_json seconds;
   nlohmann::ordered_json machine;
   nlohmann::ordered_json memory;
   nlohmann::ordered_json done;
   LoggedEnd end = LoggedEnd::kNone;
-  std::string why;  // why it was stopped, or failed
+  std::string why;  // why the run was stopped or failed
   int64_t warnings = 0;
   std::deque<std::string> last_warnings;  // the last few warnings
   int64_t bad_lines = 0;
@@ -137,12 +138,12 @@ class RunLog {
 
   RunLog(const std::string& run_dir, Keep keep);
 
-  // Reads what was appended since the last call. Returns true if something was.
+  // Reads what was appended since the last call. Returns whether anything was appended.
   bool Read();
 
   const LoggedRun& run() const { return run_; }
 
-  // Returns the Unix time when the file was changed last; no value if there is no file.
+  // Returns the Unix time when the file was last changed; no value if there is no file.
   std::optional<double> changed() const { return changed_; }
 
   // Returns in words why the file could not be read; empty if it could.
@@ -169,7 +170,7 @@ class RunLog {
   int64_t read_bytes_ = 0;
   uint64_t inode_ = 0;
   std::string begun_line_;     // the beginning of a line that is not complete yet
-  bool skips_line_ = false;    // whether the present line is too long to be read
+  bool skips_line_ = false;    // whether the current line is skipped because it is too long
   std::string unparsed_step_;  // the last step line, with Keep::kLastStep
 };
 

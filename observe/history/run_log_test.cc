@@ -96,7 +96,7 @@ TEST_P(Log, TellsOfARun) {
   EXPECT_EQ(run.bad_lines, 0);
 }
 
-// Killed after step 30, and again after step 20, of the checkpoint of step 10.
+// The run is killed after step 30, resumed from the checkpoint of step 10, and killed again after step 20.
 TEST_P(Log, TakesTheLaterOfStepsThatWereMadeAgain) {
   const std::string resume = R"({"event":"resume","time":200,"step":10,"ranks":1})";
   const std::vector<std::string> killed{kStart,        Step(10), Eval(10, 9),  Step(20),
@@ -117,7 +117,7 @@ TEST_P(Log, TakesTheLaterOfStepsThatWereMadeAgain) {
   if (KeepsAll()) {
     EXPECT_THAT(StepsOf(run.steps), ElementsAre(10, 20));
   }
-  // Once more, from the beginning, where there is no checkpoint.
+  // The run is started once more, without a checkpoint, and so from the first step.
   lines.insert(lines.end(), {kStart, Step(1)});
   run = Read(Lines(lines));
   EXPECT_EQ(run.step, 1);
@@ -139,7 +139,7 @@ TEST_P(Log, ReadsOlderVersions) {
   EXPECT_EQ(run.end, LoggedEnd::kDone);
 }
 
-// Piece by piece, cut at every byte.
+// Appends the log byte by byte, and reads after each byte.
 TEST_P(Log, ReadsWhatIsAppended) {
   const std::string text = Lines({kStart, Step(1), Step(10), Eval(10, 0.5)});
   WriteFile(path_, "");
@@ -170,7 +170,7 @@ TEST_P(Log, ReadsANewFileAnew) {
   EXPECT_EQ(log.run().starts, 1);
   EXPECT_EQ(log.run().step, 6);
   EXPECT_EQ(log.run().evaluations.size(), 0);
-  WriteFile(path_, Lines({kStart}));  // shorter
+  WriteFile(path_, Lines({kStart}));  // shorter than before
   log.Read();
   EXPECT_EQ(log.run().step, 0);
 }

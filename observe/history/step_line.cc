@@ -18,7 +18,7 @@ bool Skip(std::string_view text, std::string_view& rest) {
   return true;
 }
 
-// Removes a name in quotes. Refuses names that JSON writes with escapes, or that are not ASCII.
+// Removes a name in quotes and the colon after it. Refuses names that have JSON escapes or are not ASCII.
 bool TakeName(std::string_view& rest, std::string_view& name) {
   if (!Skip("\"", rest)) return false;
   size_t end = 0;
@@ -31,7 +31,8 @@ bool TakeName(std::string_view& rest, std::string_view& name) {
   return Skip("\":", rest);
 }
 
-// Removes a number that from_chars() and JSON both know: without "inf", "01", "1." and the like.
+// Removes a number from the beginning of `rest`. Accepts only numbers that are valid both for from_chars() and in JSON,
+// so not "inf", "01" or "1.".
 bool TakeNumber(std::string_view& rest, double& value) {
   const size_t digits = rest.starts_with('-') ? 1 : 0;
   if (digits >= rest.size() || !IsDigit(rest[digits])) return false;
@@ -56,7 +57,7 @@ bool TakeCount(std::string_view& rest, int64_t& value) {
   return error == std::errc() && (rest.starts_with(',') || rest.starts_with('}'));
 }
 
-// Returns where the number of that name belongs, or null if no field is for it.
+// Returns the member of `step` for the field `name`, or null if there is none.
 double* FieldOf(std::string_view name, LoggedStep& step) {
   if (name == "loss") return &step.loss;
   if (name == "time") return &step.time;

@@ -24,7 +24,7 @@ void ExpectSame(double a, double b, const std::string& line) {
   EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << a << " " << b << " in " << line;
 }
 
-// Compares with nlohmann's parser.
+// Expects the same numbers as from nlohmann's parser.
 void ExpectAsJson(const std::string& text) {
   const std::optional<LoggedStep> step = ReadStepLine(text);
   ASSERT_TRUE(step) << text;
@@ -48,7 +48,7 @@ TEST(StepLine, ReadsTheNumbersThatAJsonParserReads) {
   ExpectAsJson(R"({"event":"step","step":3,"step":4,"loss":1,"loss":2})");
   std::mt19937_64 random(1);
   for (int i = 0; i < 10'000; ++i) {
-    // Any double, in the shortest form that nlohmann writes.
+    // The values are random doubles, in the shortest form that nlohmann writes.
     Json line{{"event", "step"},
               {"time", 1.7e9 + 0.001 * static_cast<double>(random() % 1'000'000)},
               {"step", random() >> 1}};

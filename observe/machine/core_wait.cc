@@ -12,7 +12,8 @@ namespace lockstep {
 CoreWait::CoreWait() : file_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
 CoreSeconds CoreWait::Read() const {
-  // Nanoseconds on a core, nanoseconds ready without one, and how often it was given one.
+  // The file has three numbers: the nanoseconds on a core, the nanoseconds of waiting for a core, and the number of
+  // time slices.
   std::array<char, 128> text{};
   const std::optional<size_t> size = ReadAt(file_, 0, std::as_writable_bytes(std::span(text)));
   if (!size) return {};

@@ -1,4 +1,5 @@
-// CoreWait: measures how long a thread ran on a core, and how long it was ready to run and waited for one.
+// CoreWait: measures for how long a thread ran on a CPU core, and for how long it was ready to run but waited for a
+// core.
 #pragma once
 
 #include "base/files/file_descriptor.h"
@@ -17,12 +18,13 @@ struct CoreSeconds {
   }
 };
 
-// Measures the thread that constructs it.
+// Measures the thread that constructs the object.
 class CoreWait {
  public:
   CoreWait();
 
-  // Returns the seconds since the thread began (/proc/thread-self/schedstat); 0 if the kernel does not count them.
+  // Returns the seconds that the thread has run and waited since it began (/proc/thread-self/schedstat); 0 if the
+  // kernel does not count them.
   CoreSeconds Read() const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns the value of a field of NVML, whose type the driver chooses; nothing if the driver does not tell it.
+// Returns the value of an NVML field, whose type the driver chooses; nothing if the driver does not report the field.
 std::optional<double> ValueOf(const nvmlFieldValue_t& field) {
   if (field.nvmlReturn != NVML_SUCCESS) return std::nullopt;
   switch (field.valueType) {
@@ -38,7 +38,7 @@ class Rate {
  public:
   explicit Rate(double bytes_per_unit) : bytes_per_unit_(bytes_per_unit) {}
 
-  // Returns the bytes a second since the call before; nothing if it is the first call, or if the counter began anew.
+  // Returns the bytes per second since the previous call; nothing in the first call, or if the counter was reset.
   std::optional<double> At(Clock::time_point now, std::optional<double> counter) {
     std::optional<double> rate;
     if (counter && last_ && *counter >= *last_ && now > at_) {
@@ -56,7 +56,7 @@ class Rate {
   Clock::time_point at_;
 };
 
-// Calls NVML until it is told to stop.
+// Calls functions of NVML, as long as `stop` was not requested.
 class Asker {
  public:
   explicit Asker(const std::stop_token& stop) : stop_(stop) {}
@@ -98,7 +98,7 @@ class GpuReader::Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  // Reads what does not change. XID errors are reported from here on.
+  // Reads the values that do not change. XID errors are counted from this call on.
   void Begin(const Asker& ask) {
     known_.sm_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_SM);
     known_.memory_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_MEM);
@@ -126,7 +126,7 @@ class GpuReader::Gpu {
     }
     reading.sm_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_SM);
     reading.memory_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_MEM);
-    // Older drivers have nvmlDeviceGetCurrentClocksEventReasons under this name alone.
+    // Older drivers have nvmlDeviceGetCurrentClocksEventReasons only under this older name.
     reading.throttle_reasons =
         ask.NumberOf<decltype(nvmlDeviceGetCurrentClocksThrottleReasons), unsigned long long>(
             "nvmlDeviceGetCurrentClocksThrottleReasons", handle_);
@@ -144,7 +144,8 @@ class GpuReader::Gpu {
   }
 
   void ReadMemory(const Asker& ask, GpuReading& reading) const {
-    // This leaves out what the driver keeps for itself, as nvidia-smi does. Older drivers count that as used.
+    // The _v2 function does not count the memory that the driver reserves for itself as used, and neither does
+    // nvidia-smi. Older drivers have only the first function, which counts it.
     nvmlMemory_v2_t memory{.version = nvmlMemory_v2};
     nvmlMemory_t old{};
     if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo_v2)>("nvmlDeviceGetMemoryInfo_v2", handle_,
@@ -179,7 +180,7 @@ class GpuReader::Gpu {
 
   // Reads the last XID error that came since Begin().
   void ReadErrors(const Asker& ask, GpuReading& reading) {
-    constexpr int kMost = 64;  // at once, of a GPU that gives one after the other
+    constexpr int kMost = 64;  // a GPU may report one error after the other
     nvmlEventData_t event{};
     for (int i = 0; known_.xid_errors && i < kMost; ++i) {
       if (!ask.Succeeds<decltype(nvmlEventSetWait_v2)>("nvmlEventSetWait_v2", events_, &event,
@@ -197,7 +198,7 @@ class GpuReader::Gpu {
     fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
     fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
     fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
-    fields[2].scopeId = fields[3].scopeId = UINT_MAX;  // of all links together
+    fields[2].scopeId = fields[3].scopeId = UINT_MAX;  // the sum over all links
     const bool has_fields = ask.Succeeds<decltype(nvmlDeviceGetFieldValues)>(
         "nvmlDeviceGetFieldValues", handle_, fields.kCount, fields.data());
     const Clock::time_point now = Clock::now();
@@ -208,7 +209,7 @@ class GpuReader::Gpu {
       reading.nvlink_received_bytes_per_s = nvlink_received_.At(now, ValueOf(fields[3]));
     }
     if (has_fields && fields[0].nvmlReturn == NVML_SUCCESS) return;
-    // Without the counters the driver measures it for 20 ms, in KB/s.
+    // A driver without these counters measures the PCIe throughput for 20 ms, in KB/s.
     constexpr double kKilo = 1e3;
     for (const auto& [counter, rate] :
          {std::pair(NVML_PCIE_UTIL_TX_BYTES, &reading.pcie_sent_bytes_per_s),
@@ -230,7 +231,7 @@ class GpuReader::Gpu {
         const nvmlReturn_t code = ask.Call<decltype(nvmlDeviceGetComputeRunningProcesses_v3)>(
             name, handle_, &count, processes.data());
         if (code == NVML_ERROR_INSUFFICIENT_SIZE) {
-          processes.resize(count + 64);  // more may have come when it is asked again
+          processes.resize(count + 64);  // more processes may come before the next call
           continue;
         }
         processes.resize(code == NVML_SUCCESS ? count : 0);
@@ -254,8 +255,8 @@ class GpuReader::Gpu {
 
   nvmlDevice_t handle_;
   GpuReading known_;
-  int pid_;                          // of the job's process; 0: none
-  nvmlEventSet_t events_ = nullptr;  // XID errors
+  int pid_;                          // the job's process on this GPU; 0: none
+  nvmlEventSet_t events_ = nullptr;  // where NVML reports XID errors
   Rate pcie_sent_{1};
   Rate pcie_received_{1};
   Rate nvlink_sent_{kKibibyte};
@@ -267,7 +268,7 @@ GpuReader::GpuReader(std::optional<std::vector<GpuUser>> users) : users_(std::mo
 GpuReader::~GpuReader() = default;
 
 void GpuReader::Find(const std::stop_token& stop) {
-  // Without GPUs to read the driver is left alone.
+  // If no GPU is to be read, the driver is not called at all.
   if (users_ && users_->empty()) return;
   if (stop.stop_requested() || !TheNvml().is_ready()) return;
   const Asker ask(stop);

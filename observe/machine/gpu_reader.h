@@ -1,4 +1,4 @@
-// GpuReader: reads what GPUs are doing, through NVML, as often as it is asked.
+// GpuReader: reads through NVML what GPUs are doing, once for each call of Read().
 //
 // Promise: a value that the driver or the container does not report is missing in a reading. A GPU that NVML does not
 // find is missing, too. The reader throws no error for either.

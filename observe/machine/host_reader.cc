@@ -35,7 +35,7 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
     double ticks = 0;
     constexpr int kIdle = 3;
     constexpr int kWaitsForDisk = 4;
-    constexpr int kFields = 8;  // those behind are parts of the first two
+    constexpr int kFields = 8;  // the fields after these are parts of the first two
     for (int field = 0; field < kFields && numbers >> ticks; ++field) {
       time.all += ticks;
       if (field != kIdle && field != kWaitsForDisk) time.busy += ticks;
@@ -46,7 +46,7 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
 
 namespace {
 
-// Returns the bytes that the line "NAME: ... kB" of a file gives; 0 if there is no such line.
+// Returns the bytes in the line "NAME: ... kB" of a file; 0 if there is no such line.
 double BytesIn(const std::string& path, std::string_view name) {
   constexpr double kKibibyte = 1024;
   std::ifstream file(path);

@@ -1,5 +1,5 @@
 // HostReader: reads how busy the machine's cores are and how much memory is in use. If this process runs in a container
-// with a memory limit, it reads the container's memory.
+// with a memory limit, HostReader reads the container's memory.
 //
 // Promise: a figure that cannot be read is 0, and no error is thrown. (observe/machine/host_reader_test.cc)
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-// Returns the bytes of this process that are in memory; 0 if they cannot be read.
+// Returns the resident memory of this process in bytes; 0 if it cannot be read.
 int64_t ProcessMemory(const std::string& proc = "/proc");
 
 class HostReader {
  public:
-  // `proc` and `cgroups` are the folders in which the kernel shows its figures. The first reading's use of the cores
-  // counts from here on.
+  // `proc` and `cgroups` are the folders in which the kernel shows its figures. The first reading's use of the cores is
+  // measured from this construction on.
   explicit HostReader(std::string proc = "/proc", std::string cgroups = "/sys/fs/cgroup");
 
-  // Returns the present figures. The use of the cores counts from the reading before.
+  // Returns the present figures. The use of the cores is measured since the previous reading.
   HostReading Read();
 
  private:

@@ -23,7 +23,8 @@ class Host : public testing::Test {
     WriteFile(proc_ + "/self/status", "Name:\tlockstep\nRssAnon:\t    1024 kB\nRssFile:\t  8 kB\n");
   }
 
-  // So many ticks, of which a tenth each is niced, of interrupts, and spent on waiting for a disk.
+  // Writes /proc/stat with `busy` and `idle` ticks. A tenth of the busy ticks each is niced and spent in interrupts,
+  // and a tenth of the idle ticks is spent on waiting for a disk.
   void WriteStat(int busy, int idle) const {
     const std::string ticks = std::to_string(busy * 8 / 10) + " " + std::to_string(busy / 10) +
                               " 0 " + std::to_string(idle * 9 / 10) + " " +
@@ -44,7 +45,7 @@ TEST_F(Host, CoresAreBusySinceTheReadingBefore) {
   HostReading reading = reader.Read();
   EXPECT_DOUBLE_EQ(reading.cpu_use, 0.25);
   EXPECT_EQ(reading.cores, 2);
-  EXPECT_EQ(reader.Read().cpu_use, 0);  // no tick since
+  EXPECT_EQ(reader.Read().cpu_use, 0);  // no tick since the last reading
   WriteStat(1400, 3400);
   EXPECT_DOUBLE_EQ(reader.Read().cpu_use, 0.75);
 }
@@ -87,7 +88,8 @@ TEST_F(Host, NothingCanBeRead) {
 TEST(HostReader, ReadsThisMachine) {
   struct sysinfo system {};
   ASSERT_EQ(sysinfo(&system), 0);
-  // Pages that are resident, because they have been written. The compiler must not leave out a vector that nobody reads.
+  // These pages are resident, because they have been written. Without the assembly line the compiler would leave out
+  // the vector, which nobody reads.
   const std::vector<char> held(size_t{64} << 20, 1);
   asm volatile("" : : "r"(held.data()) : "memory");
   const HostReading reading = HostReader().Read();

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLongest = 1e6;  // seconds that a clock can add
+constexpr double kLongest = 1e6;  // seconds that can be added to a time point
 
 }  // namespace
 
@@ -30,7 +30,7 @@ MachineMonitor::MachineMonitor(std::optional<std::vector<GpuUser>> users, double
       thread_([this](const std::stop_token& stop) {
         try {
           Run(stop);
-        } catch (const std::bad_alloc&) {  // what is read is not worth the run
+        } catch (const std::bad_alloc&) {  // the run goes on without readings
         }
       }) {}
 
@@ -44,7 +44,7 @@ void MachineMonitor::Run(const std::stop_token& stop) {
   HostReader host;
   GpuReader gpus(users_);
   gpus.Read(stop);
-  // Nobody else takes the lock: the wait is for the token.
+  // Only this thread takes the lock. The wait ends when the time is over or when a stop is requested.
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;

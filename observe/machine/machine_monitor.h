@@ -1,11 +1,11 @@
 // MachineMonitor: a thread that reads what the machine's GPUs and host are doing, and keeps the newest reading for the
 // thread that trains.
 //
-// Promise: training never waits for the monitor (base/mailbox.h). A reading for which the driver takes long comes late.
+// Promise: training never waits for the monitor (base/mailbox.h). If the driver is slow, the reading comes late.
 //
 // Invariants:
-//   1. The first reading comes after a period, but at the latest after a second, because rates and the use of cores
-//      are differences between two readings.
+//   1. The first reading comes after one period, or after a second if the period is longer. It cannot come at once,
+//      because rates and the use of cores are differences between two readings.
 //   2. The destructor waits for at most one call of the driver.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
@@ -26,7 +26,8 @@
 
 namespace lockstep {
 
-// Reads the machine now. The rates and the use of cores are those since the readers' last call.
+// Returns a reading of the machine. The rates and the use of cores are those since the previous call with these
+// readers.
 MachineReading ReadMachine(HostReader& host, GpuReader& gpus, const std::stop_token& stop);
 
 class MachineMonitor {

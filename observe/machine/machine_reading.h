@@ -19,14 +19,15 @@ struct GpuReading {
   int index = 0;  // the GPU's number among the machine's GPUs, as NVML counts them
   std::string name;
   std::string uuid;
-  // The fraction of the last period in which a kernel ran, and in which the GPU's memory was read or written.
+  // The fraction of NVML's last sample period in which a kernel ran (use), and in which the GPU's memory was read or
+  // written (memory_use).
   std::optional<double> use;
   std::optional<double> memory_use;
   std::optional<int64_t> memory_used;   // in bytes, by all processes
   std::optional<int64_t> memory_free;   // in bytes; neither used nor reserved by the driver
   std::optional<int64_t> memory_total;  // in bytes
   std::optional<int> rank;              // the rank of the job that computes on this GPU
-  // The bytes that the process of that rank uses.
+  // The bytes of the GPU's memory that the process of `rank` uses.
   std::optional<int64_t> process_memory;
   std::optional<double> power_w;
   std::optional<double> power_limit_w;
@@ -37,7 +38,7 @@ struct GpuReading {
   std::optional<int> memory_clock_mhz;
   std::optional<int> memory_clock_limit_mhz;
   std::optional<uint64_t> throttle_reasons;  // NVML's bits, which ThrottleWords() puts in words
-  std::optional<int> xid_errors;             // the number of the last XID error; 0: there was none
+  std::optional<int> xid_errors;             // the code of the last XID error; 0: none
   std::optional<double> pcie_sent_bytes_per_s;
   std::optional<double> pcie_received_bytes_per_s;
   std::optional<double> nvlink_sent_bytes_per_s;
@@ -46,13 +47,13 @@ struct GpuReading {
 };
 
 struct HostReading {
-  double cpu_use = 0;  // the fraction of all cores' time that was used since the reading before
+  double cpu_use = 0;  // the used fraction of all cores' time since the previous reading
   int cores = 0;
   int64_t memory_used =
       0;  // in bytes, without the page cache's pages that the kernel can give back
   int64_t memory_total = 0;       // in bytes; the limit of the control group, if that is less
-  int64_t process_memory = 0;     // the bytes of this process that are in memory
-  int64_t process_anonymous = 0;  // the bytes of those that belong to no file
+  int64_t process_memory = 0;     // the resident memory of this process, in bytes
+  int64_t process_anonymous = 0;  // the part of process_memory that belongs to no file
 };
 
 struct MachineReading {
@@ -62,12 +63,12 @@ struct MachineReading {
   std::vector<GpuReading> gpus;  // the GPUs that were read: all, or those that this job's ranks use
 };
 
-// Returns the reasons that keep a GPU's clocks down ("power limit", "heat", ...), from NVML's bits. NVML's bit for an
-// idle GPU is no such reason.
+// Returns the reasons for which a GPU's clocks are reduced ("power limit", "heat", ...), from NVML's bits. NVML's bit
+// for an idle GPU is left out.
 std::vector<std::string> ThrottleWords(uint64_t reasons);
 
-// Returns whether heat, the power supply or another fault of the hardware is among NVML's bits. The power limit is
-// none: a GPU that is well used works at it.
+// Returns whether NVML's bits contain heat, the power supply or another fault of the hardware. The power limit is not a
+// fault, because a GPU that is well used reaches it.
 bool IsSlowedByFault(uint64_t reasons);
 
 }  // namespace lockstep

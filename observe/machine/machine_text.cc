@@ -42,14 +42,14 @@ std::string RateText(double bytes_per_s) {
                              : fmt::format("{:.1f} GB/s", bytes_per_s / kGiga);
 }
 
-// "SM 1755 of 1980 MHz"; empty: it is not known.
+// "SM 1755 of 1980 MHz"; empty if the clock is not known.
 std::string ClockText(const char* name, std::optional<int> mhz, std::optional<int> most) {
   if (!mhz) return "";
   return most ? fmt::format("{} {} of {} MHz", name, *mhz, *most)
               : fmt::format("{} {} MHz", name, *mhz);
 }
 
-// "PCIe 1.2 GB/s in, 300 MB/s out"; empty: it is not known.
+// "PCIe 1.2 GB/s in, 300 MB/s out"; empty if the rates are not known.
 std::string LinkText(const char* name, std::optional<double> in, std::optional<double> out) {
   if (!in || !out) return "";
   return fmt::format("{} {} in, {} out", name, RateText(*in), RateText(*out));

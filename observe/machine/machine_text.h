@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// Returns a short text for a live line: "GPU 97 %  71 of 80 GiB  684 W  64 C". With several GPUs it has the least and
-// the greatest use, and the greatest of each other figure. Without GPUs it is "CPU 93 %  3.2 of 15.6 GiB".
+// Returns a short text for a live line: "GPU 97 %  71 of 80 GiB  684 W  64 C". With several GPUs the text has the
+// least and the greatest use, and the greatest value of each other figure. Without GPUs it is
+// "CPU 93 %  3.2 of 15.6 GiB".
 std::string LiveText(const MachineReading& reading);
 
 // The user who owns a process, and the process's command line.

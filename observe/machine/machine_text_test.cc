@@ -119,7 +119,7 @@ TEST(NameProcess, IsNoLineBreak) {
 
 TEST(ThrottleWords, NameEachBit) {
   EXPECT_THAT(ThrottleWords(0), IsEmpty());
-  EXPECT_THAT(ThrottleWords(1), IsEmpty());  // idle
+  EXPECT_THAT(ThrottleWords(1), IsEmpty());  // the bit for an idle GPU
   EXPECT_THAT(ThrottleWords(0x4 | 0x40), ElementsAre("power limit", "heat"));
   EXPECT_THAT(ThrottleWords(0x20), ElementsAre("heat"));
   EXPECT_THAT(ThrottleWords(0x8 | 0x80), ElementsAre("power supply", "hardware protection"));

@@ -33,7 +33,8 @@ void ReadLinks(const NvmlLibrary& nvml, nvmlDevice_t gpu, GpuCondition& conditio
     if (state == NVML_FEATURE_ENABLED) ++condition.active_nvlinks;
   }
   if (condition.active_nvlinks == 0) return;
-  // The first field is the speed of all links, the second that of the first link. A GPU knows one of them.
+  // The first field is the common speed of all links, and the second one is the speed of the first link. A GPU reports
+  // one of the two.
   for (const unsigned int id :
        {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, NVML_FI_DEV_NVLINK_GET_SPEED}) {
     NvmlFields<1> field;
@@ -121,7 +122,7 @@ std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& u
     condition.celsius = static_cast<int>(number);
   }
   unsigned long long reasons = 0;
-  // The name of nvmlDeviceGetCurrentClocksEventReasons that older drivers have, too.
+  // This is the older name of nvmlDeviceGetCurrentClocksEventReasons, which older drivers have, too.
   if (nvml.Call<decltype(nvmlDeviceGetCurrentClocksThrottleReasons)>(
           "nvmlDeviceGetCurrentClocksThrottleReasons", gpu, &reasons) == NVML_SUCCESS) {
     condition.slowed_by = ReasonText(reasons);
@@ -146,7 +147,8 @@ std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& u
 }
 
 double PcieGbs(int generation, int lanes) {
-  // The GB/s of a lane without its line code, which is 8b/10b up to generation 2 and 128b/130b from 3 on.
+  // The GB/s of one lane by generation, without the overhead of the line code, which is 8b/10b up to generation 2 and
+  // 128b/130b from generation 3 on.
   constexpr double kLane[] = {0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563};
   return generation < 1 || generation > 6 ? 0 : kLane[generation] * lanes;
 }

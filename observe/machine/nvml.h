@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// The readings that tell whether a GPU is in order and how it is attached.
+// Readings that show whether a GPU is healthy and how it is connected.
 struct GpuCondition {
   double used_gib = 0;  // the memory that all processes use
   double total_gib = 0;
@@ -22,12 +22,12 @@ struct GpuCondition {
   std::string slowed_by;
   uint64_t ecc_errors = 0;  // the number of uncorrected errors since the driver was loaded
   int pcie_generation = 0, pcie_lanes = 0;            // the present speed of the PCI Express link
-  int most_pcie_generation = 0, most_pcie_lanes = 0;  // the maximum of GPU and slot
+  int most_pcie_generation = 0, most_pcie_lanes = 0;  // the maximum that GPU and slot support
   int nvlinks = 0, active_nvlinks = 0;
   double nvlink_gbs = 0;  // the bandwidth of one active link in one direction; 0: unknown
 };
 
-// Returns the condition of the GPU with this UUID, or nothing if NVML cannot be loaded.
+// Returns the condition of the GPU with this UUID, or nothing if NVML cannot be loaded or does not find the GPU.
 std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& uuid);
 
 // A GPU with which the driver can communicate.
@@ -41,7 +41,8 @@ struct DriverGpu {
 // Returns all GPUs with which the driver can communicate.
 std::vector<DriverGpu> GpusOfDriver();
 
-// Returns the driver's version, for example "580.95.05"; empty if there is no driver or if it does not tell.
+// Returns the driver's version, for example "580.95.05"; empty if there is no driver or if it does not report its
+// version.
 std::string NvmlDriver();
 
 // Says in words why NVML cannot be loaded; empty if it can.

@@ -3,9 +3,9 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
 //   there is no library -> is_ready() is false, and why_not() says so -> test_watch_without_a_driver
-//   the library cannot speak to the driver -> is_ready() is false, and why_not() has NVML's reason
+//   the library cannot reach the driver -> is_ready() is false, and why_not() has NVML's reason
 //     -> test_watch_with_a_broken_driver
-//   the driver writes behind the fields that it is asked for -> nothing -> test_watch_many_gpus
+//   the driver writes beyond the end of the array of fields -> nothing -> test_watch_many_gpus
 //   an older driver lacks a function -> Call() returns NVML_ERROR_FUNCTION_NOT_FOUND -> test_an_old_driver
 #pragma once
 
@@ -18,9 +18,9 @@
 
 namespace lockstep {
 
-// Fields to ask nvmlDeviceGetFieldValues for, and behind them one that is none. Driver 580.159 looks at what follows
-// the fields that it is asked for: if that looks like a field, it writes a time there. On a machine with four GPUs what
-// followed was the number of the last GPU, whose name was then lost.
+// The fields to request from nvmlDeviceGetFieldValues, followed by one unused field. The unused field is needed because
+// driver 580.159 reads beyond the end of the array: if the bytes there look like a field, it writes a time into them.
+// On a machine with four GPUs these bytes were the index of the last GPU, and that GPU's name was lost.
 template <int kFields>
 struct NvmlFields {
   static constexpr int kCount = kFields;
@@ -42,8 +42,8 @@ class NvmlLibrary {
   // Returns in words why the library cannot be used; empty if it can.
   const std::string& why_not() const { return why_not_; }
 
-  // Calls the function of that name, and returns what it returns; NVML_ERROR_FUNCTION_NOT_FOUND if the driver does not
-  // have it. Any thread may call it.
+  // Calls the NVML function `name` and returns its result, or NVML_ERROR_FUNCTION_NOT_FOUND if the driver does not have
+  // it. Any thread may call it.
   template <typename Function, typename... Args>
   nvmlReturn_t Call(const char* name, Args... args) const {
     auto* const function =

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 std::string WordsOf(const AllocationFailure& failure) {
-  // A pool's blocks may be tensors' at the moment: they count once.
+  // Blocks of a graph's pool that tensors use at the moment are already counted in allocated_bytes.
   const int64_t in_pools =
       std::max<int64_t>(0, failure.reserved_bytes - failure.free_bytes - failure.allocated_bytes);
   std::string text =

@@ -1,6 +1,6 @@
-// AllocationFailure: the state of a GPU's memory at the moment when an allocation failed, and what it says.
+// AllocationFailure: the state of a GPU's memory at the moment when an allocation failed, and its explanation in words.
 //
-// Promise: fragmentation is named only if the free memory would have sufficed in one piece.
+// Promise: fragmentation is named as the cause only if the free memory would have sufficed had it been contiguous.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,16 @@
 namespace lockstep {
 
 struct AllocationFailure {
-  int64_t requested_bytes = 0;  // what was needed: what was asked for, rounded up by the allocator
-  int64_t allocated_bytes = 0;  // in tensors
+  int64_t requested_bytes = 0;  // the requested size, rounded up by the allocator
+  int64_t allocated_bytes = 0;  // allocated to tensors
   // The part of the GPU's memory that the allocator holds: tensors, graphs' pools, and free blocks.
   int64_t reserved_bytes = 0;
-  int64_t free_bytes = 0;  // the free blocks of these, without those of the graphs' pools
-  int64_t usable_bytes =
-      0;  // those of these blocks that are of the same stream, and of the same kind of sizes
-  int64_t largest_usable_bytes = 0;  // the largest of these
-  int64_t pool_bytes = 0;            // what the CUDA graphs' pools hold of reserved_bytes
-  int64_t device_free_bytes = 0;     // what nobody holds of the GPU's memory
-  int64_t device_bytes = 0;  // the GPU's memory, or the part of it that this process may have
+  int64_t free_bytes = 0;  // the free blocks of reserved_bytes, without those of the graphs' pools
+  int64_t usable_bytes = 0;          // the free blocks of the request's stream and size class
+  int64_t largest_usable_bytes = 0;  // the largest block of usable_bytes
+  int64_t pool_bytes = 0;            // the part of reserved_bytes in CUDA graphs' pools
+  int64_t device_free_bytes = 0;     // the GPU's memory that no process has reserved
+  int64_t device_bytes = 0;          // the GPU's memory, or the part that this process may use
 
   // Returns whether the free memory is enough but lies in pieces that are too small.
   bool IsFragmented() const {
@@ -29,8 +28,8 @@ struct AllocationFailure {
   }
 };
 
-// Returns what was needed and what there was, for example "2.0 GiB were needed at once; of the GPU's 79.1 GiB, tensors
-// hold 74.0 GiB, ...".
+// Returns in words how much memory was needed and how much there was, for example "2.0 GiB were needed at once; of the
+// GPU's 79.1 GiB, tensors hold 74.0 GiB, ...".
 std::string WordsOf(const AllocationFailure& failure);
 
 // Returns what the user can do about it beyond a smaller model or smaller micro-batches; empty: nothing.
@@ -43,8 +42,8 @@ struct FailedAllocation {
   bool is_only_rank = true;
 };
 
-// Returns the end of a line about memory that ran out: "; rank 1: 2.0 GiB were needed at once; ...: set ...". Empty if
-// it is not known which allocation failed.
+// Returns the text with which a message about an out-of-memory error ends: "; rank 1: 2.0 GiB were needed at once; ...:
+// set ...". It is empty if it is not known which allocation failed.
 std::string EndOfLine(const std::optional<FailedAllocation>& failed);
 
 }  // namespace lockstep

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int64_t kGibi = 1 << 30;
 
-// 80 GiB, of which tensors hold 60 and graphs 4 more; 14 are free in blocks of at most 1, and 2 are not reserved.
+// A GPU with 80 GiB, of which tensors hold 60 GiB and graphs 4 GiB more; 14 GiB are free in blocks of at most 1 GiB,
+// and 2 GiB are not reserved.
 AllocationFailure Pieces() {
   return {.requested_bytes = 3 * kGibi,
           .allocated_bytes = 60 * kGibi,
@@ -50,7 +51,7 @@ TEST(AllocationFailure, DoesNotBlameFragmentationWhereABlockWouldHaveDone) {
   EXPECT_FALSE(failure.IsFragmented());
 }
 
-// A block of another stream, or one for small tensors, helps nobody.
+// The request cannot use free blocks of another stream or of another size class.
 TEST(AllocationFailure, TellsWhatIsFreeForOthers) {
   AllocationFailure failure = Pieces();
   failure.usable_bytes = 0;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Returns why it cannot be written; empty if it was.
+// Writes the file. Returns why it cannot be written; empty if it was written.
 std::string ErrorOfWriting(const std::string& path, const std::string& content) {
   try {
     mkdir(std::filesystem::path(path).parent_path().c_str(), 0777);
@@ -27,7 +27,7 @@ std::string ErrorOfWriting(const std::string& path, const std::string& content) 
 void BackgroundFiles::Write(std::string path, std::string content) {
   const std::scoped_lock lock(mutex_);
   if (!is_writing_) {
-    // The thread before it has nothing left to do, so joining it does not wait.
+    // The previous thread has left its loop, so the assignment, which joins it, does not wait.
     writer_ = std::jthread([this] { WriteAll(); });
     is_writing_ = true;
   }

@@ -1,6 +1,7 @@
-// BackgroundFiles: writes files on a thread of its own, one after the other.
+// BackgroundFiles: writes files on a background thread, one after the other.
 //
-// Promise: Write() returns at once. A file is complete or it is not there. Any thread may call any method.
+// Promise: Write() returns at once. A file appears at its path only when it is complete. Any thread may call any
+// method.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/background_files_test.cc)
 //   a file cannot be written -> TakeErrors() says why -> BackgroundFiles.SaysWhatCannotBeWritten
@@ -23,17 +24,17 @@ class BackgroundFiles {
   BackgroundFiles(const BackgroundFiles&) = delete;
   BackgroundFiles& operator=(const BackgroundFiles&) = delete;
 
-  // Writes `content` to `path`, whose folder is made if only it is missing. A later file of the same path replaces it.
-  // Throws std::system_error if there can be no thread.
+  // Writes `content` to `path`. Creates the folder of `path` if it is missing, but not the folders above it. A later
+  // Write() to the same path replaces the file. Throws std::system_error if the thread cannot be started.
   void Write(std::string path, std::string content);
 
-  // Returns when all files so far are written.
+  // Waits until all files given to Write() so far are written.
   void Wait();
 
-  // Adds to what went wrong.
+  // Adds an error to those that TakeErrors() returns.
   void AddError(std::string error);
 
-  // Returns what went wrong with files that are done, each once.
+  // Returns the errors since the last call.
   std::vector<std::string> TakeErrors();
 
  private:
@@ -48,7 +49,7 @@ class BackgroundFiles {
   std::condition_variable idle_;
   std::queue<File> waiting_;
   std::jthread writer_;
-  bool is_writing_ = false;  // whether writer_ is at work
+  bool is_writing_ = false;  // whether writer_ is running WriteAll()
   std::vector<std::string> errors_;
 };
 

@@ -34,7 +34,7 @@ TEST(BackgroundFiles, SaysWhatCannotBeWritten) {
   EXPECT_TRUE(files.TakeErrors().empty());
 }
 
-// A run whose folder is gone gets no new one.
+// If a run's folder was deleted, Write() does not create it again.
 TEST(BackgroundFiles, MakesOneFolderAtMost) {
   const std::string path = NewPath();
   BackgroundFiles files;

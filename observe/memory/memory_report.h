@@ -1,4 +1,4 @@
-// MemoryReport: the most memory that tensors take on a rank's device, and what it is for.
+// MemoryReport: the peak of the memory that tensors take on a rank's device, and what this memory is for.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,47 @@ struct MemoryPart {
 };
 
 struct MemoryReport {
-  int64_t step = 0;  // the step in which it was measured, from 1
+  int64_t step = 0;  // the step in which the memory was measured, from 1
   bool on_gpu = false;
-  bool is_foretold = false;  // rather than measured
-  // On a GPU the allocator's own figure, and what the CUDA graphs' pools hold besides it; on a CPU the sum of owners.
+  bool is_foretold = false;  // whether the figures are an estimate made before training
+  // On a GPU: the allocator's peak plus the memory that CUDA graphs' pools hold besides. On a CPU: the sum of the
+  // owners.
   int64_t peak_bytes = 0;
-  // On a GPU: what the allocator has reserved, and the GPU's memory. Unknown on a CPU: -1.
+  // On a GPU: the memory that the allocator has reserved, and the size of the GPU's memory. On a CPU both are unknown:
+  // -1.
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
-  // The peak_bytes that was foretold; unknown: -1.
+  // The peak_bytes that was estimated before training; -1: unknown.
   int64_t foretold_bytes = -1;
-  // The parts of the peak, the largest first. The bytes add up to peak_bytes, but for what was missed on a GPU.
+  // The parts of the peak, the largest first. On a CPU they add up to peak_bytes; on a GPU a part may be missing.
   std::vector<MemoryPart> owners{};
-  // The most in each phase of the step, in the order of the phases.
+  // The peak in each phase of the step, in the order of the phases.
   std::vector<MemoryPart> phases{};
-  // The activations at the peak by module, the most first.
+  // The activations at the peak by module, the largest first.
   std::vector<MemoryPart> blocks{};
 };
 
-// Facts that the tally of a step lacks.
+// Facts about a step that its MemoryTally does not have.
 struct MemoryFacts {
   int64_t step = 0;
   bool on_gpu = false;
-  int64_t allocated_peak = 0;  // the allocator's figure; on a CPU it does not count
+  int64_t allocated_peak = 0;  // the allocator's peak on a GPU; not used on a CPU
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
-  int64_t pool_bytes = 0;  // what the CUDA graphs' pools hold after the step
-  bool captured = false;   // whether a graph was captured in the step, whose tensors lie in a pool
+  int64_t pool_bytes = 0;  // the memory of the CUDA graphs' pools after the step
+  bool captured = false;   // whether the step captured a graph, so its new tensors lie in a pool
 };
 
-// Reports on a step that was measured.
+// Returns the report on a measured step.
 MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_view>& phases,
                       const MemoryFacts& facts);
 
-// Reports on an evaluation on a GPU, after which `tally` holds what is there between steps. All memory beyond it was
-// kEvaluation's.
+// Returns the report on an evaluation on a GPU. `tally` has the memory that is allocated between steps; all memory
+// beyond that counts as kEvaluation.
 MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
-// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1
-// GiB (most in blocks.3: 205 MiB), parameters 512 MiB".
+// Returns the report as one line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations
+// 2.1 GiB (most in blocks.3: 205 MiB), parameters 512 MiB".
 std::string TextOf(const MemoryReport& report);
 
 // Returns "1.5 GiB", "12 MiB" or "3 KiB".

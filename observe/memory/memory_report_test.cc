@@ -15,7 +15,7 @@ const void* At(size_t address) {
   return &kMemory.at(address);
 }
 
-// A step with 100 MiB of weights whose forward pass takes 40 MiB, and whose backward pass 30 MiB more.
+// A step with 100 MiB of weights. Its forward pass takes 40 MiB, and its backward pass takes 30 MiB more.
 MemoryTally Step() {
   MemoryTally tally(kPhases.size());
   tally.Begin();

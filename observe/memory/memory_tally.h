@@ -1,17 +1,21 @@
-// MemoryTally: keeps count of the memory that a step takes: what it is for, when it is most, and what stays behind.
+// MemoryTally: counts the memory that a step takes: what it is for, its peak, and what is still allocated after the
+// step.
 //
-// Promise: at each moment the sums over all labels add up to the bytes of all allocations that were held before, or
-// made since, and not freed. The composition of the peak is that of the moment at which the total was greatest.
+// Promise: at each moment the bytes of all labels add up to those of all allocations that are not freed, whether they
+// were made before the step (Hold()) or in it. The composition of the peak is taken at the moment at which the total
+// was greatest.
 //
 // Invariants:
-//   1. An allocation's label (phase, owner, module) is the one at the moment when it was made.
+//   1. An allocation keeps the label (phase, owner, module) that was current when it was made, unless Own() changes its
+//      owner.
 //   2. Begin() forgets everything. Hold() comes before the first Allocate().
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/memory_tally_test.cc)
-//   a free of memory that was neither held nor allocated -> it does not count
+//   memory is freed that was neither held nor allocated -> the free does not count
 //     -> MemoryTally.LeavesOutWhatItDoesNotKnow
-//   memory that others allocate or free meanwhile -> Correct() makes it kOther's -> MemoryTally.CountsWhatOthersTake
-//   a free that nobody told of -> the next allocation at that address takes its place
+//   other threads allocate or free memory meanwhile -> Correct() counts it as kOther ->
+//     MemoryTally.CountsWhatOthersTake
+//   a free is not reported -> the next allocation at that address replaces the old one
 //     -> MemoryTally.AnAddressThatComesAgain
 #pragma once
 
@@ -35,58 +39,59 @@ using OwnerBytes = std::array<int64_t, kMemoryOwners>;
 // Memory that a step has allocated and not freed.
 struct KeptMemory {
   size_t phase = 0;
-  std::string module;  // empty: no scope named one
+  std::string module;  // empty: no module was known
   MemoryOwner owner = MemoryOwner::kUnknown;
   int64_t bytes = 0;
 };
 
 class MemoryTally {
  public:
-  // A step has `phases` phases. Memory without an owner that phase kForwardPhase or any module allocates is
-  // activations.
+  // A step has `phases` phases. Memory without an owner counts as activations if it is allocated in phase kForwardPhase
+  // or by any module.
   explicit MemoryTally(size_t phases) : phases_(phases) {}
   static constexpr size_t kForwardPhase = 0;
 
   void Begin();
 
-  // Tells of memory that exists already: the `owner` has `bytes` at `address`. Calls with the same address count once.
+  // Adds memory that was allocated before the step: `owner` has `bytes` at `address`. Further calls with the same
+  // address do nothing.
   void Hold(const void* address, int64_t bytes, MemoryOwner owner);
-  // Tells that all memory is `total` bytes now. The difference from now_bytes() counts as kOther's.
+  // Sets the total to `total` bytes. The difference from now_bytes() counts as kOther.
   void Correct(int64_t total);
 
-  // From now on allocations belong to `phase`.
+  // Sets the phase of the allocations that follow.
   void Enter(size_t phase);
 
   void Allocate(const void* address, int64_t bytes, MemoryOwner owner, std::string_view module);
   void Free(const void* address);
-  // Says afterwards what the memory at `address`, which was allocated since Begin() and not freed, is for.
+  // Changes the owner of the memory at `address`, which was allocated since Begin() and is not freed.
   void Own(const void* address, MemoryOwner owner);
 
   int64_t now_bytes() const { return total_; }
-  // Sum of what Hold() has told.
+  // Returns the sum of the bytes given to Hold().
   int64_t held_bytes() const { return held_; }
 
-  // The most in all phases, and in each.
+  // Return the peak over all phases, and the peak of each phase.
   int64_t peak_bytes() const { return peak_; }
   const std::vector<int64_t>& phase_peaks() const { return phase_peaks_; }
 
-  // The composition of the peak. The owners' bytes add up to peak_bytes().
+  // Returns the bytes of each owner at the peak. They add up to peak_bytes().
   OwnerBytes OwnersAtPeak() const;
-  // Activations at the peak by module, as far as scopes name one.
+  // Returns the activations at the peak by module, without those that have no module.
   std::map<std::string, int64_t> ModulesAtPeak() const;
-  // The bytes at the peak that were allocated since Begin(), without the samples'.
+  // Returns the bytes at the peak that were allocated since Begin(), without those of kSamples.
   int64_t NewAtPeak() const;
 
-  // The memory that was allocated since Begin() and not freed, the largest first.
+  // Returns the memory that was allocated since Begin() and is not freed, the largest first.
   std::vector<KeptMemory> Kept() const;
 
  private:
-  // Phase, owner, module. Memory that was held before has the phase phases_.
+  // Phase, owner, module. Memory that was allocated before the step has the phase phases_.
   using Label = std::tuple<size_t, MemoryOwner, std::string>;
   struct Block {
     size_t label = 0;
     int64_t bytes = 0;
-    int64_t born = 0;  // additions_ when it was allocated
+    int64_t born = 0;  // additions_ when the block was allocated
   };
 
   size_t IndexOf(size_t phase, MemoryOwner owner, std::string_view module);
@@ -100,9 +105,9 @@ class MemoryTally {
   std::map<Label, size_t> index_;
   std::vector<Label> labels_;
   std::unordered_map<const void*, Block> blocks_;
-  std::vector<int64_t> now_;   // bytes of each label
-  std::vector<int64_t> then_;  // the same at the peak, unless at_peak_
-  bool at_peak_ = true;        // whether this moment is the peak's
+  std::vector<int64_t> now_;   // the present bytes of each label
+  std::vector<int64_t> then_;  // the bytes of each label at the peak; not used if at_peak_
+  bool at_peak_ = true;        // whether the present total is the peak
   int64_t additions_ = 0;
   int64_t peak_at_ = 0;  // additions_ at the peak
   int64_t total_ = 0;

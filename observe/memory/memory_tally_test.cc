@@ -103,12 +103,12 @@ TEST(MemoryTally, CountsAnAddressOnce) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kParameters), 100);
 }
 
-// Loader threads allocate, and the allocator rounds up what Hold() was told of.
+// Other threads allocate memory, too, and a block of the allocator can be larger than the bytes given to Hold().
 TEST(MemoryTally, CountsWhatOthersTake) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kSamples);
   tally.Correct(160);
-  tally.Free(At(9));  // a part of the 60
+  tally.Free(At(9));  // a part of the 60 bytes that Correct() added
   tally.Correct(140);
   tally.Free(At(1));
   tally.Correct(28);
@@ -122,7 +122,8 @@ TEST(MemoryTally, CountsWhatOthersTake) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kOther), 100);
 }
 
-// A library's workspace is allocated in the pass of whatever module needs it first.
+// A library's workspace is allocated during the pass of the module that first needs it, so it gets the label of that
+// module.
 TEST(MemoryTally, LearnsAfterwardsWhatMemoryIsFor) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kParameters);
@@ -158,7 +159,7 @@ TEST(MemoryTally, AnAddressThatComesAgain) {
   EXPECT_EQ(tally.peak_bytes(), 30);
 }
 
-// The same sums as a list of allocations that is added up anew after each event.
+// Compares the tally with a list of allocations that is added up anew after each event.
 TEST(MemoryTally, AddsUpLikeAListOfAllocations) {
   struct Block {
     int64_t bytes;

@@ -1,8 +1,7 @@
-// Reduces a curve to as many columns as a screen shows, with the least and the greatest value of each.
+// Reduces a curve to as many columns as a screen shows, and computes the least and the greatest value of each column.
 //
-// Promise: no spike is lost. A column is an interval of x whose width is a power of two, so the columns of a curve that
-// grows stay what they are until their width doubles. A curve that has few lines is not reduced.
-// (observe/page/columns_test.cc)
+// Promise: no spike is lost. A column is an interval of x whose width is a power of two, so the columns of a growing
+// curve stay the same until their width doubles. A curve with few lines is not reduced. (observe/page/columns_test.cc)
 #pragma once
 
 #include <algorithm>
@@ -13,14 +12,14 @@
 
 namespace lockstep {
 
-// The lines `begin` to `end` - 1 of a curve.
+// The lines `begin` to `end` - 1 of a curve. A line is one line of the log.
 struct Column {
   size_t begin = 0;
   size_t end = 0;
 };
 
-// Cuts a curve into columns of at least one line each. There are no more than `most` of them, or as many as lines if
-// these are no more. x_of(i) is the x of line i. The x must be finite and ascending.
+// Cuts a curve into columns of at least one line each. Returns at most `most` columns; if there are at most `most`
+// lines, each line is a column. x_of(i) is the x of line i. The x must be finite and ascending.
 template <typename XOf>
 std::vector<Column> ColumnsOf(Column lines, size_t most, const XOf& x_of) {
   std::vector<Column> columns;
@@ -48,7 +47,8 @@ std::vector<Column> ColumnsOf(Column lines, size_t most, const XOf& x_of) {
   return columns;
 }
 
-// The figures of a curve's columns. Values that are not finite are left out; a column without any other has NaN.
+// The mean, least and greatest value of each column of a curve. Values that are not finite are left out; a column
+// without a finite value has NaN.
 struct Reduced {
   std::vector<double> mean;
   std::vector<double> least;

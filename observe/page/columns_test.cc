@@ -21,7 +21,7 @@ std::vector<double> Counted(size_t count, double first = 1, double step = 1) {
   return x;
 }
 
-// All lines, each once, in their order.
+// Expects that the columns contain each line once, in order.
 void ExpectWhole(const std::vector<Column>& columns, size_t lines) {
   size_t at = 0;
   for (const Column& column : columns) {
@@ -47,7 +47,7 @@ TEST(Columns, AreNoMoreThanAsked) {
     for (const size_t lines : {size_t{8}, size_t{1001}, size_t{2001}, size_t{50'000}}) {
       for (const double first : {0.0, 1.0, 1.7e9}) {
         std::vector<double> x = Counted(lines, first, 0.01);
-        // Jobs log with different periods.
+        // The distances between lines vary, as if jobs logged with different periods.
         for (double& value : x) value += static_cast<double>(random() % 8 * 1000);
         std::ranges::sort(x);
         const std::vector<Column> columns = ColumnsOfList(x, most);
@@ -59,7 +59,7 @@ TEST(Columns, AreNoMoreThanAsked) {
   const std::vector<Column> columns = ColumnsOfList(Counted(1'000'000), 1000);
   EXPECT_GE(columns.size(), 480);
   ExpectWhole(columns, 1'000'000);
-  // All at one place, or as far apart as numbers go.
+  // All x are equal, or as far apart as doubles can be.
   EXPECT_EQ(ColumnsOfList(std::vector<double>(100, 3), 10).size(), 1);
   EXPECT_LE(ColumnsOfList({0, 1e-300, 1, 1e300, 1.7e308}, 3).size(), 3);
 }

@@ -1,14 +1,14 @@
-// PageData: what the page shows of all its runs, as JSON.
+// PageData: makes the JSON object with all that the page shows of its runs. Its fields are
 //
-//   live         whether the page can ask for more
-//   time         the Unix time of this object
-//   version      what Since() takes to tell later what has changed
+//   live         whether the page can ask a server for newer data
+//   time         the Unix time at which this object was made
+//   version      a number with which a later Since() returns what has changed
 //   runs         a list of the runs (observe/page/run_data.h)
 //   differences  a list of {field, values}: the config fields in which the runs differ; null if a run has no config
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/page_data_test.cc)
-//   a folder is no run folder -> Error (kUsage) from RunFoldersFor() -> RunFoldersFor.NamesWhatIsNoRun
-//   a file of a run is missing or damaged -> the object says so where its figures would stand
+//   a folder is not a run folder -> Error (kUsage) from RunFoldersFor() -> RunFoldersFor.NamesWhatIsNoRun
+//   a file of a run is missing or damaged -> the object has the reason in place of its figures
 //     -> PageDataTest.ShowsWhatThereIs
 #pragma once
 
@@ -26,17 +26,17 @@ inline constexpr int kMostRuns = 100;
 
 class PageData {
  public:
-  // Reads the run folders. `live`: see above.
+  // Reads the run folders. `live` is the field of the object.
   PageData(const std::vector<std::string>& run_dirs, bool live);
 
-  // Returns all that is known now.
+  // Returns the whole object.
   nlohmann::ordered_json All();
 
-  // Reads what has changed, and returns what has changed since the object with this `version`: of each run that has,
-  // the id and the fields that have.
+  // Reads the run folders again, and returns what has changed since the object with this `version`: for each run that
+  // has changed, its id and the fields that have changed.
   nlohmann::ordered_json Since(int64_t version);
 
-  // Returns a list of {id, curves} of all runs (RunData::CurvesWithin()).
+  // Returns a list of {id, curves} for all runs (RunData::CurvesWithin()).
   nlohmann::ordered_json CurvesWithin(CurveAxis axis, double from, double to) const;
 
  private:
@@ -47,8 +47,9 @@ class PageData {
   std::vector<std::unique_ptr<RunData>> runs_;
 };
 
-// Returns the run folders that a user means: those given, and in place of a folder of run folders all of these, in the
-// order of their names. Throws Error (kUsage) if a folder is neither, or if there are more than kMostRuns.
+// Returns the run folders that a user names: each given run folder, and for each given folder of run folders all of
+// these, in the order of their names. Throws Error (kUsage) if a folder is neither, or if there are more than kMostRuns
+// run folders.
 std::vector<std::string> RunFoldersFor(const std::vector<std::string>& folders);
 
 }  // namespace lockstep

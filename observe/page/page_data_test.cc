@@ -28,7 +28,7 @@ std::string StepLine(int64_t step, const std::string& loss, double time = 1000) 
       time + static_cast<double>(step), step, loss);
 }
 
-// The runs of one page, with a log each.
+// Makes run folders with the given logs.
 class PageDataTest : public testing::Test {
  protected:
   static Json OfLog(const std::string& log) {
@@ -90,7 +90,8 @@ TEST_F(PageDataTest, SendsWhatHasChanged) {
     EXPECT_FALSE(news.at("runs")[0].contains(same)) << same;
   }
   EXPECT_GT(news.at("version").get<int64_t>(), version);
-  EXPECT_EQ(page.Since(version).at("runs").size(), 1);  // another browser
+  EXPECT_EQ(page.Since(version).at("runs").size(),
+            1);  // for another browser, which has the old version
   EXPECT_EQ(page.Since(news.at("version")).at("runs").size(), 0);
   EXPECT_TRUE(page.All().at("runs")[1].contains("name"));
 }
@@ -107,14 +108,15 @@ TEST_F(PageDataTest, GivesAPartOfTheCurves) {
     return part.at(0).at("curves").at("step").get<std::vector<int64_t>>();
   };
   EXPECT_THAT(steps(CurveAxis::kStep, 99.5, 102), ElementsAre(100, 101, 102));
-  EXPECT_THAT(steps(CurveAxis::kTime, 9, 11), ElementsAre(10, 11, 12));  // from step 1 on
+  EXPECT_THAT(steps(CurveAxis::kTime, 9, 11),
+              ElementsAre(10, 11, 12));  // the time counts from step 1 on
   EXPECT_THAT(steps(CurveAxis::kStep, 6000, 7000), ElementsAre());
   EXPECT_THAT(steps(CurveAxis::kStep, 7, 5), ElementsAre());
   EXPECT_THAT(steps(CurveAxis::kStep, std::nan(""), std::nan("")), ElementsAre());
   EXPECT_LE(steps(CurveAxis::kStep, -1e300, 1e300).size(), kMostColumns);
 }
 
-// A line of seconds counts from the beginning of its job.
+// The seconds in a `seconds` line count from the beginning of its job.
 TEST_F(PageDataTest, CountsTheSharesOfTheTimeBetweenLines) {
   const auto seconds = [](double time, double wall, double ideal, double reading,
                           const std::string& verdict) {

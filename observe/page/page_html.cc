@@ -7,12 +7,12 @@
 namespace lockstep {
 namespace {
 
-// Replaces the one place at which `mark` stands.
+// Replaces `mark`, which must be in `page`, with `text`.
 void Put(std::string_view mark, std::string_view text, std::string& page) {
   page.replace(page.find(mark), mark.size(), text);
 }
 
-// Returns a text that means the same in JSON, and nothing in HTML.
+// Returns the same JSON without "<", so that an HTML parser finds no markup in it.
 std::string WithoutMarkup(const std::string& json) {
   std::string text;
   text.reserve(json.size());
@@ -36,7 +36,7 @@ std::string PageHtml(const nlohmann::ordered_json& data) {
   std::string page(kPageHtml);
   Put("/* page.css */", kPageCss, page);
   Put("/* script */", kPageScript, page);
-  // The data comes last, so that no mark is looked for in it.
+  // The data is put in last, because it may contain any text, also a mark.
   Put(R"({"mark":"data"})", WithoutMarkup(JsonText(data)), page);
   return page;
 }

@@ -1,8 +1,8 @@
-// PageHtml(): the whole page as one HTML text: its layout, style and program (page.html, page.css and the files of
-// script/, which the program contains in the order of observe/page/BUILD), and the data.
+// PageHtml(): returns the whole page as one HTML text: its layout (page.html), its style (page.css), its program (the
+// files of script/, in the order of observe/page/BUILD) and the data.
 //
-// Promise: nothing in the data can end the element that holds it, or run. The page forbids itself all requests but
-// those to its own server. (observe/page/page_html_test.cc, tests/page_test.py)
+// Promise: nothing in the data can end the HTML element that holds the data, or run as code. By its content security
+// policy the page can send requests only to its own server. (observe/page/page_html_test.cc, tests/page_test.py)
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// Returns the object as one line of text, with text that is not UTF-8 replaced.
+// Returns the object as one line of JSON. Bytes that are not valid UTF-8 are replaced.
 std::string JsonText(const nlohmann::ordered_json& data);
 
-// `data`: PageData::All().
+// Returns the page. `data` is the result of PageData::All().
 std::string PageHtml(const nlohmann::ordered_json& data);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
-// Returns what an HTML parser makes the content of the element with the data.
+// Returns the content that an HTML parser finds in the element with the data.
 std::string DataIn(const std::string& page) {
   const std::string begin = R"(<script type="application/json" id="data">)";
   const size_t at = page.find(begin) + begin.size();

@@ -28,7 +28,7 @@ std::optional<Number> NumberOf(std::string_view text) {
 }
 
 HttpReply Answer(int status, std::string type, std::string body) {
-  // The browser keeps nothing, and tells no other server the URL with the token.
+  // These headers make the browser store nothing, and send the URL with the token to no other server.
   return {.status = status,
           .type = std::move(type) + "; charset=utf-8",
           .body = std::move(body),

@@ -1,10 +1,10 @@
-// PageServer: shows the page of runs on a port, and follows the runs while a browser looks at it.
+// PageServer: serves the page of runs on a port, and updates it while a browser shows it.
 //
 //   GET /                                     the page with all data
 //   GET /data?since=VERSION                   what has changed (PageData::Since())
-//   GET /curves?axis=step|time&from=X&to=X    the curves between two places, as fine as there is
+//   GET /curves?axis=step|time&from=X&to=X    the curves between two x, as fine as the log has them
 //
-// If the address is not of this machine alone, each URL needs token=TOKEN, which url() contains.
+// If other machines can reach the address, each URL needs token=TOKEN, which url() contains.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the port is taken or not allowed, or the address is not this machine's -> Error (kUsage) from the constructor
@@ -24,7 +24,7 @@ namespace lockstep {
 
 class PageServer {
  public:
-  // Calls `make_data` for the first request, on the thread of the server. Throws Error (kUsage).
+  // Opens the port. The server's thread calls `make_data` at the first request. Throws Error (kUsage).
   PageServer(const HttpServer::Options& options,
              std::function<std::unique_ptr<PageData>()> make_data);
 
@@ -36,7 +36,7 @@ class PageServer {
 
   std::function<std::unique_ptr<PageData>()> make_data_;
   std::unique_ptr<PageData> data_;
-  std::string token_;  // empty: none is needed
+  std::string token_;  // empty: requests need no token
   HttpServer server_;
   std::string url_;
 };

@@ -1,9 +1,10 @@
 // PageSink: shows the page of a run while it trains (observe/page/page_server.h), as `lockstep watch RUN --page` does.
 //
-// Promise: training waits for nothing. The log is read only when a browser asks for the page, on the server's thread.
+// Promise: training does not wait for the page. The log is read only when a browser requests the page, on the server's
+// thread.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/page_test.py)
-//   the port is taken, or the address is not this machine's -> one warning; it is tried again each second
+//   the port is taken, or the address is not this machine's -> one warning, and the sink tries again each second
 //     -> test_a_run_whose_port_is_taken
 #pragma once
 

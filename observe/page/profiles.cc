@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kNewest = 5;
-constexpr size_t kMostKernels = 40;  // of a rank
+constexpr size_t kMostKernels = 40;  // in the table of one rank
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 std::optional<int64_t> StepOf(const std::string& name) {
@@ -42,7 +42,7 @@ Json ReadSummary(const std::string& path, int64_t step) {
     if (kernels == rank.end() || !kernels->is_array() || kernels->size() <= kMostKernels) continue;
     const size_t more = kernels->size() - kMostKernels;
     kernels->erase(kernels->begin() + kMostKernels, kernels->end());
-    rank["more_kernels"] = more;  // from here on `kernels` leads nowhere
+    rank["more_kernels"] = more;  // this makes the iterator `kernels` invalid
   }
   return summary;
 }
@@ -66,7 +66,7 @@ bool Profiles::Refresh() {
   for (const int64_t step : steps) {
     const std::string path = folder_ + "/" + std::to_string(step) + "/summary.json";
     Summary now{.changed = fs::last_write_time(path, error), .bytes = fs::file_size(path, error)};
-    // The traces come before the summary.
+    // A profile that is being written has its traces first and its summary last.
     if (error == std::errc::no_such_file_or_directory) continue;
     const auto known = summaries_.find(step);
     if (known != summaries_.end() && known->second == now) {

@@ -1,7 +1,7 @@
-// Profiles: reads what the profiles of a run say of its kernels, RUN/profiles/STEP/summary.json.
+// Profiles: reads the summaries of a run's profiles, RUN/profiles/STEP/summary.json.
 //
-// Promise: a file is read again only when it has changed. If there are many profiles, the first and the newest few are
-// read.
+// Promise: a file is read again only when it has changed. If there are many profiles, only the first one and the newest
+// few are read.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/profiles_test.cc)
 //   a summary is not JSON, too long, a link or a pipe, or cannot be read -> an object with step and `why_not`
@@ -21,13 +21,13 @@ class Profiles {
  public:
   explicit Profiles(const std::string& run_dir) : folder_(run_dir + "/profiles") {}
 
-  // Reads what has changed. Returns true if something has.
+  // Reads the summaries that have changed. Returns whether any has changed.
   bool Refresh();
 
   // Returns a list with the summary of each profile, in the order of their steps.
   nlohmann::ordered_json Json() const;
 
-  // How many profiles the run has, with those that were not read.
+  // Returns how many profiles the run has, including those that were not read.
   size_t count() const { return count_; }
 
  private:

@@ -47,7 +47,7 @@ TEST_F(ProfilesTest, ReadsTheFirstAndTheNewest) {
     WriteFile(PathOf(std::to_string(step)), SummaryOf(step));
   }
   WriteFile(PathOf("other"), SummaryOf(1));
-  fs::create_directories(folder_ + "/profiles/2000");  // its summary comes last
+  fs::create_directories(folder_ + "/profiles/2000");  // a profile without a summary yet
   EXPECT_TRUE(profiles_.Refresh());
   EXPECT_THAT(Steps(), ElementsAre(9, 500, 600, 700, 1000));
   EXPECT_EQ(profiles_.count(), 9);

@@ -16,10 +16,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNsPerMs = 1e6;
 
-// Sums over the collectives that all ranks have made.
+// Sums over the collectives that all ranks have finished.
 struct Lateness {
   int64_t collectives = 0;
-  std::vector<double> late_ms;  // of each flight
+  std::vector<double> late_ms;  // for each rank: how much later than the first rank
   std::vector<double> wait_ms;
   std::vector<int64_t> times_last;
 };
@@ -39,7 +39,7 @@ void AddLane(const std::vector<Flight>& flights, Channel channel, Lateness& late
     for (size_t i = 0; i < flights.size(); ++i) {
       const std::vector<FlightRecord>& records = flights[i].of(channel).records;
       ranks[i] = &records[sequence - records.front().sequence];
-      // Collectives before the first step say nothing about the ranks' speed.
+      // Collectives before the first step are left out, because they say nothing about the ranks' speed.
       is_done &= ranks[i]->done_ns > 0 && ranks[i]->step > 0;
     }
     if (!is_done) continue;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Two ranks that make `collectives` collectives in step 3. Rank 1 comes to each last.
+// Returns the folder of a run of two ranks that make `collectives` collectives in step 3. Rank 1 is last in each.
 std::string RunOfTwoRanks(int collectives) {
   std::string folder = NewFolder();
   std::filesystem::create_directories(folder + "/flight");
@@ -45,7 +45,7 @@ TEST(RanksJson, SetsRanksSideBySide) {
   EXPECT_EQ(ranks[1].at("rank"), 1);
   EXPECT_EQ(ranks[1].at("step"), 3);
   EXPECT_THAT(ranks[1].at("where").get<std::string>(), HasSubstr("MPI collective 50"));
-  // The clock may give two of them the same time, and then either is the last.
+  // The clock may give both ranks the same time, and then either rank may count as the last.
   EXPECT_GE(ranks[1].at("late_ms").get<double>(), ranks[0].at("late_ms").get<double>());
   EXPECT_NEAR(ranks[0].at("last_share").get<double>() + ranks[1].at("last_share").get<double>(), 1,
               1e-9);

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMostShares = 200;  // columns of a chart whose columns are areas
+constexpr size_t kMostShares = 200;  // the number of columns of `shares`, which are drawn as areas
 
 // Returns the number with six significant digits; null if it is not finite.
 Json Figure(double value) {
@@ -41,7 +41,7 @@ Json Figures(const std::vector<double>& values) {
   return list;
 }
 
-// Returns a figure of a curve, or null if no line has it.
+// Returns a figure of a curve, or null if it has no finite value.
 template <typename ValueOf>
 Json FigureOf(const std::vector<Column>& columns, const ValueOf& value_of) {
   const Reduced reduced = Reduce(columns, value_of);
@@ -63,7 +63,7 @@ void AddFigure(const char* name, const std::vector<Column>& columns, const Value
   if (!figure.is_null()) figures[name] = std::move(figure);
 }
 
-// Returns the x of columns: that of the last line of each.
+// Returns the x of each column, which is the x of its last line.
 template <typename XOf>
 Json PlacesOf(const std::vector<Column>& columns, const XOf& x_of) {
   Json list = Json::array();
@@ -71,7 +71,7 @@ Json PlacesOf(const std::vector<Column>& columns, const XOf& x_of) {
   return list;
 }
 
-// Returns the seconds to a hundredth.
+// Returns the seconds, rounded to a hundredth; null if they are not finite.
 Json Seconds(double seconds) {
   constexpr double kHundredths = 100;
   if (!std::isfinite(seconds)) return nullptr;
@@ -120,14 +120,15 @@ Json MetricsOf(const LoggedRun& log, const std::vector<LoggedMetrics>& lines) {
   return metrics;
 }
 
-// A line of `seconds` counts from the beginning of its job. A column shows the difference between the last line of the
-// column before and its own last line, or its own line alone if a new job has begun meanwhile.
+// The seconds in a `seconds` line count from the beginning of its job. The shares of a column are computed from the
+// difference between its last line and the last line of the previous column, or from its last line alone if a new job
+// has begun in between.
 Json SharesOf(const LoggedRun& log) {
   std::vector<LoggedSeconds> lines;
   for (const LoggedSeconds& line : log.seconds_lines) {
     if (!std::isnan(log.TrainedAt(line.time)) && line.wall_s > 0) lines.push_back(line);
   }
-  // A clock may have been set back.
+  // The lines may be out of order if a clock was set back.
   std::ranges::stable_sort(lines, {},
                            [&](const LoggedSeconds& line) { return log.TrainedAt(line.time); });
   const std::vector<Column> columns = ColumnsOf(
@@ -236,7 +237,7 @@ RunData::RunData(const std::string& run_dir, int64_t id)
 bool RunData::Refresh(int64_t version) {
   const bool has_log_changed = history_.Refresh();
   const bool has_profile_changed = profiles_.Refresh();
-  // Flight records of a run that trains change all the time.
+  // While a run trains, its flight records change all the time, so the object is made again.
   if (!has_log_changed && !has_profile_changed && history_.state() != RunState::kTraining) {
     return false;
   }
@@ -310,7 +311,7 @@ Json RunData::CurvesWithin(CurveAxis axis, double from, double to) const {
     const LoggedStep& step = log.steps[i];
     return axis == CurveAxis::kStep ? static_cast<double>(step.step) : log.TrainedAt(step.time);
   };
-  // Lines without a time are of older versions, which a run does not go on with.
+  // The comparisons are false for a line without a time (NaN), which only older versions wrote.
   size_t begin = 0;
   while (begin < log.steps.size() && !(x_of(begin) >= from)) ++begin;
   size_t end = begin;

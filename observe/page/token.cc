@@ -24,7 +24,8 @@ std::string NewToken() {
 
 bool IsSameToken(std::string_view given, std::string_view token) {
   if (given.size() != token.size()) return false;
-  // The compiler must not leave the loop at the first difference.
+  // `volatile` keeps the compiler from leaving the loop at the first difference, so the time does not depend on the
+  // token.
   volatile unsigned char difference = 0;
   for (size_t i = 0; i < token.size(); ++i) {
     difference = difference | static_cast<unsigned char>(given[i] ^ token[i]);

@@ -1,4 +1,5 @@
-// A token is the secret that opens a page to whoever has its URL. (observe/page/token_test.cc)
+// A token is the secret in the URL of a page: the page is shown only to those who have this URL.
+// (observe/page/token_test.cc)
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@ namespace lockstep {
 // Returns 128 random bits in hexadecimal. Throws Error (kBug) if the system has no random numbers.
 std::string NewToken();
 
-// Returns whether the two are the same. The time that this takes tells nothing but their lengths.
+// Returns whether the two tokens are equal. The time of the call depends only on their lengths, so it does not reveal
+// where they differ.
 bool IsSameToken(std::string_view given, std::string_view token);
 
 }  // namespace lockstep

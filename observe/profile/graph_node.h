@@ -1,4 +1,4 @@
-// GraphNode: a kernel, copy or memset of a CUDA graph, and where in the step it was captured.
+// GraphNode: a kernel, copy or memset node of a CUDA graph, and the ranges of the step in which it was captured.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 namespace lockstep {
 
 struct GraphNode {
-  // The kernel's name, demangled, "Memcpy" or "Memset". A driver that cannot tell a kernel's name gives an empty one.
+  // The kernel's demangled name, or "Memcpy" or "Memset". It is empty if the driver cannot report a kernel's name.
   std::string name;
-  std::string path;  // the ranges (base/tensor/range.h), outermost first, separated by "/"
-  // The FLOPs of the operation that launched the node, if they are known and this is the operation's only kernel.
+  std::string path;  // the ranges around it (base/tensor/range.h), outermost first, joined by "/"
+  // The FLOPs of the operation that launched the node, if they are known and the node is the operation's only one;
+  // otherwise 0.
   int64_t flops = 0;
 };
 

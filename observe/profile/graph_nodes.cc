@@ -18,7 +18,8 @@
 namespace lockstep {
 namespace {
 
-// A function of the driver, whose library is not linked; null if the driver is older than the function.
+// Returns a function of the CUDA driver, which is looked up because the driver library is not linked; null if the
+// driver is too old for the function.
 template <typename Function>
 Function OfDriver(const char* name, unsigned version) {
   void* function = nullptr;
@@ -60,10 +61,10 @@ std::string KernelName(cudaGraphNode_t node) {
 }  // namespace
 
 struct GraphNodes::Watch {
-  // The part of a forward pass that a range took.
+  // A range of the forward pass, as an interval of sequence numbers.
   struct Forward {
-    int64_t begin = 0, end = 0;  // sequence numbers of autograd
-    std::string path;            // without the phase
+    int64_t begin = 0, end = 0;  // autograd's sequence numbers
+    std::string path;            // the range's path without the phase
   };
 
   explicit Watch(cudaStream_t s) : stream(s) {}
@@ -98,7 +99,7 @@ struct GraphNodes::Watch {
     backward.pop_back();
   }
 
-  // An operation whose FLOPs are known.
+  // Call it when an operation with known FLOPs begins.
   void EnterOperation(int64_t operation_flops) {
     const std::lock_guard lock(mutex);
     NoteNodes();
@@ -106,14 +107,14 @@ struct GraphNodes::Watch {
     operation_begin = nodes.size();
   }
 
-  // An operation with several kernels does not say what each of them computes.
+  // Sets the FLOPs of the node if the operation has only one node. The FLOPs of each of several kernels are not known.
   void LeaveOperation() {
     const std::lock_guard lock(mutex);
     NoteNodes();
     if (nodes.size() == operation_begin + 1) nodes.back().flops = flops;
   }
 
-  // Notes the nodes that have come since the last call. The mutex is held.
+  // Adds the nodes that the graph has got since the last call. The caller must hold the mutex.
   void NoteNodes() {
     cudaStreamCaptureStatus status{};
     cudaGraph_t graph = nullptr;
@@ -129,7 +130,7 @@ struct GraphNodes::Watch {
     const cudaGraphNode_t last = all.empty() ? nullptr : all.back();
     all.resize(count);
     cudaGraphGetNodes(graph, all.data(), &count);
-    // New nodes have always come last. Should a driver do otherwise, all are looked at.
+    // New nodes come last in the list with all drivers so far. If the order is different, all nodes are checked.
     const bool in_order = before == 0 || all[before - 1] == last;
     for (size_t i = in_order ? before : 0; i < all.size(); ++i) {
       if (seen.insert(all[i]).second) Note(all[i]);
@@ -155,7 +156,7 @@ struct GraphNodes::Watch {
   std::string CurrentPath() const {
     std::string joined;
     for (const std::string& name : path) joined += (joined.empty() ? "" : "/") + name;
-    // Operations that a backward pass computes again have ranges of their own.
+    // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own.
     if (backward.empty() || backward.back().empty() || !ModulePath().empty()) return joined;
     return joined + "/" + backward.back();
   }
@@ -168,7 +169,7 @@ struct GraphNodes::Watch {
     return joined;
   }
 
-  // The innermost range around the operation with that sequence number.
+  // Returns the path of the innermost range around the forward operation with this sequence number.
   std::string PathOf(int64_t sequence) const {
     const Forward* innermost = nullptr;
     for (const Forward& forward : forwards) {
@@ -183,11 +184,11 @@ struct GraphNodes::Watch {
   const cudaStream_t stream;
   std::mutex mutex;
   std::vector<std::string> path;
-  std::vector<int64_t> begins;  // for each of them: the sequence number when it began
+  std::vector<int64_t> begins;  // for each range of `path`: the sequence number when it began
   std::vector<Forward> forwards;
   std::vector<std::string> backward;
-  int64_t flops = 0;           // of the operation under way
-  size_t operation_begin = 0;  // how many nodes there were before it
+  int64_t flops = 0;           // the FLOPs of the current operation
+  size_t operation_begin = 0;  // the number of nodes before the current operation
   std::vector<cudaGraphNode_t> all;
   std::unordered_set<cudaGraphNode_t> seen;
   std::vector<GraphNode> nodes;
@@ -199,8 +200,8 @@ std::weak_ptr<GraphNodes::Watch> GraphNodes::Watch::active;
 
 namespace {
 
-// A callback keeps this until the end of the range or operation. The watch may be gone by then, because a capture that
-// fails ends earlier.
+// A callback keeps this object until the end of the range or operation. The watch may be destroyed by then, because a
+// failed capture ends earlier.
 struct Context final : at::ObserverContext {
   explicit Context(std::weak_ptr<GraphNodes::Watch> w) : watch(std::move(w)) {}
   std::weak_ptr<GraphNodes::Watch> watch;

@@ -1,12 +1,13 @@
-// GraphNodes: notes, while a CUDA graph is captured, which of its kernels, copies and memsets belongs to which ranges
-// (base/tensor/range.h). A profiler sees only that the graph ran, and what ran in it.
+// GraphNodes: records, while a CUDA graph is captured, in which ranges (base/tensor/range.h) each of its kernels,
+// copies and memsets is captured. A profiler cannot see this later: it sees the launch of the graph and the kernels in
+// it, without ranges.
 //
-// How: before and after each range the nodes that the graph has by then are counted. In a backward pass no ranges are
-// begun. There a node of autograd belongs to the range in which its operation ran forward, as their sequence numbers
-// say. Backward passes run on another thread, and LibTorch passes the callbacks on to it.
+// How: at the beginning and at the end of each range, the new nodes of the graph are assigned to the ranges that are
+// open. A backward pass opens no ranges. Its nodes are assigned to the range in which the forward operation with the
+// same autograd sequence number ran. Backward passes run on another thread, to which LibTorch passes the callbacks on.
 //
-// Invariant: only one object lives at a time in a process. Ranges that begin while it lives may end after it, as when a
-// capture fails.
+// Invariant: a process has at most one GraphNodes object at a time. Ranges that begin during its lifetime may end after
+// it, for example if a capture fails.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,20 +22,20 @@ namespace lockstep {
 
 class GraphNodes {
  public:
-  // `stream` is being captured.
+  // Begins to record the nodes of the graph that `stream` is capturing.
   explicit GraphNodes(cudaStream_t stream);
   ~GraphNodes();
   GraphNodes(const GraphNodes&) = delete;
   GraphNodes& operator=(const GraphNodes&) = delete;
 
-  // Returns all nodes so far, in the order in which they were captured. Call it before the capture ends.
+  // Returns all nodes that were captured so far, in the order of their capture. Call it before the capture ends.
   std::vector<GraphNode> Take();
 
   struct Watch;
 
  private:
   std::shared_ptr<Watch> watch_;
-  uint64_t handle_ = 0;  // of the callbacks
+  uint64_t handle_ = 0;  // the handle of the RecordFunction callbacks
 };
 
 }  // namespace lockstep

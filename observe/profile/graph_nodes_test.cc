@@ -10,13 +10,13 @@
 namespace lockstep {
 namespace {
 
-// On a CPU nothing is captured, so there are no nodes. tests/gpu/gpu_profile_test.py shows those of a GPU.
+// On a CPU nothing is captured, so there are no nodes. tests/gpu/gpu_profile_test.py tests nodes on a GPU.
 
 TEST(GraphNodes, RangesAndOperationsMayEndAfterIt) {
   std::optional<Range> range;
   for (int capture = 0; capture < 2; ++capture) {
     GraphNodes nodes(nullptr);
-    range.reset();  // the range of the capture before
+    range.reset();  // ends the range of the previous capture
     range.emplace("forward");
     const Range module("module");
     const at::Tensor weight = torch::ones({2, 2}, torch::requires_grad());

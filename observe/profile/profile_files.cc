@@ -21,11 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int kGzip = 16 + MAX_WBITS;  // zlib's way of asking for the format of gzip
+constexpr int kGzip = 16 + MAX_WBITS;  // window bits that make zlib use the gzip format
 
-constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
+constexpr size_t kPiece = size_t{1}
+                          << 20;  // bytes for a call of zlib, which counts them in 32 bits
 
-// Calls `append` with `text` in the format of gzip, piece by piece.
+// Compresses `text` in the gzip format, and calls `append` with each piece.
 void AppendCompressed(const std::string& text, const AppendBytes& append) {
   z_stream stream{};
   if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) !=
@@ -52,7 +53,7 @@ void AppendCompressed(const std::string& text, const AppendBytes& append) {
 
 // Returns the text of a file, which may be compressed. Throws Error (kUsage).
 std::string TextOf(const std::string& path) {
-  constexpr size_t kMost = size_t{4} << 30;  // no trace is as large, but a hostile file may be
+  constexpr size_t kMost = size_t{4} << 30;  // no trace is so large, but a malicious file may be
   const MappedFile file(path);
   const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
   if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
@@ -78,7 +79,7 @@ std::string TextOf(const std::string& path) {
   return text;
 }
 
-// The number of a name such as "100"; nothing if it is none.
+// Returns the number that `text` spells, such as "100"; nothing if it is not a number of 1 or more.
 std::optional<int64_t> StepOf(std::string_view text) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
@@ -157,7 +158,7 @@ std::string TracePath(const std::string& run_dir, int64_t step, int rank) {
 std::string ProfileRequestPath(const std::string& run_dir) { return run_dir + "/profile.request"; }
 
 void AppendTrace(const Json& trace, const std::string& path, const AppendBytes& append) {
-  // Holistic Trace Analysis looks for "rank": with a space behind it.
+  // The indented form puts a space after each colon, because Holistic Trace Analysis looks for `"rank": `.
   const std::string text = trace.dump(0, ' ', false, Json::error_handler_t::replace);
   if (path.ends_with(".gz")) {
     AppendCompressed(text, append);

@@ -52,7 +52,7 @@ nlohmann::json Profiler::Stop() {
 }
 
 void Profiler::WaitForDevice() const {
-  // This waits for all streams of the device, because collectives have one of their own.
+  // This waits for all streams of the device, because collectives run on a stream of their own.
   if (device_.is_cuda()) c10::cuda::device_synchronize();
 }
 

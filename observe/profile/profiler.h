@@ -1,7 +1,7 @@
 // Profiler: records what the host and the device do, with Kineto, LibTorch's profiler.
 //
-// Promise: training computes the same, bit for bit, while it is recorded. CUDA graphs that were captured before need
-// not be captured anew.
+// Promise: training computes the same results, bit for bit, while it is recorded. CUDA graphs that were captured before
+// the recording need not be captured again.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,7 +13,7 @@ namespace lockstep {
 class Profiler {
  public:
   explicit Profiler(at::Device device) : device_(device) {}
-  // Ends a recording whose result nobody needs.
+  // Ends a recording that was not stopped, and drops it.
   ~Profiler();
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;

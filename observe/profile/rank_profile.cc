@@ -33,7 +33,7 @@ double Number(const Object& object, const char* name) {
   return value != object.end() && value->is_number() ? value->template get<double>() : 0;
 }
 
-// One call of a kernel.
+// A call of a kernel, or of an operation on a CPU.
 struct Call {
   double begin_us = 0, us = 0;
   const Json* event = nullptr;
@@ -56,7 +56,7 @@ std::vector<Call> CallsOf(const Json& trace, bool on_gpu) {
   return in_steps.empty() ? all : in_steps;
 }
 
-// How long at least one of the calls ran.
+// Returns for how long at least one of the calls was running, in microseconds.
 double BusyUs(std::vector<Call> calls) {
   std::ranges::sort(calls, {}, &Call::begin_us);
   double busy = 0;
@@ -69,7 +69,7 @@ double BusyUs(std::vector<Call> calls) {
   return busy;
 }
 
-// The parts of a module's name, with its numbers replaced, so that the layers of a model are one.
+// Returns the parts of a module's name, with numbers replaced by "*", so that all layers of a model get the same name.
 std::vector<std::string> PartsOf(const std::string& module) {
   std::vector<std::string> parts{""};
   for (size_t i = 0; i < module.size(); ++i) {
@@ -84,7 +84,7 @@ std::vector<std::string> PartsOf(const std::string& module) {
   return parts;
 }
 
-// Returns the parts with which the names of all modules begin. Calls outside of all modules do not count.
+// Returns the parts with which the names of all modules begin. Calls outside of any module do not count.
 std::string CommonName(std::set<std::string> modules) {
   modules.erase("");
   if (modules.size() == 1) return *modules.begin();
@@ -138,7 +138,7 @@ std::string RemarkOn(const KernelRow& row) {
   return {};
 }
 
-// The time of each phase on the host within the profiled steps, in microseconds, without that of the phases within it.
+// Returns the host time of each phase in the profiled steps, in microseconds, without the time of phases nested in it.
 std::map<std::string, double> HostPhases(const Json& trace) {
   std::map<Json, std::vector<std::pair<double, double>>> steps;
   for (const Json& event : trace["traceEvents"]) {
@@ -205,7 +205,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   double attributed_us = 0;
   double fused_us = 0;
   double libtorch_us = 0;
-  // The begin and the end of each step's work. Time between two steps, such as that of an evaluation, does not count.
+  // The begin and the end of each step's work, by step. Time between two steps, for example of an evaluation, does not
+  // count.
   std::map<int64_t, std::pair<double, double>> spans;
   for (const Call& call : calls) {
     const Json& arguments = (*call.event)["args"];
@@ -323,13 +324,13 @@ std::string ShortName(const std::string& name, size_t most) {
       text.erase(at, noise.size());
     }
   }
-  // The arguments of the function, which are in the last parentheses outside of any template's arguments.
+  // Removes the arguments of the function, which begin at the first parenthesis outside of template arguments.
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '<') ++depth;
     if (text[i] == '>') --depth;
     if (text[i] == '(' && depth == 0 && i > 0) {
-      // "Memcpy DtoD (Device -> Device)" has none.
+      // In "Memcpy DtoD (Device -> Device)" the parenthesis does not begin arguments.
       if (text[i - 1] != ' ') text.resize(i);
       break;
     }

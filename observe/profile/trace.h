@@ -1,5 +1,4 @@
-// Writes a Chrome trace (for chrome://tracing or ui.perfetto.dev), which shows what the host and the device did, and
-// when.
+// Writes a Chrome trace (for chrome://tracing or ui.perfetto.dev), which shows when the host and the device did what.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,9 +11,9 @@
 
 namespace lockstep {
 
-// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`, compressed if
-// its path, `path`, ends in .gz. `graphs` returns the CUDA graphs that `act` may have run. Throws Error (kCheckpoint)
-// if they cannot be written, and any exception of `act`.
+// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`. The trace is
+// compressed if `path`, the path of `target`, ends in .gz. `graphs` returns the nodes of the CUDA graphs that `act` may
+// have run. Throws Error (kCheckpoint) if the trace cannot be written, and any exception of `act`.
 void Trace(OutputTarget& target, const std::string& path, at::Device device,
            const std::function<void()>& act, const std::function<NodesOfGraphs()>& graphs);
 

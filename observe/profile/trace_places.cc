@@ -21,7 +21,7 @@ class Timeline {
  public:
   void Add(Span span) { spans_.push_back(std::move(span)); }
 
-  // Call it after all Add().
+  // Sorts the ranges and finds the parent of each. Call it after all calls of Add().
   void Settle() {
     // A range that begins together with another one is the outer one if it ends later.
     std::ranges::sort(spans_, [](const Span& a, const Span& b) {
@@ -47,7 +47,7 @@ class Timeline {
 
  private:
   std::vector<Span> spans_;
-  std::vector<int> parent_;  // the index of the range around each; -1: none
+  std::vector<int> parent_;  // for each range: the index of the range around it; -1: none
 };
 
 struct Place {
@@ -57,7 +57,7 @@ struct Place {
   std::string graph;  // the name of the range of a graph's launch
 };
 
-// Takes one range around the place, from the innermost outwards.
+// Adds the range `name` to `place`. Call it for all ranges around the place, from the innermost to the outermost.
 void TakeRange(const std::string& name, Place& place) {
   if (name.starts_with(kStepRange)) {
     if (!place.step) place.step = std::strtoll(name.c_str() + kStepRange.size(), nullptr, 10);
@@ -70,7 +70,7 @@ void TakeRange(const std::string& name, Place& place) {
   }
 }
 
-// The place of a node of a graph, from its path.
+// Returns the place of a graph's node, from the node's path.
 Place PlaceOf(const GraphNode& node) {
   Place place;
   size_t end = node.path.size();
@@ -95,7 +95,7 @@ bool IsSpan(const Json& event) {
   return phase != event.end() && *phase == "X" && event.contains("ts") && event.contains("dur");
 }
 
-// An argument that is an integer.
+// Returns the event's argument `name`; nothing if there is none or if it is not an integer.
 std::optional<int64_t> Argument(const Json& event, const char* name) {
   const auto arguments = event.find("args");
   if (arguments == event.end()) return std::nullopt;
@@ -104,7 +104,7 @@ std::optional<int64_t> Argument(const Json& event, const char* name) {
   return value->get<int64_t>();
 }
 
-// Returns the name of a graph's node in a trace.
+// Returns the name that the event's graph node has (GraphNode::name).
 std::string NodeName(const Json& event) {
   const std::string& name = event["name"].get_ref<const std::string&>();
   if (Category(event) == "kernel") return name;
@@ -121,7 +121,7 @@ class Places {
     for (auto& [thread, timeline] : backwards_) timeline.Settle();
   }
 
-  // Where the host was at `time` in `thread`.
+  // Returns the place in which `thread` was at `time`.
   Place At(const Json& thread, double time) const {
     Place place = Ranges(thread, time);
     const auto backward = backwards_.find(thread);
@@ -130,7 +130,7 @@ class Places {
       backward->second.Around(time, [&](const std::string& name) {
         if (sequence < 0) sequence = std::strtoll(name.c_str(), nullptr, 10);
       });
-      // Operations that a backward pass computes again have ranges of their own.
+      // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own.
       if (sequence >= 0 && place.module.empty()) place.module = ModuleOf(sequence);
     }
     if (place.phase.empty() || !place.step) {
@@ -141,7 +141,7 @@ class Places {
     return place;
   }
 
-  // Where the call with this correlation number was made.
+  // Returns the place in which the call with this correlation number was made.
   std::optional<Place> OfCall(int64_t correlation) const {
     const auto call = calls_.find(correlation);
     if (call == calls_.end()) return std::nullopt;
@@ -172,14 +172,15 @@ class Places {
       if (name.starts_with("autograd::engine::evaluate_function")) {
         backwards_[thread].Add({span.begin, span.end, std::to_string(*sequence)});
       } else if (Argument(event, "Fwd thread id").value_or(0) == 0) {
-        // The last one makes autograd's node; the operations before it found the number that it would get.
+        // Several operations may have the same number, because they record the number that the next node of autograd
+        // will get. The last of them makes the node.
         auto& last = forwards_[*sequence];
         if (last.first.is_null() || last.second < begin) last = {thread, begin};
       }
     }
   }
 
-  // The module in whose forward pass autograd's node of this number was made.
+  // Returns the module in whose forward pass the autograd node with this sequence number was made.
   std::string ModuleOf(int64_t sequence) const {
     double begin = -1;
     if (const auto begins = begins_.find(training_thread_); begins != begins_.end()) {
@@ -203,11 +204,11 @@ class Places {
   }
 
   Json& events_;
-  std::map<Json, Timeline> ranges_;     // of each thread
-  std::map<Json, Timeline> backwards_;  // operations of autograd; the names are sequence numbers
+  std::map<Json, Timeline> ranges_;     // the ranges of each thread
+  std::map<Json, Timeline> backwards_;  // autograd's operations; their names are sequence numbers
   std::map<int64_t, std::pair<Json, double>> forwards_;  // thread and time, by sequence number
   std::map<int64_t, std::pair<Json, double>> calls_;     // thread and time, by correlation number
-  // When ranges began, by thread and by the sequence number of then.
+  // When ranges began, by thread and by the sequence number at that time.
   std::map<Json, std::map<int64_t, double>> begins_;
   Json training_thread_;
 };
@@ -220,7 +221,7 @@ void Write(Json& event, const Place& place, int64_t flops) {
   if (flops > 0) arguments["flops"] = flops;
 }
 
-// `kernels`: what one launch of the graph ran.
+// Adds places to the kernels, copies and memsets of one launch of a graph. `nodes` are the graph's nodes.
 void AddPlacesInGraph(std::vector<Json*>& kernels, const std::vector<GraphNode>& nodes,
                       const Place& launch) {
   std::ranges::sort(kernels, {}, [](const Json* event) { return (*event)["ts"].get<double>(); });
@@ -262,7 +263,7 @@ void AddPlacesOfKernels(Json& events, const Places& places, const NodesOfGraphs&
       for (Json* kernel : kernels) Write(*kernel, *place, 0);
       continue;
     }
-    // A graph that was replaced since then has no nodes here, and its kernels no phase.
+    // If the graph was replaced after its launch, its nodes are not known, and its kernels get no phase.
     const auto graph = graphs.find(place->graph);
     if (graph == graphs.end()) place->phase.clear();
     AddPlacesInGraph(kernels, graph == graphs.end() ? std::vector<GraphNode>() : graph->second,

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr int kTraining = 10;  // threads
+constexpr int kTraining = 10;  // the ids of the training thread and of autograd's
 constexpr int kAutograd = 11;
 
 Json Span(const char* category, const std::string& name, Json thread, double begin, double length,
@@ -50,7 +50,8 @@ std::string PlaceOf(const Json& trace, size_t event) {
          " " + arguments.value("module", "");
 }
 
-// A step from 100 to 200, whose forward has module "block" with "mlp" in it, and whose backward runs on another thread.
+// A step of 100 us that begins at `begin`. Its forward pass has module "block" with "mlp" in it, and its backward pass
+// runs on another thread.
 std::vector<Json> Step(int number, double begin) {
   return {Range("ProfilerStep#" + std::to_string(number), begin, 100),
           Range("rest", begin + 1, 98),
@@ -80,7 +81,7 @@ TEST(AddPlaces, ABackwardOperationBelongsToTheModuleOfItsForward) {
                 {{"Sequence number", sequence}, {"Fwd thread id", 0}});
   };
   events.push_back(
-      forward(40, 105));  // before the module, with the number that the next node will get
+      forward(40, 105));  // before the module, with the sequence number of the next node
   events.push_back(forward(40, 117));
   events.push_back(Span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", kAutograd,
                         155, 5, {{"Sequence number", 40}, {"Fwd thread id", 1}}));
@@ -93,7 +94,7 @@ TEST(AddPlaces, ABackwardOperationBelongsToTheModuleOfItsForward) {
 
 TEST(AddPlaces, ABackwardOperationWithoutForwardOperationBelongsToTheRangeBefore) {
   std::vector<Json> events = Step(3, 100);
-  // The numbers that ranges "block" and "mlp" found when they began; no operation has number 41.
+  // The sequence numbers at which the ranges "block" and "mlp" began. No operation in a module has the number 41.
   events[3]["args"]["Sequence number"] = 40;
   events[4]["args"]["Sequence number"] = 41;
   events.push_back(Span("cpu_op", "aten::view", kTraining, 105, 1,
@@ -115,7 +116,7 @@ TEST(AddPlaces, KernelsOfAGraphBelongToItsNodes) {
   std::vector<Json> events = Step(5, 100);
   events.push_back(Range("graph 64", 140, 5));
   events.push_back(Launch(1, kTraining, 141, "cudaGraphLaunch"));
-  // They run in another order than they were captured in, as on two streams.
+  // The kernels run in another order than they were captured, as on two streams.
   events.push_back(Kernel("a", 1, 301, 1));
   events.push_back(Kernel("b", 1, 300, 1));
   events.push_back(Kernel("a", 1, 302, 1));
@@ -180,7 +181,7 @@ Json TwoSteps(double slower_us) {
 TEST(ProfileOf, GivesTheFiguresOfAStep) {
   const RankProfile profile = ProfileOf(TwoSteps(0), /*on_gpu=*/true, 0);
   EXPECT_EQ(profile.steps, 2);
-  // From 1020 to 1210, and from 2020 to 2220.
+  // The work of the steps lasts from 1020 to 1210 and from 2020 to 2220.
   EXPECT_DOUBLE_EQ(profile.step_ms, 0.195);
   EXPECT_DOUBLE_EQ(profile.busy_share, 150.0 / 390);
   EXPECT_DOUBLE_EQ(profile.attributed_share, 1);
@@ -209,7 +210,8 @@ TEST(ProfileOf, IsTheSameFromItsJson) {
 TEST(ProfileOf, OnACpuAPhasesTimeIsWithoutThePhasesWithinIt) {
   std::vector<Json> events = Step(1, 100);
   events.push_back(Span("user_annotation", "exchange", kTraining, 155, 4));
-  events.push_back(Span("user_annotation", "read", kTraining, 300, 50));  // of an evaluation
+  events.push_back(Span("user_annotation", "read", kTraining, 300,
+                        50));  // in an evaluation
   events.push_back(Span("cpu_op", "aten::mm", kTraining, 116, 8));
   Json trace = TraceOf(events);
   AddPlaces(trace, {}, /*on_gpu=*/false);
@@ -255,7 +257,7 @@ TEST(SlowerSince, NamesTheKernel) {
                           "the first profile"));
   EXPECT_THAT(SlowerSince(after, before), IsEmpty());
   EXPECT_THAT(SlowerSince(before, before), IsEmpty());
-  // A CPU's times vary more.
+  // On a CPU the threshold is higher, because its times vary more.
   before.device = after.device = "CPU";
   EXPECT_THAT(SlowerSince(before, after), IsEmpty());
 }

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// The beginnings of the variables by which Open MPI and PMIx tell a process that it is a rank.
+// The prefixes of the environment variables by which Open MPI and PMIx tell a process that it is a rank.
 constexpr std::string_view kRankVariables[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_", "ORTE_"};
 
 std::vector<std::string> EnvironmentWith(
@@ -45,7 +45,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The files, signals and process group with which the command begins.
+// The open files, the signal mask and the process group with which the command starts.
 class Beginning {
  public:
   Beginning() {
@@ -114,7 +114,7 @@ bool AlertCommand::HasEnded() {
   const pid_t ended = waitpid(pid_, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
   pid_ = 0;
-  // If another thread has waited for all children, the status is lost.
+  // If another thread has already waited for the child process, its exit status is not known.
   if (ended > 0) RequireSuccess(status);
   return true;
 }

@@ -1,9 +1,9 @@
-// AlertCommand: runs a user's command beside the run.
+// AlertCommand: runs a user's command in a child process, while the run goes on.
 //
-// Promise: starting the command waits for nothing. The command gets a process group of its own, so the run's signals do
-// not stop it. Its standard input is empty, and what it prints goes to the run's standard error. It inherits no open
-// file and no signal mask of the run, and none of the environment variables that make a process a rank, so it may start
-// lockstep or mpirun itself.
+// Promise: the constructor does not wait for the command. The command gets a process group of its own, so signals to
+// the run do not stop it. Its standard input is empty, and what it prints goes to the run's standard error. It inherits
+// no open file and no signal mask of the run, and none of the environment variables that make a process a rank, so it
+// may start lockstep or mpirun itself.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   /bin/sh cannot be started -> Error (kUsage) with the system's reason from the constructor
@@ -22,11 +22,11 @@ namespace lockstep {
 
 class AlertCommand {
  public:
-  // Starts `/bin/sh -c command`. Its environment is that of this process with `variables`, which are names and values.
-  // Throws Error (kUsage).
+  // Starts `/bin/sh -c command`. Its environment is this process's environment plus `variables`, which are pairs of
+  // name and value. Throws Error (kUsage).
   AlertCommand(const std::string& command,
                const std::vector<std::pair<std::string, std::string>>& variables);
-  // Kills the command and the processes of its group, if the command has not ended.
+  // Kills the command and all processes of its process group, if the command has not ended.
   ~AlertCommand();
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
@@ -42,7 +42,7 @@ class AlertCommand {
   bool WaitFor(std::chrono::milliseconds time);
 
  private:
-  pid_t pid_ = 0;  // 0: the command has ended
+  pid_t pid_ = 0;  // 0: the command has ended or is detached
 };
 
 }  // namespace lockstep

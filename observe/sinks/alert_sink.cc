@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// This clock stands still while the machine is suspended, during which no run can stall.
+// This clock stops while the machine is suspended, so a suspended run does not count as stalled.
 using Clock = std::chrono::steady_clock;
 
 struct Alert {
@@ -41,7 +41,7 @@ class AlertWorker final : public EventWorker {
     }
     if (!ends) WatchSteps();
     RunNext();
-    // Alerts that still wait are dropped.
+    // If the process ends, alerts that still wait are dropped.
     if (!ends || !running_) return;
     const bool has_ended = running_->WaitFor(kLastSeconds);
     running_.reset();
@@ -55,7 +55,7 @@ class AlertWorker final : public EventWorker {
   }
 
  private:
-  // Other events show that the run goes on.
+  // Any other event shows that the run goes on.
   template <typename Event>
   void Take(const Event&) {
     last_life_ = Clock::now();
@@ -139,7 +139,7 @@ void AlertOfLostRank(const AlertOptions& options, int status, const std::string&
   const Alert alert{"failed", fmt::format("status {}: {}", status, why)};
   try {
     AlertCommand(options.command, VariablesOf(alert, options)).Detach();
-  } catch (const Error&) {  // the job ends with the verdict, which is printed
+  } catch (const Error&) {  // the job ends anyway, and prints why
   }
 }
 

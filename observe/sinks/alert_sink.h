@@ -2,17 +2,18 @@
 //
 // The command finds LOCKSTEP_ALERT (stalled, failed or slow), LOCKSTEP_RUN (the run folder) and LOCKSTEP_MESSAGE (one
 // line) in its environment.
-//   stalled  There was no optimizer step and no other event of the run for stall_s. Evaluations are not watched,
-//            because one may take longer than stall_s. The next such alert can come only after a further step.
-//   failed   The run ends by an error (RunFailed).
-//   slow     A SecondsReport has an ideal_share() below alert_below. The next such alert can come only after a report
-//            that has not.
+//   stalled  There was no optimizer step and no other event of the run for stall_s seconds. Evaluations are not
+//            watched, because an evaluation may take longer than stall_s. The next `stalled` alert can come only after
+//            a further step.
+//   failed   The run ends because of an error (RunFailed).
+//   slow     A SecondsReport has an ideal_share() below alert_below. The next `slow` alert can come only after a report
+//            at or above alert_below.
 //
 // Invariants:
 //   1. At most one command runs at a time. An alert that comes while a command runs waits for the end of the command.
 //      If an alert of the same kind waits already, the new one replaces it. The alert `failed` does not wait: it kills
 //      the command that runs.
-//   2. A command that runs when the process is to end is given kLastSeconds. Then it is killed, with a warning.
+//   2. A command that still runs when the process is about to end is killed after kLastSeconds, with a warning.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   the command fails -> one warning -> Alert.ACommandThatFailsIsNamed
@@ -43,12 +44,12 @@ struct AlertOptions {
 inline constexpr std::chrono::seconds kLastSeconds{5};
 static_assert(kLastSeconds < kPatience);
 
-// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far.
+// Returns the sink, which rank 0 needs. `steps` counts the optimizer steps that are done so far.
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
                                         std::shared_ptr<const std::atomic<int64_t>> steps);
 
-// Starts the command for the alert `failed` and does not wait for it. It is for a process that is about to end because
-// another rank has failed. `status` is the status of the job. If the command cannot be started, nothing happens.
+// Starts the command for the alert `failed` and does not wait for it. Call it in a process that is about to end because
+// another rank has failed. `status` is the exit status of the job. If the command cannot be started, nothing happens.
 void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why);
 
 }  // namespace lockstep

@@ -42,7 +42,7 @@ class Alert : public testing::Test {
     return NewAlertSink({.command = command, .run_dir = "the/run", .stall_s = stall_s}, steps_);
   }
 
-  // A command that appends a line to told().
+  // Returns a command that appends a line to the file that told() reads.
   std::string Tells() const {
     return "echo \"$LOCKSTEP_ALERT|$LOCKSTEP_RUN|$LOCKSTEP_MESSAGE\" >> " + path_;
   }
@@ -99,7 +99,8 @@ TEST_F(Alert, AnEvaluationIsNoStall) {
   const auto sink = SinkOf(Tells(), 0.01);
   sink->On(RunStarted{.validation_samples = 1});
   sink->On(EpochDone{});
-  // The worker watches the steps in each call. An alert that it raised in the second call would come before the third.
+  // The worker checks for a stall in each call. If it raised an alert in the second call, that alert would run before
+  // the third call.
   std::string slow;
   for (int call = 1; call <= 3; ++call) {
     sink->On(ReportOf(0.9));
@@ -113,7 +114,7 @@ TEST_F(Alert, AnEvaluationIsNoStall) {
 }
 
 TEST_F(Alert, OneAtATime) {
-  // Each command waits for a file, and says if another runs meanwhile.
+  // Each command waits for the file `go`, and writes "two" if another command runs meanwhile.
   const std::string lock = folder_ + "/lock", go = folder_ + "/go";
   const auto sink = SinkOf("mkdir " + lock + " || echo two >> " + path_ + "; until [ -e " + go +
                            " ]; do sleep 0.01; done; rmdir " + lock + "; " + Tells());
@@ -169,7 +170,7 @@ TEST_F(Alert, TheCommandIsNoRankAndHasNoneOfTheRunsFiles) {
   setenv("OMPI_COMM_WORLD_RANK", "1", 1);
   const std::string inherited = folder_ + "/inherited";
   const FileDescriptor file(
-      open(inherited.c_str(), O_RDONLY | O_CREAT, 0666));  // not closed on exec
+      open(inherited.c_str(), O_RDONLY | O_CREAT, 0666));  // a file without O_CLOEXEC
   const auto sink = SinkOf("echo rank ${OMPI_COMM_WORLD_RANK-none} >> " + path_ +
                            "; ls -l /proc/$$/fd >> " + path_);
   sink->On(RunFailed{});

@@ -23,8 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPeriod{1};
 
-// Events that threads put in and one thread takes out, without a lock. It is a list whose first entry is the newest
-// one.
+// A lock-free queue of events: any thread puts events in, and one thread takes them out. It is a linked list whose
+// first entry is the newest event.
 class Inbox {
  public:
   Inbox() = default;
@@ -37,7 +37,7 @@ class Inbox {
       waiting_.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
-    Entry* const entry = std::make_unique<Entry>().release();  // the list owns it
+    Entry* const entry = std::make_unique<Entry>().release();  // the list owns the entry
     entry->event = std::move(event);
     entry->before = newest_.load(std::memory_order_relaxed);
     while (!newest_.compare_exchange_weak(entry->before, entry, std::memory_order_release,
@@ -67,7 +67,7 @@ class Inbox {
   std::atomic<int64_t> waiting_{0};
 };
 
-// The work of a sink's thread. The sink may go away and leave it to the thread.
+// The loop of a sink's thread. The thread shares ownership of it, so it may outlive the sink.
 class Loop {
  public:
   explicit Loop(std::unique_ptr<EventWorker> worker)
@@ -75,7 +75,7 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Calls the worker until End() was called, and then destroys it, which may take as long as a call.
+  // Calls the worker until End() was called, and then destroys the worker, which may take as long as a call.
   void Run() {
     Clock::time_point next = Clock::now() + kPeriod;
     for (bool ends = false; !ends && !is_left_;) {
@@ -96,15 +96,15 @@ class Loop {
 
   void Put(TimedEvent event) { inbox_.Put(std::move(event)); }
 
-  // Lets the worker do its work at once, and waits for it.
+  // Makes the thread call the worker at once, and waits until the call has returned.
   void Fail() {
     fails_ = true;
     Wake();
-    // The process ends anyway: what is not done by then stays undone.
+    // If the time is over, the rest of the work is not done, because the process ends anyway.
     (void)failure_is_seen_.try_acquire_for(kPatience);
   }
 
-  // Lets Run() return after one more call of the worker. Returns whether it has returned within `patience`; otherwise
+  // Makes Run() return after one more call of the worker. Returns whether Run() has returned within `patience`; if not,
   // the worker is not called again.
   bool End(Clock::duration patience) {
     ends_ = true;
@@ -119,7 +119,8 @@ class Loop {
     (void)!write(wake_.get(), &one, sizeof(one));
   }
 
-  // Waits until `time`, or until there is something to do at once. Returns whether OnReadable() must be called.
+  // Waits until `time`, until Wake() is called, or until the worker's file is readable. Returns whether OnReadable()
+  // must be called.
   bool WaitUntil(Clock::time_point time) {
     using std::chrono::ceil, std::chrono::milliseconds;
     const auto left = ceil<milliseconds>(time - Clock::now()).count();
@@ -146,7 +147,7 @@ class Loop {
   FileDescriptor wake_;  // an eventfd
   std::atomic<bool> ends_{false};
   std::atomic<bool> fails_{false};
-  std::atomic<bool> is_left_{false};  // whether the sink waits no longer
+  std::atomic<bool> is_left_{false};  // whether the sink has given up waiting
   std::binary_semaphore failure_is_seen_{0};
   std::binary_semaphore has_ended_{0};
   bool warned_ = false;
@@ -158,7 +159,7 @@ class BackgroundSink final : public EventSink {
       : name_(std::move(name)),
         patience_(patience),
         loop_(std::make_shared<Loop>(std::move(worker))) {
-    // A thread begins with the signal mask of the thread that starts it.
+    // A new thread inherits the signal mask of the thread that starts it, so the mask is changed for a moment.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -6,19 +6,18 @@
 // than kPatience.
 //
 // Invariants:
-//   1. The worker is called on one thread only, about once a second, with all events since the last call in their
-//      order.
+//   1. The worker is called on one thread only, about once a second, with all events since the last call, in order.
 //   2. If the worker throws, it is called again a second later. Only its first exception is printed, as a warning on
 //      standard error.
 //   3. If the worker hangs, at most kMostWaiting events wait for it. The events that follow are dropped.
-//   4. The thread blocks all signals, because the thread that trains handles them.
-//   5. If the worker hangs when the sink is destroyed (a file system whose server is gone), the destructor waits for
-//      kEndPatience, warns, and leaves the worker to the thread, which does not call it again. A worker must therefore
-//      own what it uses.
+//   4. The worker's thread blocks all signals, because the training thread handles them.
+//   5. If the worker hangs when the sink is destroyed (for example in a file system whose server is gone), the
+//      destructor waits for kEndPatience, warns, and returns. The thread then still runs and owns the worker, but does
+//      not call it again. A worker must therefore own everything that it uses.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/background_sink_test.cc)
 //   the worker throws -> one warning -> BackgroundSink.AWorkerThatThrowsIsCalledAgain
-//   the worker hangs -> nothing; events are dropped -> BackgroundSink.AWorkerThatHangsKeepsNobodyWaiting
+//   the worker hangs -> nothing, but events are dropped -> BackgroundSink.AWorkerThatHangsKeepsNobodyWaiting
 //   the worker hangs when the process ends -> one warning -> BackgroundSink.AWorkerThatHangsIsLeftBehind
 #pragma once
 
@@ -40,8 +39,8 @@ class EventWorker {
  public:
   virtual ~EventWorker() = default;
 
-  // Does its work with `events`. `ends` says that the process may end as soon as this call returns, but there may be
-  // further calls. It may throw any std::exception.
+  // Processes `events`. `ends` says that the process may end as soon as this call returns, but there may be further
+  // calls. It may throw any std::exception.
   virtual void Work(const std::vector<TimedEvent>& events, bool ends) = 0;
 
   // Returns a file descriptor, or -1. As soon as the descriptor has something to read, OnReadable() is called.
@@ -49,14 +48,14 @@ class EventWorker {
   virtual void OnReadable() {}
 };
 
-// It is longer than any worker takes for RunFailed.
+// For how long On() waits for the worker at RunFailed. It is longer than any worker takes for this event.
 inline constexpr std::chrono::seconds kPatience{6};
 inline constexpr int64_t kMostWaiting = 1 << 16;
-// The time for which a sink that is destroyed waits for its worker.
+// For how long the destructor of a sink waits for its worker.
 inline constexpr std::chrono::seconds kEndPatience{15};
 
-// Returns a sink that hands its events to `worker`. `name` is the config field that the user set for it, with which the
-// warning of a worker that hangs begins.
+// Returns a sink that hands its events to `worker`. `name` is the config field with which the user enabled the sink;
+// the warning about a worker that hangs begins with it.
 std::unique_ptr<EventSink> NewBackgroundSink(std::string name, std::unique_ptr<EventWorker> worker,
                                              std::chrono::milliseconds patience = kEndPatience);
 

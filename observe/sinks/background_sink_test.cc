@@ -60,7 +60,7 @@ TEST(BackgroundSink, AWorkerThatThrowsIsCalledAgain) {
   {
     const auto sink =
         NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen, 2));
-    sink->On(RunFailed{});  // returns when the worker has been called
+    sink->On(RunFailed{});  // On() returns when the worker has been called
     sink->On(RunFailed{});
     sink->On(RunWarning{"the last"});
   }
@@ -101,7 +101,7 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(count, kMostWaiting);
 }
 
-// Hangs in its first call.
+// A worker that hangs in its first call.
 class StuckWorker final : public EventWorker {
  public:
   struct Ends {

@@ -7,8 +7,8 @@
 // Invariants:
 //   1. TensorBoard reads the files of one folder in the order of their names, events.out.tfevents.TIME.HOST.PID. The
 //      TIME of a new file is greater than that of every file in the folder, even if the clock was set back.
-//   2. Records that the disk does not take are kept, up to kMostUnwritten bytes, and the next Flush() writes them. A
-//      record that was written in part is then written whole.
+//   2. If a write fails, the records are kept, up to kMostUnwritten bytes, and the next Flush() writes them. If a
+//      record was written in part, the next Flush() overwrites it with the whole record.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/event_file_test.cc)
 //   the folder or the file cannot be made, or the disk is full -> Error (kCheckpoint) from Flush(), and the records
@@ -31,10 +31,11 @@ class EventFile {
  public:
   static constexpr size_t kMostUnwritten = 64 << 20;
 
-  // The first Flush() that has a record makes a new file in `folder`, and `folder` if it does not exist.
+  // The first Flush() that has a record makes a new file in `folder`, and creates `folder` if it does not exist.
   explicit EventFile(std::string folder) : folder_(std::move(folder)) {}
 
-  // Adds a record to those that the next Flush() writes. Drops the record if more than kMostUnwritten bytes would wait.
+  // Adds a record to those that the next Flush() writes. Drops the record if more than kMostUnwritten bytes would be
+  // waiting.
   void Add(std::string_view record);
 
   // Writes the records that were added. Throws Error (kCheckpoint).

@@ -84,7 +84,7 @@ TEST(EventFile, RecordsWaitForRoom) {
   file.Flush();
   file.Add("def");
   {
-    const LimitedFileSize limit(30);  // within the second record
+    const LimitedFileSize limit(30);  // the limit lies within the second record
     EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, [&] { file.Flush(); }),
                 testing::HasSubstr("cannot be written"));
   }

@@ -30,14 +30,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kFreshS = 10;
-constexpr size_t kMostBytes = 200'000;  // of a datagram; Linux lets a socket send more
+constexpr size_t kMostBytes = 200'000;  // the maximum size of a datagram; Linux allows more
 
 struct Address {
   sockaddr_un raw{};
   socklen_t bytes = 0;
 };
 
-// An abstract name begins with a zero.
+// Returns an abstract address, whose name begins with a zero byte.
 Address AddressOf(const std::string& name) {
   Address address;
   address.raw.sun_family = AF_UNIX;
@@ -50,7 +50,7 @@ const sockaddr* Raw(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.raw);
 }
 
-// Returns the next datagram; nothing if there is none, or if it is of another user's process.
+// Returns the next datagram; nothing if there is none, or if a process of another user sent it.
 std::optional<std::string> ReceiveText(int socket) {
   std::string text(kMostBytes, '\0');
   iovec bytes{.iov_base = text.data(), .iov_len = text.size()};
@@ -71,9 +71,9 @@ std::optional<std::string> ReceiveText(int socket) {
   return text;
 }
 
-// Writes a file that is new, also if a killed process of the same number has left one of its name. In a folder such as
-// /tmp another user may have put a link or a file there, which is not followed and not opened. Returns 0, or the errno
-// of what failed.
+// Writes a new file, and first removes a file with the same name that a killed process with the same process id may
+// have left. In a folder such as /tmp another user may have put a link or a file there, which is neither followed nor
+// opened. Returns 0, or the errno of the call that failed.
 int WriteNewFile(const std::string& path, const std::string& text) {
   unlink(path.c_str());
   FileDescriptor file(
@@ -118,7 +118,8 @@ bool Exporter::BecomeOwner() {
   if (socket_.get() < 0) socket_ = FileDescriptor(::socket(AF_UNIX, kKind, 0));
   const Address address = AddressOf(name_);
   if (bind(socket_.get(), Raw(address), address.bytes) != 0) return false;
-  // This must not come before bind(), because Linux gives a socket with this option a name when the socket sends.
+  // This option must not be set before bind(), because Linux binds a socket with this option to a name of its own when
+  // the socket sends.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
   owner_ = true;
@@ -144,7 +145,7 @@ void Exporter::Receive() {
 }
 
 void Exporter::WriteFile(const std::string& page) {
-  // node_exporter reads only names that end in .prom, so it does not read this one.
+  // node_exporter reads only files whose names end in .prom, so it does not read this partial file.
   const std::string partial = fmt::format("{}.tmp.{}", options_.file, getpid());
   int error = WriteNewFile(partial, page);
   if (error == 0 && rename(partial.c_str(), options_.file.c_str()) != 0) error = errno;

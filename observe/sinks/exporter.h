@@ -5,22 +5,22 @@
 //
 // Protocol, once a second in each rank:
 //   1. The rank tries to bind an abstract Unix socket, whose name follows from the user and the run folder. The kernel
-//      gives a name to one process only, which is the owner, and takes the name back when that process ends. An
-//      abstract name needs no file, and like the port it belongs to one network namespace.
+//      lets only one process bind a name. This process is the owner, and the kernel frees the name when the process
+//      ends. An abstract name needs no file, and, like the port, it belongs to one network namespace.
 //   2. A rank that is not the owner sends its figures to that socket as one datagram. It does not wait, even if the
 //      owner does not read.
-//   3. The owner reads datagrams as they come, and drops those of other users' processes. Then it drops the figures of
-//      ranks from which nothing came for kFreshS, opens the port if it is not open yet, and replaces the file by a
-//      rename. Nobody can make it write to another file: what lies in the place of the file or of its partial file is
-//      replaced, and no link is followed.
-//   4. When the owner's job ends in order, it removes the file, because node_exporter would show it for ever.
+//   3. The owner reads datagrams as they come, and drops those of other users' processes. Once a second it drops the
+//      figures of ranks from which nothing came for kFreshS seconds, opens the port if it is not open yet, and replaces
+//      the file by a rename. No other user can make it write to another file: whatever has the name of the file or of
+//      its partial file is replaced, and links are not followed.
+//   4. When the owner's job ends normally, the owner removes the file, because node_exporter would show it for ever.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
-//   the port is taken -> Error (kUsage) from Show(), and the next one tries again
+//   the port is taken -> Error (kUsage) from Show(), and the next Show() tries again
 //     -> ExporterTest.NamesThePortThatIsTaken
-//   the file cannot be written -> Error (kCheckpoint) from Show(), and the next one tries again
+//   the file cannot be written -> Error (kCheckpoint) from Show(), and the next Show() tries again
 //     -> ExporterTest.AFileThatCannotBeWrittenIsNamedAndTriedAgain
-//   a link lies in the place of the partial file -> nothing, and the link's target stays as it is
+//   there is a link in the place of the partial file -> nothing, and the link's target stays unchanged
 //     -> ExporterTest.FollowsNoLink
 //   the owner is killed -> nothing: another rank becomes the owner
 //     -> ExporterTest.AnotherServesWhenTheOwnerIsKilled
@@ -73,11 +73,11 @@ class Exporter {
 
   Options options_;
   std::string name_;       // the name of the owner's socket
-  FileDescriptor socket_;  // on the owner it has that name; other ranks send from it
+  FileDescriptor socket_;  // on the owner it is bound to name_; other ranks send from it
   bool owner_ = false;
   bool has_file_ = false;                  // whether this process has written the file
   std::map<int, Figures> figures_;         // on the owner: the figures of each rank
-  std::unique_ptr<MetricsServer> server_;  // on the owner, as soon as the port was free
+  std::unique_ptr<MetricsServer> server_;  // on the owner, once it could open the port
 };
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ std::string StepLine(int rank, int step) {
   return "lockstep_step{rank=\"" + std::to_string(rank) + "\"} " + std::to_string(step) + "\n";
 }
 
-// A port that something listens on.
+// A port on which a socket listens, so that it is taken.
 class TakenPort {
  public:
   TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -51,7 +51,7 @@ class TakenPort {
   int port_ = 0;
 };
 
-// Reads all datagrams that the owner's socket has.
+// Reads all datagrams that wait in the owner's socket.
 void ReceiveAll(Exporter& owner) {
   pollfd file{.fd = owner.socket(), .events = POLLIN, .revents = 0};
   while (poll(&file, 1, 0) > 0) owner.Receive();
@@ -95,7 +95,7 @@ TEST_F(ExporterTest, AnotherTakesThePlaceOfOneThatEnds) {
 
 TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
   Exporter::Options options = OptionsOf(0);
-  options.port = TakenPort().port();  // free again
+  options.port = TakenPort().port();  // the port is free again
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -105,7 +105,7 @@ TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
       owner.Show(StepLine(0, 5));
       (void)!write(ready[1], "r", 1);
       pause();
-    } catch (...) {  // the pipe's end tells the test
+    } catch (...) {  // the test sees the end of the pipe
     }
     _exit(1);
   }
@@ -177,7 +177,7 @@ TEST_F(ExporterTest, NamesThePortThatIsTaken) {
 TEST_F(ExporterTest, NamesAnAddressThatIsNotThisMachines) {
   Exporter::Options options = OptionsOf(0);
   options.port = 9400;
-  options.address = "192.0.2.1";  // of RFC 5737: no machine has it
+  options.address = "192.0.2.1";  // a documentation address (RFC 5737), which no machine has
   Exporter exporter(options);
   EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { exporter.Show(StepLine(0, 5)); }),
               HasSubstr("set observe.prometheus_address to an address of this machine"));

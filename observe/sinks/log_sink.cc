@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Adds the metrics of the validation samples. Their names begin with val_, as none of training's does.
+// Adds the metrics of the validation samples. Their names begin with val_, and no name of a training figure does.
 void AddMetrics(const std::vector<Metric>& metrics, Json& line) {
   for (const Metric& metric : metrics) line["val_" + metric.name] = metric.value;
 }
@@ -275,11 +275,11 @@ class LogSink final : public EventSink {
   }
 
  private:
-  // A line of readings each so many seconds is enough for what a log tells later.
+  // The log has at most one line of machine readings in this period, in seconds.
   static constexpr double kReadingsPeriod = 10;
 
   bool IsDue(const MachineReading& reading) {
-    // Where somebody sets the clock back, lines go on at once.
+    // If the clock is set back by more than the period, the next reading is written at once.
     if (std::abs(reading.time - read_at_) < kReadingsPeriod) return false;
     read_at_ = reading.time;
     return true;

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// Events to the lines of a log.
+// Collects the log lines that a LogSink writes.
 class Log : public testing::Test {
  protected:
   std::vector<Json> lines_;
@@ -34,7 +34,7 @@ TEST_F(Log, HasReadingsOfTheMachineEachTenSeconds) {
   // The clock is set back by a day.
   sink_->On(MachineReading{.time = kNow - 86400});
   EXPECT_THAT(lines_, SizeIs(4));
-  // Other events have all their lines.
+  // All other events are written, without a limit.
   for (int i = 0; i < 3; ++i) sink_->On(RunWarning{"w"});
   EXPECT_THAT(lines_, SizeIs(7));
 }
@@ -63,7 +63,7 @@ TEST_F(Log, HasWhatMemoryIsFor) {
 TEST_F(Log, HasTheAllocationThatFailed) {
   OutOfMemory event{.step = 7, .too_many = 48, .micro_batch = 24, .accumulation = 2};
   sink_->On(event);
-  EXPECT_FALSE(lines_[0].contains("fragmented"));  // unknown, as on CPUs
+  EXPECT_FALSE(lines_[0].contains("fragmented"));  // the failed allocation is unknown, as on CPUs
   event.failed = FailedAllocation{.failure = {.requested_bytes = 512,
                                               .allocated_bytes = 810,
                                               .reserved_bytes = 1600,

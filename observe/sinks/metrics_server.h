@@ -1,4 +1,4 @@
-// MetricsServer: answers GET /metrics on a port with the last page that it was given (base/http/http_server.h).
+// MetricsServer: answers GET /metrics on a port with the page of the last SetPage() (base/http/http_server.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
 //   the port is in use or not allowed, or the address is not this machine's -> Error (kUsage) with the system's reason
@@ -17,7 +17,7 @@ class MetricsServer {
   // Listens on `port` of `address`, which is an IPv4 or IPv6 address in numbers. Throws Error (kUsage).
   MetricsServer(const std::string& address, int port);
 
-  // From now on answers with `page`.
+  // Sets the page for the requests that follow.
   void SetPage(std::string page);
 
  private:

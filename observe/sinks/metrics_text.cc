@@ -65,7 +65,7 @@ constexpr Family kFamilies[] = {
     {"DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."},
 };
 
-// Returns `text` in quotation marks, as the value of a label.
+// Returns `text` as the value of a label, in quotation marks and with escapes.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -85,7 +85,8 @@ std::string NumberText(double value) {
   return fmt::format("{}", value);
 }
 
-// A reading of the machine is shown until so many periods, and at least so many seconds, have passed.
+// A reading of the machine is shown until it is older than kFreshPeriods reading periods and older than kFreshS
+// seconds.
 constexpr double kFreshPeriods = 3;
 constexpr double kFreshS = 10;
 
@@ -134,7 +135,7 @@ void AddSeconds(const SecondsReport& report, const std::array<double, kLosses.si
   }
 }
 
-// Returns the labels of a rank of the run.
+// Returns the labels that name a run and a rank.
 std::string RankLabels(const std::string& run_dir, int rank) {
   return fmt::format("{},{}", LabelText("run", run_dir), LabelText("rank", std::to_string(rank)));
 }
@@ -235,7 +236,7 @@ std::string RankMetrics::Text(const Present& present) const {
 
 std::string MergedMetrics(const std::vector<std::string_view>& texts) {
   std::map<std::string_view, std::vector<std::string_view>> lines;  // by family
-  std::set<std::string_view> known;                                 // series, without their values
+  std::set<std::string_view> known;  // the series so far, without their values
   for (std::string_view text : texts) {
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));

@@ -1,7 +1,7 @@
-// The figures of a run in Prometheus' text format. docs/observe.md lists the names.
+// Writes the figures of a run in Prometheus' text format. docs/observe.md lists the names.
 //
-// If NVIDIA's dcgm-exporter has a name for a figure that NVML tells, the figure has that name, and its labels and its
-// unit. All other names begin with lockstep_.
+// If NVIDIA's dcgm-exporter has a name for a figure of NVML, the figure has the same name, labels and unit here. All
+// other names begin with lockstep_.
 //
 // Promise: MergedMetrics() returns a page that Prometheus accepts. The page has each family once, with its help and its
 // type, and no series twice, even if several ranks report the same GPU (observe/sinks/metrics_text_test.cc).
@@ -18,15 +18,15 @@
 
 namespace lockstep {
 
-// Values of a rank's process at the moment when its figures are shown.
+// Values of a rank's process at the moment when RankMetrics::Text() is called.
 struct Present {
   double time = 0;  // the Unix time
   int64_t steps =
       0;  // the run's optimizer steps that are done; 0: this process has not made one yet
-  int64_t process_memory = 0;  // the bytes of the process that are in memory; 0: unknown
+  int64_t process_memory = 0;  // the resident memory of the process, in bytes; 0: unknown
 };
 
-// Collects what a rank knows of its run.
+// Collects the figures of one rank from its events.
 class RankMetrics {
  public:
   // `readings_every_s` is the time between two readings of the machine.
@@ -34,8 +34,8 @@ class RankMetrics {
 
   void Add(const RunEvent& event);
 
-  // Returns one line for each series. If the last reading of the machine is old, its series are left out: a run that
-  // stalls reads nothing, and its last reading would look like the present one.
+  // Returns one line for each series. If the last reading of the machine is old, its series are left out. A run that
+  // stalls takes no readings, and its last reading would otherwise look current.
   std::string Text(const Present& present) const;
 
   const std::string& run_dir() const { return start_.run_dir; }
@@ -50,11 +50,11 @@ class RankMetrics {
   std::optional<MachineReading> machine_;
   std::optional<SecondsReport> seconds_;
   std::array<double, kLosses.size()>
-      lost_s_{};  // the greatest values that were reported, because a counter must not fall
+      lost_s_{};  // the greatest values so far, because a Prometheus counter must not decrease
   int64_t checkpoints_ = 0;
 };
 
-// Returns one page of the lines that the Text() of several ranks returned.
+// Merges the texts that RankMetrics::Text() returned on several ranks into one page.
 std::string MergedMetrics(const std::vector<std::string_view>& texts);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ MachineReading TwoGpus() {
     gpu.uuid = index == 0 ? "GPU-a" : "GPU-b";
     gpu.use = 0.97;
     gpu.memory_used = int64_t{3} << 30;
-    gpu.memory_free = int64_t{76} << 30;  // the driver has the rest
+    gpu.memory_free = int64_t{76} << 30;  // the driver has reserved the rest
     gpu.memory_total = int64_t{80} << 30;
     gpu.rank = 4 + index;
     gpu.process_memory = 1000 + index;
@@ -50,7 +50,7 @@ TEST(MetricsText, GpusHaveTheNamesLabelsAndUnitsOfDcgmExporter) {
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_USED" + labels + "3072\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_FREE" + labels + "77824\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" + labels + "1500\n"));
-  // Readings that the driver does not report are left out.
+  // Values that the driver does not report are left out.
   EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP")));
 }
 

@@ -23,7 +23,7 @@ class PrometheusWorker final : public EventWorker {
 
   void Work(const std::vector<TimedEvent>& events, bool /*ends*/) override {
     for (const TimedEvent& timed : events) metrics_.Add(timed.event);
-    // Before RunStarted nothing is known of the run.
+    // Before the event RunStarted the run folder is not known.
     if (metrics_.run_dir().empty()) return;
     if (!exporter_) {
       exporter_.emplace(Exporter::Options{.address = options_.address,

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The scalars of one event. Values that are not known are left out.
+// The scalars of one event of TensorBoard. Values that are not known are left out.
 class Scalars {
  public:
   void Add(std::string_view tag, double value) {
@@ -46,7 +46,7 @@ class TensorBoardWorker final : public EventWorker {
   }
 
  private:
-  // TensorBoard shows nothing of other events.
+  // All other events are ignored.
   template <typename Event>
   void Take(const Event&) {}
 
@@ -149,7 +149,7 @@ class TensorBoardWorker final : public EventWorker {
     file_.Add(event.SerializeAsString());
   }
 
-  // Begins the file. It comes after RunResumed, which says from which step the run goes on.
+  // Writes the first records of the file. Call it after RunResumed, which says from which step the run is resumed.
   void Begin() {
     tensorboard::Event version = EventOf(0);
     version.set_file_version("brain.Event:2");
@@ -168,9 +168,9 @@ class TensorBoardWorker final : public EventWorker {
 
   EventFile file_;
   std::string lr_tag_;
-  double time_ = 0;         // when the current event was emitted
+  double time_ = 0;         // the Unix time at which the current event was emitted
   int64_t step_ = 0;        // the last step
-  int64_t first_step_ = 0;  // the first step that this process makes; 0: the run begins
+  int64_t first_step_ = 0;  // the first step after a resume; 0: the run was not resumed
   bool began_ = false;
 };
 

@@ -1,11 +1,13 @@
 // TensorBoardSink: writes a run's figures and histograms to event files of TensorBoard, in the folder RUN/tensorboard.
 //
-// docs/observe.md lists the tags. If Lightning or Composer have a name for a figure, its tag is that name.
+// docs/observe.md lists the tags. If PyTorch Lightning or Composer has a name for a figure, the figure's tag is that
+// name.
 //
 // Invariants:
-//   1. Each process of the run writes a file of its own. If the run goes on from step N, the file begins with a
-//      SessionLog START of step N + 1. When TensorBoard reads it, it forgets the later steps of the earlier files.
-//   2. Readings of the machine, and where the seconds go, are written with the number of the last step.
+//   1. Each process of the run writes a file of its own. If the run is resumed from step N, the file begins with a
+//      SessionLog START of step N + 1. When TensorBoard reads this record, it drops the steps from N + 1 on that
+//      earlier files have.
+//   2. Readings of the machine, and the figures of SecondsReport, are written with the number of the last step.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/sinks_test.py)
 //   the folder cannot be written, or the disk is full -> one warning; the figures wait until they can be written

@@ -19,8 +19,8 @@ std::string Rate(double samples_per_s) {
                              : fmt::format("{:.1f}k", samples_per_s / 1e3);
 }
 
-// Prints warnings, and leaves out most of those that repeat: a disk that is full is full at each checkpoint. The log
-// has all of them.
+// Prints warnings, but leaves out most repetitions of a warning. A full disk, for example, causes the same warning at
+// each checkpoint. The log has all warnings.
 class CountedWarnings {
  public:
   void Say(const std::string& what) {
@@ -168,8 +168,8 @@ class TerminalSink final : public EventSink {
 
   LiveLine line_;
   CountedWarnings warnings_;
-  std::optional<Loss> told_;          // the cause of the last verdict
-  std::set<std::string> told_rules_;  // the rules whose findings were told
+  std::optional<Loss> told_;          // the cause of the last verdict that was printed
+  std::set<std::string> told_rules_;  // the rules whose findings were printed
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
   bool evaluates_ = false;  // whether there is an evaluation at the end of each epoch

@@ -11,7 +11,7 @@ namespace lockstep {
 // Returns the sink of rank 0. `live` says that standard output is a terminal on which one line may be redrawn.
 std::unique_ptr<EventSink> NewTerminalSink(bool live);
 
-// Returns the sink of another rank. It prints only this rank's bad samples and failed checkpoints.
+// Returns the sink of a rank other than 0. The sink prints only this rank's bad samples and failed checkpoints.
 std::unique_ptr<EventSink> NewRankWarningSink(int rank);
 
 }  // namespace lockstep

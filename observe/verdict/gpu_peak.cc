@@ -12,7 +12,7 @@ struct Peak {
   double fp16;
 };
 
-// The first entry whose name is a part of the GPU's counts.
+// PeakFlops() uses the first entry whose `name` is contained in the GPU's name.
 constexpr Peak kPeaks[] = {
     {"H100 NVL", 60, 417, 835, 835},
     {"H100 PCIe", 51, 378, 756, 756},

@@ -19,7 +19,7 @@ void Ledger::Add(const StepSeconds& step) {
   }
   if (step.total <= 0) return;
   double left = step.total;
-  // A part of the step is never more than what is left of it: clocks of host and device differ a little.
+  // A part is limited to the time that is left of the step, because the clocks of host and device differ a little.
   const auto take = [&left](double seconds) {
     const double taken = std::clamp(seconds, 0.0, std::max(left, 0.0));
     left -= taken;
@@ -45,7 +45,7 @@ RankSeconds Ledger::Sum() const {
     const double ideal_s = times.Percentile(kIdealPercentile);
     const auto count = static_cast<double>(times.count());
     sum.ideal_s += count * ideal_s;
-    // Shapes of which no step was measured are rare.
+    // A shape of which no unbroken step was measured is rare, and uses its ideal time instead.
     const auto unbroken = unbroken_.find(shape);
     if (!unbroken_.empty()) {
       sum.unbroken_s += count * (unbroken != unbroken_.end() ? unbroken->second : ideal_s);

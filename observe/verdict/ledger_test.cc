@@ -28,7 +28,7 @@ TEST(Ledger, LossesAndComputingAddUpToTheWallTime) {
   EXPECT_NEAR(sum.lost(Loss::kReading), 101 * 0.02, 1e-9);
   EXPECT_NEAR(sum.lost(Loss::kCommunication), 100 * 0.03, 1e-9);
   EXPECT_NEAR(sum.lost(Loss::kLaunching), 100 * 0.02,
-              1e-9);  // of the idle time, what no sample is to blame for
+              1e-9);  // the idle time minus the wait for samples
   EXPECT_NEAR(sum.lost(Loss::kEvaluation), 2, 1e-9);
   EXPECT_NEAR(sum.lost(Loss::kCheckpoints), 0.5, 1e-9);
   EXPECT_NEAR(sum.lost(Loss::kRestarts), 7, 1e-9);

@@ -1,6 +1,6 @@
-// MachineMeans: what the readings of a run's machine (observe/machine/machine_reading.h) say on average.
+// MachineMeans: computes means over the readings of a run's machine (observe/machine/machine_reading.h).
 //
-// Invariant: a value that the driver never told is negative.
+// Invariant: a value that the driver never reported is negative.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@ namespace lockstep {
 
 class MachineMeans {
  public:
-  // Adds a reading that came when `step` steps were done, on which this machine's ranks had trained `samples` samples
-  // since counting began.
+  // Adds a reading that was taken when `step` steps were done. `samples` is how many samples this machine's ranks had
+  // trained on by then.
   void Add(const MachineReading& reading, int64_t step, double samples);
 
-  // The fraction of the time in which a kernel ran, the mean of all GPUs and readings. Negative before kLeastReadings.
+  // The fraction of the time in which a kernel ran, as the mean over all GPUs and readings. Negative if there are fewer
+  // than kLeastReadings readings.
   double gpu_use() const { return readings_ < kLeastReadings ? -1 : gpu_use_.value(); }
   // The used fraction of the fullest GPU's memory, as of the last reading.
   double gpu_memory_share() const { return gpu_memory_share_; }
-  // The used fraction of the time of all cores.
+  // The used fraction of all cores' time. Negative if there are fewer than kLeastReadings readings.
   double cpu_use() const { return readings_ < kLeastReadings ? -1 : cpu_use_.value(); }
-  // The fraction of its clock rate that the slowest GPU lost to heat or to its power supply; 0 if none did.
+  // The fraction of its clock rate that the slowest GPU lost to heat or to its power supply; 0 if no GPU lost any.
   double throttled_share() const { return throttled_.value() > 0 ? throttled_.value() : 0; }
-  // The energy that all GPUs took per sample of this machine's ranks, in joules.
+  // The energy that all GPUs used per sample of this machine's ranks, in joules.
   double joules_per_sample() const;
   // The bytes by which this process's memory grows per step; 0 if it does not grow.
   double memory_growth() const { return memory_.BytesPerStep(); }
-  // The bytes of the host's memory that nobody uses, as of the last reading.
+  // The unused bytes of the host's memory, as of the last reading.
   double memory_left() const { return memory_left_; }
 
  private:

@@ -66,7 +66,7 @@ TEST(MachineMeans, AGpuThatIsHotLosesAPartOfItsClockRate) {
   gpu.throttle_reasons = nvmlClocksEventReasonSwPowerCap;
   MachineMeans usual;
   usual.Add(Reading(0, {gpu}), 1, 1);
-  EXPECT_EQ(usual.throttled_share(), 0);  // a GPU that works at its power limit is in order
+  EXPECT_EQ(usual.throttled_share(), 0);  // the power limit is not a fault
   gpu.throttle_reasons = nvmlClocksEventReasonSwPowerCap | nvmlClocksEventReasonSwThermalSlowdown;
   MachineMeans hot;
   hot.Add(Reading(0, {gpu}), 1, 1);

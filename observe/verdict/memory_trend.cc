@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMostPoints = 128;
 constexpr size_t kSpans = 4;
 constexpr size_t kLeastPoints = 4 * kSpans;
-constexpr double kLeastEvenness = 0.4;  // a span's growth, as a fraction of the mean span's
+constexpr double kLeastEvenness = 0.4;  // a span's least growth, relative to the mean span
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// MemoryTrend: finds out whether memory, of a process or of a GPU, grows without an end.
+// MemoryTrend: finds out whether the memory of a process or of a GPU keeps growing.
 //
-// Promise: memory that grows at the beginning and then stays, as allocators' and caches' does, is no trend. A trend is
-// growth that goes on at about the same rate in each quarter of the later half of the run.
+// Promise: memory that grows at the beginning and then stays constant, as that of allocators and caches, is no trend. A
+// trend is growth that goes on at about the same rate in each quarter of the later half of the run.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class MemoryTrend {
   explicit MemoryTrend(double least_growth_bytes = 32 << 20)
       : least_growth_bytes_(least_growth_bytes) {}
 
-  // It was `bytes` when `step` steps were done.
+  // Adds a point: the memory was `bytes` when `step` steps were done.
   void Add(int64_t step, int64_t bytes);
 
   // Returns the bytes by which memory grows per step; 0 if there is no trend.
@@ -29,7 +29,7 @@ class MemoryTrend {
 
   double least_growth_bytes_;
   std::vector<Point> points_;
-  int64_t spacing_ = 1;  // every so many calls of Add() give a point
+  int64_t spacing_ = 1;  // one of so many calls of Add() adds a point
   int64_t calls_ = 0;
 };
 

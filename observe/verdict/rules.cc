@@ -104,7 +104,7 @@ constexpr char kFreeTensors[] =
     "keep no tensor after its step, and of a loss or an output that is kept only detach() or a "
     "number";
 
-// Whether what a step keeps is about what memory grows by.
+// Returns whether the tensors that a step keeps explain at least half of the growth of memory.
 bool Explains(const KeptTensors& kept, double growth) {
   constexpr double kMost = 0.5;
   return kept.is_known && static_cast<double>(kept.bytes) >= kMost * growth;

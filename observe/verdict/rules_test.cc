@@ -21,7 +21,7 @@ std::vector<std::string> RulesOf(const Signs& signs) {
   return rules;
 }
 
-// Two ranks on a busy GPU each.
+// Signs of a run without problems.
 Signs Healthy() {
   Signs signs{
       .gpu_memory_share = 0.6, .cpu_use = 0.2, .memory_left = 64e9, .faster_precision = "BF16"};
@@ -32,7 +32,7 @@ Signs Healthy() {
   return signs;
 }
 
-// Healthy signs, except that `seconds` of 100 are lost.
+// Healthy signs, except that `seconds` of 100 seconds are lost to `loss`.
 Signs With(Loss loss, double seconds) {
   Signs signs = Healthy();
   signs.seconds.lost_s[static_cast<size_t>(loss)] = seconds;
@@ -96,7 +96,7 @@ TEST(Rules, SeeMemoryThatIsFull) {
 TEST(Rules, SeeABatchThatIsSmallForTheGpu) {
   Signs signs = Healthy();
   signs.gpu_memory_share = 0.05;
-  EXPECT_THAT(RulesOf(signs), IsEmpty());  // it computes at 45 % of its peak
+  EXPECT_THAT(RulesOf(signs), IsEmpty());  // the GPU computes at 45 % of its peak
   signs.seconds.flops_share = 0.02;
   EXPECT_THAT(RulesOf(signs), ElementsAre("gpu_memory_idle"));
   EXPECT_THAT(FindingsOf(signs).front().remedy, HasSubstr("global_batch"));
@@ -122,12 +122,12 @@ TEST(Rules, NameTensorsThatKeepTheHostsMemoryGrowing) {
             "allocates and keeps, and is full after 30518 more steps");
   EXPECT_THAT(FindingsOf(signs).front().remedy, HasSubstr("detach()"));
 
-  signs.growth.kept.bytes = 1 << 10;  // what steps keep is not what grows
+  signs.growth.kept.bytes = 1 << 10;  // too little to explain the growth
   EXPECT_THAT(FindingsOf(signs).front().words, HasSubstr("not in tensors of its steps"));
   EXPECT_THAT(FindingsOf(signs).front().remedy, HasSubstr("free it"));
 
   signs.growth.kept.bytes = 2 << 20;
-  signs.growth.on_gpu = true;  // they are the GPU's
+  signs.growth.on_gpu = true;  // the kept tensors are on the GPU, not in the host's memory
   EXPECT_THAT(FindingsOf(signs).front().words, Not(HasSubstr("tensors")));
 }
 

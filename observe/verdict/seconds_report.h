@@ -1,4 +1,4 @@
-// SecondsReport: where the seconds of a run went so far, and what would give most of them back.
+// SecondsReport: says what a run has spent its time on so far, and how to regain most of the lost time.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The causes to which a run can lose time.
+// The causes by which a run loses time.
 enum class Loss {
   kReading,        // waiting for the bytes of samples
   kDecoding,       // waiting for the decoding and augmentation of samples
@@ -21,8 +21,8 @@ enum class Loss {
   kCores,          // the training thread waits for a core
   kEvaluation,
   kCheckpoints,
-  kMemory,      // steps that were repeated with less memory
-  kRestarts,    // from a failure until its step is made again
+  kMemory,      // steps that ran out of memory and were repeated
+  kRestarts,    // from a failure until the failed step is made again
   kThrottling,  // the GPU's clocks are lowered by heat or by its power supply
   kOther,
 };
@@ -37,7 +37,7 @@ std::string_view NameOf(Loss loss);
 // Returns the loss in words that complete "lost 9 % to ...".
 std::string_view WordsOf(Loss loss);
 
-// A rule's (observe/verdict/rules.h) statement about a run.
+// The statement of a rule (observe/verdict/rules.h) about a run.
 struct RunFinding {
   std::string rule;    // the rule's name, for example "memory_grows"
   std::string words;   // what was measured and what it means
@@ -46,21 +46,19 @@ struct RunFinding {
 
 struct SecondsReport {
   int64_t step = 0;   // the number of optimizer steps done
-  int64_t steps = 0;  // how many of them this report is about
+  int64_t steps = 0;  // the number of steps that this report covers
   double wall_s =
-      0;  // the seconds since the first of them began; ideal_s and all of lost_s add up to it
-  double ideal_s =
-      0;  // the seconds that these steps would take at the speed that this run can reach
+      0;  // the seconds since the first step began: the sum of ideal_s and all of lost_s
+  double ideal_s = 0;  // the seconds that these steps would take at this run's best speed
   std::array<double, kLosses.size()> lost_s{};
-  int slow_rank = -1;       // the rank for which the others wait; -1: none
+  int slow_rank = -1;       // the rank for which the other ranks wait; -1: none
   double flops_share = -1;  // an ideal step's FLOP/s as a fraction of the GPU's peak; -1: unknown
   double busy_share =
       -1;  // the fraction of the time in which a kernel ran on the GPUs; -1: unknown
   double joules_per_sample = -1;  // the energy that the machine's GPUs took per sample; -1: unknown
-  std::optional<Loss>
-      cause;            // the greatest loss that has a name, if it is great enough to be reported
-  std::string verdict;  // what is lost and to what, in words; empty: nothing great enough
-  std::string remedy;   // the config fields that mend it, or what else does
+  std::optional<Loss> cause;      // the greatest loss but kOther, if it is worth reporting
+  std::string verdict;            // how much time is lost, and to which cause; empty: no cause
+  std::string remedy;  // the config fields, or the other means, that regain the lost time
   std::vector<RunFinding> findings;
 
   double lost(Loss loss) const { return lost_s[static_cast<size_t>(loss)]; }

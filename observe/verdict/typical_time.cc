@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kShortestS = 1e-7;
 constexpr double kLongestS = 1e3;
-constexpr double kRatio = 1.01;  // of a range's bounds
+constexpr double kRatio = 1.01;  // the ratio of a range's upper and lower bound
 
 size_t RangeOf(double seconds) {
   if (!(seconds > kShortestS)) return 0;
@@ -30,7 +30,7 @@ double TypicalTime::Percentile(double share) const {
   int64_t seen = 0;
   for (size_t range = 0; range < counts_.size(); ++range) {
     seen += counts_[range];
-    // The middle of the range.
+    // The (geometric) middle of the range stands for all its durations.
     if (seen > before) return kShortestS * std::pow(kRatio, static_cast<double>(range) + 0.5);
   }
   return 0;

@@ -1,7 +1,7 @@
-// TypicalTime: finds percentiles of many durations in little memory.
+// TypicalTime: computes percentiles of many durations in little memory.
 //
-// Each duration is counted in one of some 2,300 ranges, each one percent wider than the one before it, from 0.1 µs to
-// 1,000 s. A percentile is therefore right to one percent.
+// Each duration is counted in one of about 2,300 ranges between 0.1 µs and 1,000 s. Each range is one percent wider
+// than the previous one, so a percentile is accurate to one percent.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ class TypicalTime {
  public:
   TypicalTime();
 
-  // Durations that are not positive count as the shortest. Allocates nothing.
+  // Adds a duration. A duration that is not positive counts in the first range. Allocates no memory.
   void Add(double seconds);
 
   int64_t count() const { return count_; }
 
-  // Seconds that `share` of the durations do not exceed, in [0, 1]; 0: there are none.
+  // Returns the seconds that the fraction `share` of the durations, in [0, 1], does not exceed; 0 if there are no
+  // durations.
   double Percentile(double share) const;
 
  private:

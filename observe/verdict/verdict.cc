@@ -10,11 +10,11 @@
 namespace lockstep {
 namespace {
 
-// The exchange of a smaller bucket is mostly latency.
+// The exchange of a gradient bucket that is smaller than this is mostly latency.
 constexpr int64_t kSmallBucket = int64_t{1} << 20;
 constexpr int64_t kUsualBucket = int64_t{25} << 20;
 
-// Returns the rank for which the others wait.
+// Returns the rank for which the others wait: it has the least share of waiting for the exchange.
 size_t CriticalRank(const std::vector<RankSeconds>& ranks) {
   const auto waits = [](const RankSeconds& rank) {
     return rank.wall_s > 0 ? rank.lost(Loss::kCommunication) / rank.wall_s : 0;
@@ -30,7 +30,7 @@ double ComputedPerStep(const RankSeconds& rank) {
   return rank.steps > 0 ? rank.computed_s / static_cast<double>(rank.steps) : 0;
 }
 
-// Returns the seconds that rank `critical` computes beyond the other ranks' mean, without waiting for a core.
+// Returns the seconds by which rank `critical` computes longer than the other ranks' mean.
 double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   if (ranks.size() < 2) return 0;
   double others = 0;
@@ -48,7 +48,8 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
                    const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
-  // The host never gets ahead of the GPU, because the model waits for it. The driver's use counts some gaps, too.
+  // No unbroken step was measured, because the host cannot queue a whole step ahead if the model waits for the GPU. The
+  // idle time is then estimated from the GPU's use that the driver reports, which misses some of the gaps.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
@@ -58,7 +59,8 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
   return std::max(0.0, idle_s);
 }
 
-// More threads that read at once give that many times the samples, where cores are left for them.
+// Returns how to raise loader.threads. Assumes that the samples per second grow with the number of threads up to
+// `most_threads`. Returns an empty text if there are that many threads already.
 std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, double lost_s,
                         int most_threads) {
   if (facts.loader_threads == 0) return "loader.threads: 1";
@@ -68,7 +70,7 @@ std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, doub
   return fmt::format("loader.threads: {} -> {}", facts.loader_threads, threads);
 }
 
-// Returns by which factor a loss that takes `share` of the time must shrink to take `wanted` of the time that is left.
+// Returns the factor by which a loss must shrink, so that its share of the whole time falls from `share` to `wanted`.
 double Shrink(double share, double wanted) { return wanted * (1 - share) / ((1 - wanted) * share); }
 
 std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& facts) {
@@ -76,7 +78,7 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
   const double share = lost_s / report.wall_s;
   switch (loss) {
     case Loss::kReading: {
-      // A thread that waits takes no core.
+      // A thread that waits for a read uses no core.
       constexpr int kThreadsPerCore = 4;
       const std::string more = MoreThreads(report, facts, lost_s, kThreadsPerCore * facts.cores);
       return more.empty()
@@ -164,8 +166,9 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others.
-  // Without loader threads the thread that trains reads the samples, and waits for a core there, too.
+  // A thread that has waited for other ranks may then wait for a core, which was measured as waiting for other ranks
+  // and must not count twice. Without loader threads the training thread also reads the samples, and may wait for a
+  // core there, too.
   const bool reads = facts.loader_threads == 0;
   const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
   const double works_s = own.computed_s + reads_s;
@@ -183,13 +186,13 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   lost(Loss::kDecoding) += samples_s * (1 - own.reading_share - own.copying_share);
   lost(Loss::kCopying) = samples_s * own.copying_share;
 
-  // Ranks that share cores wait for each other because one of them has none.
+  // If there are more ranks than cores, ranks wait for each other because one of them has no core.
   if (!facts.on_gpu && facts.ranks_here > facts.cores_here) {
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
 
-  // Splits the computing time beyond the best by cause. The known losses come first; together they are at most the
-  // computing time.
+  // Splits the computing time beyond the ideal time by cause. Causes that were measured come first. Together the losses
+  // are at most the computing time.
   double computed_s = own.computed_s;
   const auto take = [&](Loss loss, double seconds) {
     const double taken = std::clamp(seconds, 0.0, computed_s);
@@ -197,7 +200,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     computed_s -= taken;
     return taken;
   };
-  // A GPU that is busy does not mind that its host waits for a core.
+  // While a GPU is busy, it loses no time if its host waits for a core.
   if (facts.on_gpu) {
     core_wait_s = std::min(core_wait_s, NotLaunched(computed_s, own.unbroken_s, report, facts));
   }
@@ -207,16 +210,17 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   take(Loss::kThrottling, report.wall_s * facts.throttled_share);
   const double launching_s =
       take(Loss::kLaunching, NotLaunched(computed_s, own.unbroken_s, report, facts));
-  // A host that is behind with its kernels is behind with its copies.
+  // A host that launches its kernels late also launches its copies late.
   if (launching_s > lost(Loss::kCopying)) {
     lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);
   }
-  // A cause that slows each step down slows the best ones down, too.
+  // The causes above slow down every step, also the fastest steps from which own.ideal_s is computed, so the ideal time
+  // is reduced in proportion.
   const double everywhere =
       own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;
   report.ideal_s = std::min(computed_s, own.ideal_s * everywhere);
   const double varies_s = computed_s - report.ideal_s;
-  // A GPU that waits for its host varies as its host does.
+  // If the GPU mostly waits for its host, its computing time varies because the host's time varies.
   const bool host_varies = own.unbroken_s > 0 && launching_s > varies_s;
   lost(host_varies ? Loss::kLaunching : Loss::kOther) += varies_s;
 

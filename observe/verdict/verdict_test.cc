@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Ten seconds of steps that take a millisecond.
+// 10,000 steps of a millisecond each.
 RankSeconds Healthy() { return {.steps = 10'000, .wall_s = 10, .ideal_s = 9.5, .computed_s = 10}; }
 
 RankSeconds With(Loss loss, double seconds) {
@@ -32,7 +32,7 @@ TEST(Verdict, AHealthyRunGetsNone) {
 }
 
 TEST(Verdict, NamesTheGreatestLossAndTheFieldThatMendsIt) {
-  RankSeconds rank = With(Loss::kReading, 6);  // all that was waited for samples
+  RankSeconds rank = With(Loss::kReading, 6);  // all the waiting for samples
   rank.reading_share = 0.1;
   const SecondsReport report = Judge({rank}, {.cores = 8, .loader_threads = 2});
   ExpectAddsUp(report);
@@ -50,7 +50,7 @@ TEST(Verdict, MoreThreadsThanCoresAreNoRemedy) {
 }
 
 TEST(Verdict, ASlowRankIsTheOneThatWaitsLeast) {
-  // Rank 1 computes for 8 of 10 seconds, the others for 5.
+  // Rank 1 computes for 8 of 10 seconds, and the other ranks compute for 5 seconds.
   const SecondsReport report = Judge(
       {With(Loss::kCommunication, 5), With(Loss::kCommunication, 2), With(Loss::kCommunication, 5)},
       {});
@@ -81,7 +81,7 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
 TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
   RankSeconds rank = With(Loss::kCommunication, 6);
   rank.running_s = 3.5;
-  rank.core_wait_s = 5;  // most of it after it has waited for the others
+  rank.core_wait_s = 5;  // most of it right after waiting for other ranks
   const SecondsReport report = Judge({rank}, {});
   ExpectAddsUp(report);
   EXPECT_NEAR(report.lost(Loss::kCores), 0.5, 1e-9);
@@ -140,7 +140,7 @@ TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
   ExpectAddsUp(report);
   EXPECT_NEAR(report.ideal_s, 0.95 * 4, 1e-9);
   EXPECT_NEAR(report.lost(Loss::kLaunching), 6 + 0.05 * 4,
-              1e-9);  // with what the host's time varies by
+              1e-9);  // with the variation of the host's time
   EXPECT_NEAR(report.lost(Loss::kOther), 0, 1e-9);
   EXPECT_EQ(report.remedy, "graph: true");
 }

@@ -31,19 +31,19 @@ AttentionShape ShapeOf(const at::Tensor& qkv, int64_t heads) {
           .size = qkv.size(2) / (3 * heads)};
 }
 
-// Queries, keys and values: views of [count, heads, tokens, size].
+// Returns queries, keys and values as views [count, heads, tokens, size].
 std::vector<at::Tensor> Split(const at::Tensor& qkv, const AttentionShape& shape) {
   return qkv.view({shape.count, shape.tokens, 3, shape.heads, shape.size})
       .permute({2, 0, 3, 1, 4})
       .unbind(0);
 }
 
-// [count, tokens, width], contiguous -> a view of [count, heads, tokens, size].
+// Returns x, contiguous [count, tokens, width], as a view [count, heads, tokens, size].
 at::Tensor HeadsOf(const at::Tensor& x, const AttentionShape& shape) {
   return x.view({shape.count, shape.tokens, shape.heads, shape.size}).transpose(1, 2);
 }
 
-// The three gradients, [count, heads, tokens, size] each, as one of [count, tokens, 3 * width].
+// Packs the three gradients, each [count, heads, tokens, size], into one tensor [count, tokens, 3 * width].
 at::Tensor Pack(const std::array<at::Tensor, 3>& parts, const AttentionShape& shape) {
   const at::Tensor out =
       at::empty({shape.count, shape.tokens, 3 * shape.heads * shape.size}, parts[0].options());
@@ -64,7 +64,7 @@ std::optional<at::Tensor> Given(const at::Tensor& mask) {
 }
 
 // Returns the numbers that the mask adds to the scores, in the scores' type. As in ATen, the number that hides a token
-// is finite, so that a token that sees none is no NaN.
+// is finite, so that the result is not NaN for a token that sees no token.
 at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   constexpr double kHidden = -65504;
   if (!mask.defined() || mask.scalar_type() != at::kBool) {
@@ -76,8 +76,8 @@ at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
 // Calls the same functions as ATen's own formulas: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
-  // with_gradient: whether backward may come; gradients are off in here, so ATen could not tell. `mask` is that of
-  // AsNumbers(), for cuDNN's alone.
+  // `with_gradient` says whether backward may follow. It is a parameter because grad mode is off in a Function's
+  // forward. `mask` is the result of AsNumbers(); only cuDNN's attention supports a mask.
   static Variable forward(AutogradContext* context, const Variable& qkv,
                           const std::optional<at::Tensor>& mask, int64_t heads, double dropout,
                           bool causal, bool cudnn, bool with_gradient) {
@@ -89,8 +89,8 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
                               : at::_scaled_dot_product_flash_attention(parts[0], parts[1],
                                                                         parts[2], dropout, causal);
     const auto& [out, log_sums, cum_q, cum_k, max_q, max_k, seed, offset, debug_mask] = result;
-    // Both lay out their output as the queries, without the gaps, so that nothing is copied. For
-    // autograd it is no view: one that a Function returns could not be changed in place.
+    // Both backends give their output the dimension order of the queries, without gaps, so contiguous() copies nothing.
+    // The result is not a view for autograd, because a view that a Function returns could not be changed in place.
     const at::Tensor mixed = at::_unsafe_view(
         out.transpose(1, 2).contiguous(), {shape.count, shape.tokens, shape.heads * shape.size});
     if (with_gradient) {
@@ -113,7 +113,8 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
     const AttentionShape shape = ShapeOf(qkv, context->saved_data["heads"].toInt());
     const std::vector<at::Tensor> parts = Split(qkv, shape);
     const at::Tensor out = HeadsOf(saved[1], shape);
-    // Always the same strides: ATen's cache of cuDNN's graphs does not tell others apart.
+    // d_out must always have the same strides, because ATen's cache of cuDNN graphs does not distinguish between
+    // strides of d_out.
     const at::Tensor d_out = HeadsOf(gradients[0].contiguous(), shape);
     const int64_t max_q = context->saved_data["max_q"].toInt();
     const int64_t max_k = context->saved_data["max_k"].toInt();
@@ -133,10 +134,11 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   }
 };
 
-// cuDNN's without ATen between, which would copy the gradients: without dropout.
+// Calls cuDNN's attention directly, because ATen's call of it would copy the gradients. It supports no dropout and no
+// mask.
 class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
  public:
-  // with_gradient: as in FusedAttention.
+  // `with_gradient` has the same meaning as in FusedAttention.
   static Variable forward(AutogradContext* context, const Variable& qkv,
                           const PackedAttention& attention, bool with_gradient) {
     const AttentionShape& shape = attention.shape;
@@ -146,7 +148,7 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
           at::empty({shape.count, shape.heads, shape.tokens}, qkv.options().dtype(at::kFloat));
     }
     const at::Tensor out = RunPackedAttention(qkv, log_sums, attention);
-    // For autograd it is no view: one that a Function returns could not be changed in place.
+    // The result is not a view for autograd, because a view that a Function returns could not be changed in place.
     const at::Tensor mixed =
         at::_unsafe_view(out, {shape.count, shape.tokens, shape.heads * shape.size});
     if (with_gradient) {
@@ -172,13 +174,13 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
   }
 };
 
-// Returns the backend, which is the same with and without gradients, because a block that is computed again for its
-// gradients must draw the same dropout. Not every backend has gradients for every size.
-// `mask` is that of AsNumbers().
+// Returns the backend that ATen chooses if gradients are needed, because not every backend has gradients for every
+// size. The backend must not depend on the grad mode: with activation checkpointing, forward runs first without and
+// then with gradients, and must draw the same dropout. `mask` is the result of AsNumbers().
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
                           const at::Tensor& mask) {
-  // LibTorch makes no choice for a foretold GPU. The backend that keeps the least memory for backward is taken; the
-  // others keep at least as much.
+  // LibTorch cannot choose a backend for the foretold GPU. The code therefore takes the backend that keeps the least
+  // memory for backward.
   if (qkv.is_meta()) {
     return options.dropout == 0 && TraitsOf(qkv.device()).major >= 9
                ? at::SDPBackend::cudnn_attention
@@ -194,7 +196,8 @@ at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionO
 
 at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options) {
   const auto& [dropout, causal, mask] = options;
-  // LibTorch's attention with a mask on a foretold GPU is foretold, too.
+  // For the foretold GPU (base/tensor/foretold_gpu.h) attention with a mask also uses the twin, because LibTorch's
+  // attention is simulated there as well.
   const bool is_twins = mask.defined() && (mask.requires_grad() || qkv.is_meta());
   if (!IsOnGpu(qkv) || !Is16Bit(qkv) || qkv.numel() == 0 || is_twins ||
       qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {

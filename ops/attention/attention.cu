@@ -7,17 +7,19 @@
 namespace lockstep::ops {
 namespace {
 
-// A block copies 16 units (256 bytes, where a unit is 16) of 64 rows, a row being a token's.
+// A block copies kUnits units of kRows rows. A row holds the values of one token. A unit is 16 bytes, or one value if
+// the tensors are not aligned.
 constexpr int kUnits = 16;
 constexpr int kRowThreads = 16;
-constexpr int kRowsOfThread = 4;  // loads of a thread in flight
+constexpr int kRowsOfThread = 4;  // the number of rows whose loads a thread has in flight
 constexpr int kRows = kRowThreads * kRowsOfThread;
 
 struct Parts {
-  HeadsView parts[3];  // strides in units
+  HeadsView parts[3];  // their strides are counted in units
 };
 
-// Block (r, u, p): rows and units of part p. Copied bit by bit: the values' type does not matter.
+// Block (r, u, p) copies a group of rows and a group of units of part p. The values are copied unchanged, so their type
+// does not matter.
 template <typename Unit>
 __global__ void __launch_bounds__(kUnits* kRowThreads)
     PackHeads(const __grid_constant__ Parts parts, Unit* __restrict__ out, int64_t rows,
@@ -45,7 +47,7 @@ __global__ void __launch_bounds__(kUnits* kRowThreads)
   }
 }
 
-// Every head begins at a multiple of 16 bytes; strides that nothing is reached by do not matter.
+// Returns whether every head begins at a multiple of 16 bytes. The stride of a dimension of size 1 does not matter.
 bool IsPacked(const HeadsView& view, const AttentionShape& shape, int64_t unit_size) {
   return IsAligned(view.data) && (shape.count == 1 || view.count_stride % unit_size == 0) &&
          (shape.heads == 1 || view.head_stride % unit_size == 0) &&

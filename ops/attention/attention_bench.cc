@@ -1,10 +1,11 @@
-// Forward and backward of attention, causal or with a mask that hides the last tokens of some sequences, up to the
-// gradient of queries, keys and values, beside the twin:
+// Times forward and backward of attention, with SelfAttention() and with SelfAttentionTwin(). The attention is causal,
+// or has a mask that hides the last tokens of some sequences. Backward computes the gradient of queries, keys and
+// values. Run it with
 // bazel run -c opt //ops/attention:attention_bench
 //
 // TFLOP/s counts the matrix products: two forward and five backward, each of 2 * count * heads * size * tokens^2, or
-// half of it if the attention is causal. Both ways make the same products with the same backend: what differs is how
-// inputs and gradients are brought together.
+// half of it if the attention is causal. Both functions compute the same products with the same backend. They differ in
+// how queries, keys, values and their gradients are laid out and copied.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// The kernel of attention.h.
+// Declares the function that launches the kernel of attention.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

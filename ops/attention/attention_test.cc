@@ -1,5 +1,5 @@
-// Output and gradient against the explicit softmax in float64 on the same rounded inputs: the twin
-// everywhere, ATen's fused backends as the Function calls them where there is a GPU.
+// Compares output and gradient with the explicit softmax in float64 on the same rounded inputs. The twin is tested on
+// any machine, and the fused backends if there is a GPU.
 
 #include "ops/attention/attention.h"
 
@@ -22,7 +22,7 @@
 namespace lockstep::ops {
 namespace {
 
-// `mask`: as SelfAttention()'s.
+// Computes attention in explicit steps. `mask` has the meaning of AttentionOptions::mask.
 at::Tensor Explicit(const at::Tensor& qkv, int64_t heads, bool causal,
                     const at::Tensor& mask = {}) {
   const int64_t tokens = qkv.size(1);
@@ -49,7 +49,7 @@ at::Tensor Explicit(const at::Tensor& qkv, int64_t heads, bool causal,
       .reshape({-1, tokens, heads * size});
 }
 
-// The error's norm relative to that of what is expected, which counts for at least `least`.
+// Returns the norm of the error, divided by the norm of `expected` or by `least`, whichever is greater.
 double Error(const at::Tensor& actual, const at::Tensor& expected, double least = 0) {
   return (actual.to(at::kDouble) - expected).norm().item<double>() /
          std::max({expected.norm().item<double>(), least, 1e-30});
@@ -74,8 +74,8 @@ TEST(Attention, OnTheCpuIsTheExplicitSoftmax) {
   }
 }
 
-// Masks of `count` sequences: tokens that are not there, of one sequence more than of another; a bias of each head, and
-// of each pair of tokens; all that is not before a token.
+// Returns masks for `count` sequences. They hide the tokens beyond each sequence's length, add a bias for each head,
+// add a bias for each pair of tokens, or hide later tokens.
 std::vector<at::Tensor> Masks(int64_t count, int64_t heads, int64_t tokens, at::TensorOptions to) {
   const at::Tensor lengths = at::arange(1, count + 1, to.dtype(at::kLong)).clamp_max(tokens);
   const at::Tensor places = at::arange(tokens, to.dtype(at::kLong));
@@ -104,7 +104,7 @@ class AttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // The tolerance follows from 8, 11 and 24 bits of precision and a few roundings on the way.
+  // The tolerance follows from the types' precision (8, 11 and 24 bits) and from a few intermediate roundings.
   double tolerance() const {
     return GetParam() == at::kFloat ? 1e-4 : GetParam() == at::kHalf ? 5e-3 : 3e-2;
   }
@@ -122,7 +122,7 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
         const at::Tensor input = at::randn({count, tokens, 3 * width}, options());
         at::Tensor exact = input.to(at::kDouble).requires_grad_();
         const at::Tensor expected = Explicit(exact, heads, causal);
-        // Contiguous, a transpose, one number for each column.
+        // The gradients are contiguous, a transpose, and an expanded vector with one number for each column.
         for (const at::Tensor& d_out :
              {at::randn({count, tokens, width}, options()),
               at::randn({count, width, tokens}, options()).transpose(1, 2),
@@ -145,7 +145,7 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
           EXPECT_LT((qkv.grad() - exact.grad()).abs().max().item<double>(),
                     2 * tolerance() * exact.grad().abs().max().item<double>());
         }
-        // Without a gradient to come.
+        // The result must be the same if no backward can follow.
         const c10::NoGradGuard no_grad;
         EXPECT_LT(Error(SelfAttention(input, heads, {.causal = causal}), expected), tolerance());
       }
@@ -175,9 +175,9 @@ TEST_P(AttentionOnGpu, TakesMasks) {
   }
 }
 
-// The output is linear in the values for given random numbers: <out, out> = <dv, v>, where out is
-// also what backward is called with, says that it has drawn the same. 1/2 is a rate that cuDNN has,
-// 1/10 is not.
+// With given random numbers the output is a linear function of the values. If backward is called with out as its
+// gradient, then <out, out> = <dv, v> holds only if backward has drawn the same random numbers. cuDNN supports the rate
+// 1/2, but not 1/10.
 TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
   for (const double dropout : {0.5, 0.1}) {
     std::vector<at::Tensor> masks = Masks(4, 2, 128, options());
@@ -203,7 +203,7 @@ TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
 INSTANTIATE_TEST_SUITE_P(, AttentionOnGpu, testing::Values(at::kBFloat16, at::kHalf, at::kFloat),
                          [](const auto& param) { return std::string(c10::toString(param.param)); });
 
-// The kernel for itself: strides, sizes and addresses that its caller hardly ever has.
+// Tests the kernel directly, with strides, sizes and addresses that SelfAttention() hardly ever passes.
 TEST(PackHeads, IsStack) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kHalf);
@@ -236,7 +236,7 @@ TEST(PackHeads, IsStack) {
     };
     check({dense(), by_token(), by_token()});
     check({by_token(), by_token(), by_token()});
-    // An odd address, and rows with a gap of one value.
+    // The first tensor begins at an odd address, and the rows of the last tensor have gaps of one value.
     check({at::randn({count * heads * tokens * size + 1}, options)
                .narrow(0, 1, count * heads * tokens * size)
                .view({count, heads, tokens, size}),

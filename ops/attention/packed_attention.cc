@@ -26,10 +26,11 @@ using Tensor = std::shared_ptr<graph::Tensor_attributes>;
 
 enum class Direction { kForward, kBackward };
 
-// The tensors' names in a graph.
+// The ids of the tensors in a cuDNN graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
 
-// The sizes and strides of tensors, which cuDNN takes as [count, heads, tokens, size]. A head's values lie together.
+// The sizes and strides of the tensors, which cuDNN takes as [count, heads, tokens, size]. The values of one head of a
+// token are contiguous.
 struct Layout {
   explicit Layout(const AttentionShape& shape)
       : sizes{shape.count, shape.heads, shape.tokens, shape.size},
@@ -95,8 +96,9 @@ std::unique_ptr<CudnnGraph> MakeGraph(const PackedAttention& attention, Directio
   return is_built && made->FindWorkspace() ? std::move(made) : nullptr;
 }
 
-// The process's, for all threads; null: cuDNN has no such attention. Made the first time, while others wait, and never
-// destroyed, since nothing says when cuDNN goes.
+// Returns the graph for this attention, which all threads of the process share; null if cuDNN has no such attention.
+// The first call makes the graph, while other threads wait. Graphs are never destroyed, because cuDNN may be unloaded
+// before static objects are destroyed.
 CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, const at::Tensor& qkv) {
   using Key = std::tuple<PackedAttention, Direction, at::ScalarType, c10::DeviceIndex>;
   static std::mutex mutex;
@@ -113,7 +115,7 @@ CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, cons
 void Run(const PackedAttention& attention, Direction direction, const at::Tensor& qkv,
          CudnnPointers pointers) {
   if (qkv.is_meta()) {
-    // The gradients of the queries are summed in float32, as cuDNN 9 does on an H100.
+    // This allocates the workspace of cuDNN 9 on an H100, which sums the gradients of the queries in float32.
     const AttentionShape& shape = attention.shape;
     const int64_t sums = shape.count * shape.heads * shape.tokens * (shape.size + 1);
     if (direction == Direction::kBackward) at::empty({sums}, qkv.options().dtype(at::kFloat));
@@ -125,7 +127,7 @@ void Run(const PackedAttention& attention, Direction direction, const at::Tensor
   TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
 }
 
-// Returns the address where the queries, keys or values begin.
+// Returns the address where the queries (part 0), keys (1) or values (2) begin.
 void* Part(const at::Tensor& qkv, int part, const AttentionShape& shape) {
   return static_cast<char*>(qkv.mutable_data_ptr()) +
          part * shape.heads * shape.size * qkv.element_size();
@@ -153,7 +155,8 @@ at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
       at::empty({shape.count, shape.tokens, shape.heads, shape.size}, qkv.options());
   CudnnPointers pointers = Inputs(qkv, shape);
   pointers[kOut] = out.mutable_data_ptr();
-  // They are few; a plan without them would have to be made, too.
+  // The sums are computed even if they are not wanted. They are small, and a graph without them would need a plan of
+  // its own.
   const at::Tensor sums = log_sums.defined() ? log_sums
                                              : at::empty({shape.count, shape.heads, shape.tokens},
                                                          qkv.options().dtype(at::kFloat));

@@ -7,8 +7,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,
-//     which compares whatever is chosen on the GPU that it runs on
-//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
+//     which tests the implementation that is chosen on the test machine's GPU
+//   cuDNN refuses a plan that it made -> c10::Error with cuDNN's message -> (none)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,19 +27,20 @@ struct PackedAttention {
   auto operator<=>(const PackedAttention&) const = default;
 };
 
-// Returns whether cuDNN can compute forward and backward for qkv's type and GPU. `qkv`, and d_qkv below, are [count,
-// tokens, 3 heads size], contiguous, in 16 bits.
+// Returns whether cuDNN can compute forward and backward for qkv's type and GPU. `qkv`, and its gradient d_qkv below,
+// are contiguous 16-bit tensors [count, tokens, 3 * heads * size].
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention);
 
 // The name of forward for at::RecordFunction. The inputs of this event are qkv, heads and causal.
 inline constexpr char kPackedAttentionEvent[] = "lockstep::attention";
 
-// Computes forward, and returns [count, tokens, heads, size], contiguous. If `log_sums` is defined, float32 [count,
-// heads, tokens], it gets the logarithms of the softmax's sums, which backward needs.
+// Computes forward, and returns [count, tokens, heads, size], contiguous. If `log_sums` is defined, it must be float32
+// [count, heads, tokens]. The function then writes the logarithms of the softmax's sums to it, which backward needs.
 at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
                               const PackedAttention& attention);
 
-// Computes backward, and returns d_qkv. `out` and `log_sums` are those of forward, and `d_out` has the shape of `out`.
+// Computes backward, and returns d_qkv. `out` and `log_sums` are those of forward, and `d_out`, the gradient of `out`,
+// has its shape.
 at::Tensor RunPackedAttentionBackward(const at::Tensor& qkv, const at::Tensor& out,
                                       const at::Tensor& d_out, const at::Tensor& log_sums,
                                       const PackedAttention& attention);

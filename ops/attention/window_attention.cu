@@ -13,20 +13,21 @@ using namespace window;
 
 constexpr float kLog2E = 1.44269504088896340736F;
 
-// The windows of a block: those of one kind and one slice. All of them add the same to their scores.
+// The windows of a block: those of one kind and one slice. The same bias and mask are added to the scores of all of
+// them.
 struct Windows {
   int64_t first;
   int64_t stride;
   int64_t end;
 };
 
-// Block (h, k, s): head, kind and slice.
+// Returns the windows of this block. Its index is (head, kind, slice).
 __device__ Windows WindowsOfBlock(int64_t windows) {
   const int64_t kinds = gridDim.y;
   return {.first = blockIdx.z * kinds + blockIdx.y, .stride = gridDim.z * kinds, .end = windows};
 }
 
-// The factor of the scores, which are powers of 2 in here.
+// Returns the factor 1 / sqrt(size), times log2(e), because the softmax is computed with powers of 2 instead of e.
 __device__ float ScoreScale() { return kLog2E * rsqrtf(static_cast<float>(kWindowHeadSize)); }
 
 // Sets tiles to zero.
@@ -37,8 +38,8 @@ __device__ void Clear(char (&tiles)[kBytes]) {
   }
 }
 
-// Starts to copy the rows of kParts matrices to tiles that follow each other. Rows lie `pitch` values apart, and
-// matrices `part_pitch`.
+// Starts to copy the rows of kParts matrices to kParts consecutive tiles. In `from` the rows lie `pitch` values apart,
+// and the matrices `part_pitch` values.
 template <int kParts, typename T>
 __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t part_pitch,
                          int tokens) {
@@ -54,8 +55,8 @@ __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t p
   }
 }
 
-// Returns the numbers that are added to this thread's four scores of a tile, times log2(e). Keys beyond the tokens get
-// no weight, and queries beyond the tokens get finite weights.
+// Returns the bias and the mask for this thread's four scores of a tile, times log2(e). For keys beyond the tokens the
+// offset is -inf, so they get no weight. For queries beyond the tokens it is 0, so their weights are finite.
 __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, int tokens) {
   const int64_t scores = int64_t{tokens} * tokens;
   bias += blockIdx.x * scores;
@@ -75,7 +76,7 @@ __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, in
   return {offsets[0], offsets[1], offsets[2], offsets[3]};
 }
 
-// The maximum and the sum of a row, whose columns four lanes have.
+// Return the maximum and the sum of a row whose columns are distributed over four lanes.
 __device__ float MaximumOfRow(float maximum) {
   maximum = fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 1));
   return fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 2));
@@ -91,8 +92,9 @@ __device__ float PowerOf2(float x) {
   return power;
 }
 
-// Replaces products of queries and keys by the softmax's weights times a number for each row, by which their sum is
-// divided: `shares` are its reciprocals. offsets(tile) gives what is added to the scores of a tile.
+// Replaces the products of queries and keys by the unnormalised weights of the softmax. A row's weights must be
+// multiplied by its value in `shares`, which is 1 / (the sum of the row's unnormalised weights). offsets(tile) returns
+// the numbers that are added to the scores of a tile.
 template <int kTiles, typename Offsets>
 __device__ void Weigh(float (&scores)[kTiles][4], const Offsets& offsets, float (&shares)[2]) {
   const float scale = ScoreScale();
@@ -122,7 +124,7 @@ __device__ void Weigh(float (&scores)[kTiles][4], const Offsets& offsets, float 
   shares[1] = 1 / SumOfRow(sums[1]);
 }
 
-// Writes the warp's rows of values, rounded, to a score tile.
+// Writes the rounded values of the warp's rows to a score tile.
 template <int kTiles>
 __device__ void StoreScores(char* scores, const uint32_t (&values)[kTiles][2]) {
 #pragma unroll
@@ -144,7 +146,7 @@ __device__ void Round(uint32_t (&rounded)[kTiles][2], const float (&values)[kTil
   }
 }
 
-// kTiles: of 8 keys. While a window is computed, the next one is copied.
+// kTiles is the number of tiles of 8 keys. While a window is computed, the next window is copied to shared memory.
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(kThreads, kWindowForwardBlocks)
     WindowForward(WindowAttentionForward tensors, int64_t window_count, int tokens) {
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, kWindowForwardBlocks)
   int buffer = 0;
   for (int64_t window = windows.first; window < windows.end; window += windows.stride) {
     AwaitCopies();
-    // This window is there, and nobody uses the other buffer any more.
+    // After this barrier the window is in shared memory, and no thread uses the other buffer.
     __syncthreads();
     if (window + windows.stride < windows.end) copy(window + windows.stride, 1 - buffer);
     char* const own = tiles + buffer * kParts * kTileBytes;
@@ -213,7 +215,8 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   Clear(tiles);
   __syncthreads();
   if (windows.first < windows.end) copy(windows.first, 0);
-  // In shared memory, because the registers have d_bias. A thread reads what it has written itself.
+  // The offsets are in shared memory, because d_bias takes the registers. Each thread reads only offsets that it has
+  // written itself.
   float4* const offsets = reinterpret_cast<float4*>(d_scores + kScoreBytes) + threadIdx.x;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -224,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   int buffer = 0;
   for (int64_t window = windows.first; window < windows.end; window += windows.stride) {
     AwaitCopies();
-    // This window is there, and nobody uses the other buffer and the score tiles any more.
+    // After this barrier the window is in shared memory, and no thread uses the other buffer and the score tiles.
     __syncthreads();
     if (window + windows.stride < windows.end) copy(window + windows.stride, 1 - buffer);
     char* const own = tiles + buffer * kParts * kTileBytes;
@@ -243,7 +246,7 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
       uint32_t rounded[kTiles][2];
       Round<T>(rounded, scores);
       StoreScores(weights, rounded);
-      float d[kTiles][4];  // of the weights, then of the scores
+      float d[kTiles][4];  // the gradients of the weights, and then of the scores
       MultiplyRows<T>(d, address + kDOut * kTileBytes, address + kValue * kTileBytes);
       float sums[2] = {0, 0};
 #pragma unroll
@@ -265,8 +268,8 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
       StoreScores(d_scores, rounded);
       MultiplyRounded<T>(d_query, rounded, address + kKey * kTileBytes);
     }
-    // All rows of the score tiles are there, and nobody needs the keys and values any more: gradients pass through
-    // them.
+    // After this barrier all rows of the score tiles are written, and no thread reads the tiles of keys and values.
+    // WriteRows() may therefore use these tiles for the gradients.
     __syncthreads();
     T* const to = d_qkv + window * tokens * 3 * width;
     const float scales[2] = {scale, scale};
@@ -293,7 +296,7 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   }
 }
 
-// Two buffers of tiles, two score tiles, and the offsets.
+// The shared memory of backward: two buffers of four tiles, two score tiles, and the offsets.
 template <int kTiles>
 constexpr int kBackwardBytes =
     2 * 4 * kTileBytes + 2 * kScoreBytes + kTiles * kThreads * static_cast<int>(sizeof(float4));
@@ -303,7 +306,7 @@ dim3 Blocks(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
           static_cast<unsigned>(WindowSlices(shape, blocks_per_multiprocessor))};
 }
 
-// Calls launch() with a value of the C++ type and with the number of tiles of 8 keys, both known to the compiler.
+// Calls launch() with a value of the C++ type, and with the number of tiles of 8 keys as a std::integral_constant.
 template <typename Launch>
 void WithTypeAndTiles(FloatType type, int tokens, const Launch& launch) {
   With16Bits(type, [&](auto value) {

@@ -1,8 +1,10 @@
-// Forward and backward of attention within windows, in the shapes of Swin-T's stages with 128 images, beside the twin:
+// Times forward and backward of attention within windows, with WindowAttention() and its twin, in the shapes of
+// Swin-T's stages with 128 images. Run it with
 // bazel run -c opt //ops/attention:window_attention_bench
 //
-// The limit is a copy of as many bytes as the kernels have to move. For each value of out, forward reads 3 and writes
-// 1, and backward reads 4 and writes 3. `share` is the copy's time over the measured one.
+// The lower limit is the time of a copy of as many bytes as the kernels have to move. For each value of out, forward
+// reads 3 values and writes 1, and backward reads 4 and writes 3. `share` is the copy's time divided by the measured
+// time.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -59,7 +61,7 @@ void Run(benchmark::State& state, const Attention& attention) {
   state.counters["share"] = CopySeconds(moved) * static_cast<double>(state.iterations()) / seconds;
 }
 
-// windows, heads, masks, and whether backward follows forward.
+// The arguments are the numbers of windows, heads and masks, and whether backward is timed as well.
 void Stages(benchmark::internal::Benchmark* bench) {
   for (const int64_t backward : {0, 1}) {
     bench->Args({8192, 3, 64, backward})

@@ -1,4 +1,4 @@
-// The kernels of window_attention.h. All pointers point to device memory.
+// Declares the functions that launch the kernels of window_attention.h. All pointers point to device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,12 +13,12 @@ namespace lockstep::ops {
 constexpr int kWindowHeadSize = 32;   // the size of a head
 constexpr int kMaxWindowTokens = 64;  // the most tokens of a window
 constexpr int kMaxWindowKinds = 65535;
-constexpr int kLeastWindowMajor = 8;  // the compute capability from which the kernels run
+constexpr int kLeastWindowMajor = 8;  // the lowest major compute capability of the kernels
 
 struct WindowAttentionShape {
   int64_t windows;
   int64_t heads;
-  int64_t kinds;  // of masks, which divides `windows`; 1 if there is no mask
+  int64_t kinds;  // the number of masks, a divisor of `windows`; 1 if there is no mask
   int tokens;
   int multiprocessors;  // the number of multiprocessors of the device
 };
@@ -37,16 +37,17 @@ struct WindowAttentionBackward {
   const float* mask;
   const void* d_out;
   void* d_qkv;
-  float*
-      partials;  // scratch: [WindowAttentionPartialRows(shape), heads, tokens, tokens]; nullptr: no d_bias is wanted
+  // Scratch memory: [WindowAttentionPartialRows(shape), heads, tokens, tokens]; nullptr if d_bias is not wanted.
+  float* partials;
   float* d_bias;  // [heads, tokens, tokens], or nullptr
 };
 
-// The number of blocks that fit on a multiprocessor.
+// The number of blocks that run on a multiprocessor at the same time.
 constexpr int kWindowForwardBlocks = 4;
 constexpr int kWindowBackwardBlocks = 3;
 
-// Returns how many blocks share the windows of one head and kind: as many as run at the same time.
+// Returns how many blocks share the windows of one head and one kind. The number is chosen so that all blocks run at
+// the same time.
 inline int64_t WindowSlices(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
   const int64_t blocks = int64_t{shape.multiprocessors} * blocks_per_multiprocessor;
   return std::clamp<int64_t>(blocks / (shape.heads * shape.kinds), 1, shape.windows / shape.kinds);

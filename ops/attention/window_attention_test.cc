@@ -1,5 +1,5 @@
-// Output and gradients against the explicit softmax in float64 on the same rounded inputs: the twin everywhere, the
-// kernels where there is a GPU.
+// Compares output and gradients with the explicit softmax in float64 on the same rounded inputs. The twin is tested on
+// any machine, and the kernels if there is a GPU.
 
 #include "ops/attention/window_attention.h"
 
@@ -24,7 +24,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Sizes {
-  int64_t windows, tokens, heads, kinds, size;  // kinds: 0: there is no mask
+  int64_t windows, tokens, heads, kinds, size;  // no mask if `kinds` is 0
 };
 
 void PrintTo(const Sizes& sizes, std::ostream* to) {
@@ -36,8 +36,8 @@ struct Inputs {
   at::Tensor qkv, bias, mask;
 };
 
-// Masks hide a third of what there is, with -100 as Swin's do or with -inf. A token sees itself, and the first one
-// nothing else.
+// Returns masks that hide a third of the scores by adding `hidden`, which is -100 as in Swin or -inf. Each token sees
+// itself, and the first token sees only itself.
 at::Tensor Mask(const Sizes& sizes, double hidden, const at::TensorOptions& options) {
   if (sizes.kinds == 0) return {};
   const int64_t tokens = sizes.tokens;
@@ -56,7 +56,7 @@ Inputs Random(const Sizes& sizes, double hidden, const at::TensorOptions& option
           .mask = Mask(sizes, hidden, options)};
 }
 
-// Its own leaves.
+// Returns the inputs in float64, as new leaf tensors.
 Inputs InFloat64(const Inputs& inputs) {
   const auto exact = [](const at::Tensor& tensor) {
     return tensor.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
@@ -92,13 +92,13 @@ at::Tensor Attention(const Inputs& inputs, int64_t heads) {
   return WindowAttention(inputs.qkv, heads, inputs.bias, inputs.mask);
 }
 
-// The error's norm relative to that of what is expected, which counts for at least `least`.
+// Returns the norm of the error, divided by the norm of `expected` or by `least`, whichever is greater.
 double Error(const at::Tensor& actual, const at::Tensor& expected, double least = 0) {
   return (actual.to(at::kDouble) - expected).norm().item<double>() /
          std::max({expected.norm().item<double>(), least, 1e-30});
 }
 
-// Compares the output and all gradients with the explicit softmax's.
+// Compares the output and all gradients with those of the explicit softmax.
 void ExpectExplicit(const Inputs& inputs, int64_t heads, const at::Tensor& d_out,
                     double tolerance) {
   const Inputs exact = InFloat64(inputs);
@@ -122,7 +122,7 @@ void ExpectExplicit(const Inputs& inputs, int64_t heads, const at::Tensor& d_out
   EXPECT_LT((inputs.qkv.grad() - exact.qkv.grad()).abs().max().item<double>(),
             2 * tolerance * exact.qkv.grad().abs().max().item<double>());
   EXPECT_EQ(inputs.bias.grad().scalar_type(), at::kFloat);
-  // A window of one token has scores that change nothing: their gradients are what rounding leaves.
+  // In a window of one token the score has no effect, so its gradient is only a rounding error.
   EXPECT_LT(Error(inputs.bias.grad(), exact.bias.grad(), 0.1 * whole), tolerance);
 }
 
@@ -153,7 +153,7 @@ class WindowAttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     at::manual_seed(1);
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // The tolerance follows from 8 and 11 bits of precision and a few roundings on the way.
+  // The tolerance follows from the types' precision (8 and 11 bits) and from a few intermediate roundings.
   double tolerance() const { return GetParam() == at::kHalf ? 3e-3 : 2e-2; }
 
   at::Tensor Gradient(const Sizes& sizes) const {
@@ -173,7 +173,7 @@ TEST_P(WindowAttentionOnGpu, IsTheExplicitSoftmax) {
   }
 }
 
-// More windows than blocks, which then have several each, some one more than others.
+// With more windows than blocks, each block has several windows, and some blocks have one more than others.
 TEST_P(WindowAttentionOnGpu, AddsUpManyWindows) {
   Expect({1500, 49, 3, 0, 32}, 0);
   Expect({4 * 457, 49, 3, 4, 32}, -100);
@@ -185,7 +185,8 @@ TEST_P(WindowAttentionOnGpu, AddsUpManyWindows) {
 TEST_P(WindowAttentionOnGpu, TakesGradientsAsTheyLie) {
   const Sizes sizes{8, 49, 3, 4, 32};
   const int64_t width = sizes.heads * sizes.size;
-  // A transpose, one number for each column, an address that packs cannot be loaded from.
+  // The gradients are a transpose, an expanded vector with one number for each column, and a tensor at an address that
+  // is not aligned to packs.
   for (const at::Tensor& d_out :
        {at::randn({sizes.windows, width, sizes.tokens}, options()).transpose(1, 2),
         at::randn({width}, options()).expand({sizes.windows, sizes.tokens, width}),
@@ -267,7 +268,8 @@ TEST_P(WindowAttentionOnGpu, HasSecondDerivatives) {
 INSTANTIATE_TEST_SUITE_P(, WindowAttentionOnGpu, testing::Values(at::kBFloat16, at::kHalf),
                          [](const auto& param) { return std::string(c10::toString(param.param)); });
 
-// Which windows the kernels take, and what they give: on tensors without memory, which take the way of a GPU.
+// Runs WindowAttention() on tensors of the device "meta", which are treated like those of a GPU. Checks the sizes and
+// types of the results, and returns the name of the output's autograd node.
 std::string Taken(const Sizes& sizes, at::ScalarType type = at::kBFloat16) {
   const at::TensorOptions options = at::TensorOptions(at::kMeta).dtype(type);
   const int64_t width = sizes.heads * sizes.size;
@@ -300,7 +302,7 @@ TEST(WindowAttention, TakesOtherWindows) {
   EXPECT_THAT(Taken({8, 49, 3, 4, 32}, at::kFloat), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 49, 3, 4, 64}), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 65, 3, 4, 32}), Not(HasSubstr("FusedWindowAttention")));
-  // Such windows get correct results, too.
+  // The results for such windows are also correct.
   at::manual_seed(1);
   const Sizes sizes{6, 65, 2, 3, 20};
   ExpectExplicit(Random(sizes, -kInfinity, at::kFloat), sizes.heads, at::randn({6, 65, 40}), 1e-5);

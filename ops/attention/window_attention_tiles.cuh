@@ -1,10 +1,12 @@
-// The matrices in shared memory that the kernels of window_attention.cu multiply, and a warp's products of them.
+// The matrices in shared memory that the kernels of window_attention.cu use, and the functions with which a warp
+// multiplies them.
 //
-// A tile has a row of a head's 32 values for each of up to 64 tokens; the rows of other tokens are zeros. A score tile
-// has a row of 64 values for each query, one for each key. Warp w computes the rows 16 w to 16 w + 15 of a product.
+// A tile has 64 rows, one for each token of a window. A row holds the 32 values of one head, and the rows without a
+// token are zeros. A score tile has a row for each query and a column for each key, 64 by 64. Warp w computes the rows
+// 16 w to 16 w + 15 of a product.
 //
-// The values of such a part of a product are distributed over a warp as mma.m16n8k16 has them. For each tile of 8
-// columns lane 4 g + t has four: columns 2 t and 2 t + 1 of row g, and those of row g + 8.
+// A warp's 16 rows of a product are distributed over its lanes in the layout of the instruction mma.m16n8k16. For each
+// 8 columns, lane 4 g + t holds four values: columns 2 t and 2 t + 1 of row g, and the same columns of row g + 8.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,18 +34,18 @@ constexpr int kTileBytes = kRows * kRowPacks * kPackBytes;
 constexpr int kScorePacks = kRows / kPackValues;
 constexpr int kScoreBytes = kRows * kScorePacks * kPackBytes;
 
-// Returns the place of a row's pack in a tile. Two rows have 8 packs; the packs of a row exchange their places every
-// two rows.
+// Returns the offset, in bytes, of a row's pack in a tile. Two rows have 8 packs together. The order of a row's packs
+// changes every two rows, which avoids bank conflicts.
 __device__ inline uint32_t Place(int row, int pack) {
   return (row * kRowPacks + (pack ^ (row / 2 % kRowPacks))) * kPackBytes;
 }
 
-// Returns the place of a row's pack in a score tile, in which a row has 8 packs.
+// Returns the offset, in bytes, of a row's pack in a score tile, in which a row has 8 packs.
 __device__ inline uint32_t ScorePlace(int row, int pack) {
   return (row * kScorePacks + (pack ^ (row % kScorePacks))) * kPackBytes;
 }
 
-// The place of this thread in its warp's part of a product.
+// The lane of this thread, the first row of its warp, and the rows and columns of the values that this thread holds.
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ inline int FirstRow() { return static_cast<int>(threadIdx.x) / 32 * kRowsOfWarp; }
 __device__ inline int RowOf(int half) { return FirstRow() + Lane() / 4 + 8 * half; }
@@ -57,7 +59,7 @@ __device__ inline void CopyPack(uint32_t to, const void* from) {
 // Waits for all copies of this thread.
 __device__ inline void AwaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Rounds two values and puts them into a word, the first one into its lower half.
+// Rounds two values and returns them in one word, with `first` in the lower half.
 template <typename T>
 __device__ uint32_t Rounded(float first, float second) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -97,7 +99,8 @@ __device__ void MultiplyRows(float (&products)[kTiles][4], uint32_t left, uint32
   }
 }
 
-// Computes products += left right for 16 columns of left, which are rows of the tile `right` from `row` on.
+// Computes products += left right for 16 columns of `left`. They are multiplied by the 16 rows of the tile `right` that
+// begin at `row`.
 template <typename T>
 __device__ void MultiplySixteen(float (&products)[kRowPacks][4], const uint32_t (&left)[4],
                                 uint32_t right, int row) {
@@ -110,8 +113,8 @@ __device__ void MultiplySixteen(float (&products)[kRowPacks][4], const uint32_t 
   }
 }
 
-// Computes products = left right. `left` has a product's values, rounded: the columns' for both rows of a thread.
-// `right` is a tile, of which the first 8 kTiles rows count.
+// Computes products = left right. `left` holds the rounded values of an earlier product: for each 8 columns, the values
+// of this thread's two rows. `right` is a tile, of which only the first 8 kTiles rows are used.
 template <typename T, int kTiles>
 __device__ void MultiplyRounded(float (&products)[kRowPacks][4], const uint32_t (&left)[kTiles][2],
                                 uint32_t right) {
@@ -131,7 +134,8 @@ __device__ void MultiplyRounded(float (&products)[kRowPacks][4], const uint32_t 
   }
 }
 
-// Computes products = scores^T right, where `scores` is a score tile and `right` a tile. The warp's rows are keys.
+// Computes products = scores^T right, where `scores` is a score tile and `right` is a tile. The rows of the result are
+// keys.
 template <typename T>
 __device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t scores,
                                    uint32_t right) {
@@ -146,8 +150,8 @@ __device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t sco
 }
 
 // Writes the warp's rows of scale * products to rows that lie `pitch` values apart, but only for the first `tokens`
-// tokens. They pass through the same rows of `tile`, so that a row is written in packs. No other warp uses these rows
-// meanwhile.
+// tokens. The values pass through the same rows of `tile`, so that a row is written in packs of 16 bytes. No other warp
+// may use these rows of `tile` meanwhile.
 template <typename T>
 __device__ void WriteRows(char* tile, T* to, int64_t pitch, int tokens,
                           const float (&products)[kRowPacks][4], const float (&scales)[2]) {
@@ -155,7 +159,7 @@ __device__ void WriteRows(char* tile, T* to, int64_t pitch, int tokens,
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = RowOf(half);
-    if (row >= tokens) continue;  // it stays zero
+    if (row >= tokens) continue;  // the tile's row stays zero
 #pragma unroll
     for (int pack = 0; pack < kRowPacks; ++pack) {
       *reinterpret_cast<uint32_t*>(tile + Place(row, pack) + Lane() % 4 * sizeof(uint32_t)) =

@@ -20,12 +20,12 @@ constexpr int64_t kPackBytes = 16;
 
 int64_t Modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
 
-// How images of height x width pixels are cut.
+// How images of height x width pixels are cut into windows.
 struct Cut {
-  int64_t height, width;    // of an image
-  int64_t rows, columns;    // of its windows
-  WindowCut window;         // whose first pixel is within the image
-  int64_t count, channels;  // of the images
+  int64_t height, width;    // the size of an image in pixels
+  int64_t rows, columns;    // how many windows an image has, down and across
+  WindowCut window;         // `down` and `right` are reduced to positions inside of the image
+  int64_t count, channels;  // the number of images, and of channels
 
   Cut(int64_t image_count, int64_t image_height, int64_t image_width, int64_t image_channels,
       const WindowCut& cut)
@@ -45,7 +45,7 @@ struct Cut {
   }
 
   bool IsShifted() const { return window.down != 0 || window.right != 0; }
-  // Whether windows lie in memory as the image does.
+  // Returns whether the windows have the same order of values in memory as the image.
   bool MovesNothing() const { return !IsShifted() && (columns == 1 || window.height == 1); }
 
   std::vector<int64_t> ImageSizes() const { return {count, height, width, channels}; }
@@ -96,7 +96,8 @@ at::Tensor MovedFromWindows(const at::Tensor& windows, const Cut& cut) {
   return image;
 }
 
-// The gradient of each way is the other way, with gradients of its own.
+// Moves values to windows or from windows. The gradient of each direction is the other direction, which can be
+// differentiated again.
 class FusedWindows : public torch::autograd::Function<FusedWindows> {
  public:
   static Variable forward(AutogradContext* context, const Variable& from, bool to_windows,

@@ -6,7 +6,7 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacksOfThread = 4;  // whose loads are under way at once
+constexpr int kPacksOfThread = 4;  // their loads are in flight at once
 constexpr int kPacksOfBlock = kThreads * kPacksOfThread;
 
 // Divides numbers below 2^31 by a divisor of 1 to 2^31 - 1 without a division: the quotient is (n + n m / 2^32) /
@@ -48,7 +48,7 @@ struct Layout {
   WindowsShape size;
 };
 
-// Where in the images the pack is that has this place in the windows.
+// Returns the index, in the images, of the pack that has the index `place` in the windows.
 __device__ unsigned PlaceInImage(unsigned place, const Layout& layout) {
   const WindowsShape& size = layout.size;
   const unsigned pack = layout.packs.Split(place);
@@ -65,13 +65,14 @@ __device__ unsigned PlaceInImage(unsigned place, const Layout& layout) {
   return ((place * image_height + from_top) * image_width + from_left) * size.packs + pack;
 }
 
-// Where in the windows the pack is that has this place in the images.
+// Returns the index, in the windows, of the pack that has the index `place` in the images.
 __device__ unsigned PlaceInWindows(unsigned place, const Layout& layout) {
   const WindowsShape& size = layout.size;
   const unsigned pack = layout.packs.Split(place);
   unsigned column = layout.image_width.Split(place);
   unsigned row = layout.image_height.Split(place);
-  // Left of the first window, and above it, are the last ones.
+  // Pixels to the left of the first window belong to the last column of windows, and pixels above it to the last row of
+  // windows.
   column += column < size.right ? size.columns * size.width - size.right : -size.right;
   row += row < size.down ? size.rows * size.height - size.down : -size.down;
   const unsigned x = layout.width.Split(column);
@@ -80,8 +81,8 @@ __device__ unsigned PlaceInWindows(unsigned place, const Layout& layout) {
   return ((window * size.height + y) * size.width + x) * size.packs + pack;
 }
 
-// Writes packs in their order, so that a warp writes them side by side, and reads them where they are: the channels of
-// a pixel, at least, lie side by side there, too.
+// Copies packs in the order of `to`, so that a warp writes consecutive packs. It reads each pack from its place in
+// `from`, where at least the packs of one pixel are consecutive, too.
 template <bool kToWindows>
 __global__ void __launch_bounds__(kThreads)
     Move(const uint4* __restrict__ from, uint4* __restrict__ to, Layout layout, unsigned packs) {

@@ -1,9 +1,9 @@
-// Windows of images and images of windows, in the shapes of Swin-T's stages with 128 images, beside LibTorch's
-// operations:
+// Times ToWindows() and FromWindows(), and the same with LibTorch's operations, in the shapes of Swin-T's stages with
+// 128 images. Run it with
 // bazel run -c opt //ops/attention:windows_bench
 //
-// The limit is a copy of as many bytes as the kernels have to move: each value is read once and written once. `share`
-// is the copy's time over the measured one.
+// The lower limit is the time of a copy of as many bytes as the kernels have to move: each value is read once and
+// written once. `share` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -44,7 +44,8 @@ void Run(benchmark::State& state, const To& to, const From& from) {
   state.counters["share"] = CopySeconds(moved) * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The image's side, channels, the shift, and whether windows become images.
+// The arguments are the image's side, the channels, the shift, and whether windows become images (1) or images become
+// windows (0).
 void Stages(benchmark::internal::Benchmark* bench) {
   for (const int64_t back : {0, 1}) {
     for (const int64_t shift : {0, 3}) {

@@ -1,5 +1,5 @@
-// The kernels of windows.h. They move packs of 16 bytes, whatever these hold. All pointers point to device memory and
-// are aligned to packs.
+// Declares the functions that launch the kernels of windows.h. They move packs of 16 bytes, whatever the type of the
+// values. All pointers point to device memory and are aligned to packs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,10 +14,10 @@ constexpr int64_t kMostWindowPacks = INT32_MAX;
 // All but `down` and `right` are at least 1, and their product is at most kMostWindowPacks.
 struct WindowsShape {
   int64_t count;
-  unsigned rows, columns;  // of windows in an image
-  unsigned height, width;  // of a window
-  unsigned down, right;    // of the first window; less than the image's height and width
-  unsigned packs;          // of a pixel
+  unsigned rows, columns;  // how many windows an image has, down and across
+  unsigned height, width;  // the size of a window in pixels
+  unsigned down, right;    // the first window's first pixel; less than the image's size
+  unsigned packs;          // how many packs a pixel has
 
   int64_t Packs() const { return count * rows * columns * height * width * packs; }
 };

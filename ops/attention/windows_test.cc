@@ -1,5 +1,5 @@
-// Values and gradients against LibTorch's roll and permute, bit by bit: the twin everywhere, the kernels where there is
-// a GPU.
+// Compares values and gradients with those of LibTorch's roll and permute, bit by bit. The twin is tested on any
+// machine, and the kernels if there is a GPU.
 
 #include "ops/attention/windows.h"
 
@@ -20,9 +20,9 @@ struct Case {
   WindowCut cut;
 };
 
-// Windows of Swin's sizes with and without a shift; sides that are unlike, of windows and of images; an image that is
-// one window, columns and rows of windows, windows of a pixel; channels of one pack, of several and of no whole packs;
-// shifts below zero and beyond the image; many blocks, of which the last ends within.
+// The cases are: windows of Swin's sizes with and without a shift; windows and images whose sides differ; an image that
+// is one window, one row or one column of windows; windows of one pixel; channels that fill one pack, several packs, or
+// no whole packs; negative shifts and shifts beyond the image; and many blocks, the last of which is not full.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int64_t size : {7, 8, 1}) {
@@ -96,7 +96,7 @@ TEST_P(WindowsTest, TakesAnyLayout) {
   EXPECT_TRUE(at::equal(FromWindows(other, 6, 10, cut), view));
 }
 
-// Gradients have gradients.
+// Gradients can be differentiated again.
 TEST_P(WindowsTest, CanBeDifferentiatedTwice) {
   const WindowCut cut{.height = 3, .width = 2, .down = 2, .right = 1};
   const at::Tensor image = at::randn({2, 6, 8, 8}, options()).requires_grad_();

@@ -21,12 +21,11 @@ namespace {
 using MaybeTensor = std::optional<at::Tensor>;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-// Those of GPUs and of a foretold GPU (trainer/run/foretold_kernels.h).
+// Autocast's dispatch keys for GPUs and for the foretold GPU (trainer/run/foretold_kernels.h).
 const c10::DispatchKeySet kAutocast{c10::DispatchKey::AutocastCUDA,
                                     c10::DispatchKey::AutocastPrivateUse1};
 
-// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left
-// out (kAutocast) it counts as off.
+// Returns the 16-bit type to which autocast rounds. Returns nullopt if autocast is off or rounds to another type.
 std::optional<at::ScalarType> RoundedType() {
   if (!at::autocast::is_autocast_enabled(at::kCUDA)) return std::nullopt;
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);
@@ -58,7 +57,8 @@ bool IsEverywhere(at::IntArrayRef numbers, int64_t number) {
   return std::ranges::all_of(numbers, [&](int64_t other) { return other == number; });
 }
 
-// Both numbers of a list for height and width, of which one may stand for both.
+// Returns the number that applies to both height and width, for example the stride. `numbers` has one number, or one
+// for each dimension. Returns nullopt if they differ.
 std::optional<int64_t> Single(at::IntArrayRef numbers) {
   const bool is_single = !numbers.empty() && IsEverywhere(numbers, numbers[0]);
   return is_single ? std::optional(numbers[0]) : std::nullopt;
@@ -68,7 +68,7 @@ at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
   return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
 }
 
-// Returns nothing if LibTorch has to compute the convolution.
+// Returns nullopt if LibTorch has to compute the convolution.
 MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                            at::IntArrayRef strides, at::IntArrayRef paddings,
                            at::IntArrayRef dilations, int64_t groups,
@@ -90,7 +90,7 @@ MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const 
     return adds ? y : WithBias(y, bias);
   }
   if (groups > 1 && !JoinsGroups(input, weight)) return std::nullopt;
-  // Pixels of few channels have no plan.
+  // The convolution planner supports only multiples of 8 channels.
   constexpr int64_t kPlanned = 8;
   if (x.size(1) % kPlanned != 0) {
     const bool is_stem =
@@ -162,7 +162,7 @@ constexpr OwnOperation kOwnOperations[] = {
     {"linear", [] { return torch::CppFunction(TORCH_FN(LinearOf)); }},
     {"view", [] { return torch::CppFunction(TORCH_FN(View)); }}};
 
-// LibTorch warns of a kernel in place of its own.
+// Suppresses LibTorch's warning that a registered kernel replaces its own kernel.
 class NoWarning : public c10::WarningHandler {
  public:
   void process(const c10::Warning& /*warning*/) override {}
@@ -182,7 +182,7 @@ void UseOwnOperations() {
   static const auto& library = *[] {
     NoWarning no_warning;
     const c10::WarningUtils::WarningHandlerGuard quiet(&no_warning);
-    // Never undone, like everything that LibTorch registers.
+    // The library is never deleted, because the registration lasts as long as the process.
     auto made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastCUDA,
                                    __FILE__, __LINE__);
     RegisterOwnOperations(*made);

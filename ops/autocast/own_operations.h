@@ -1,4 +1,4 @@
-// Makes at::conv2d and at::linear the operations of ops, whoever calls them.
+// Replaces at::conv2d and at::linear under autocast by Lockstep's own operations, for all code of the process.
 //
 // A model that others wrote (a torch::nn module, a TorchScript file, an exported graph) calls LibTorch's operations.
 // Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts their
@@ -6,16 +6,16 @@
 // Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. They give the same results within
 // rounding, and can be differentiated twice like LibTorch's.
 //
-// LibTorch computes the rest as before: convolutions with dilation, with other strides or padding along height than
-// along width, of channels that are no multiples of 8 (but for a stem of 7x7), or in groups that cuDNN computes well
-// (convolution.h); images where neither x nor the weight has the channels last; weights that are not float32;
-// everything without autocast, in float32, or on the CPU. As each gradient is added to the weight's .grad,
-// torch::autograd::grad() does not return that of a weight, unless it creates a graph, and a hook of a weight gets an
-// undefined tensor (weight_gradient.h).
+// LibTorch still computes: convolutions with dilation; convolutions whose stride or padding differs between height and
+// width; convolutions whose numbers of channels are not multiples of 8 (except a 7x7 stem); groups that cuDNN computes
+// well (convolution.h); convolutions where neither x nor the weight is channels last; operations whose weight is not
+// float32; and everything without autocast, in float32, or on the CPU. Backward adds each weight's gradient directly to
+// the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the gradient of a weight,
+// unless it creates a graph, and a hook on a weight gets an undefined tensor.
 //
-// Convolutions give images channels last if x or the weight is, like LibTorch's. Under autocast at::view of such images
-// is a copy where no view is possible: a model that was written for contiguous images then still runs. A write to such
-// a copy does not reach the images.
+// The result of a convolution is channels last if x or the weight is, as with LibTorch. Under autocast, at::view of a
+// channels-last image returns a copy if no view is possible, so that models that were written for contiguous images
+// still run. A write to such a copy does not change the image.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/autocast/own_operations_test.cc)
 //   sizes or types that do not fit together -> LibTorch's exception -> OwnOperationsTest.SayWhatDoesNotFit
@@ -27,14 +27,14 @@
 
 namespace lockstep::ops {
 
-// Registers the operations for GPUs. From the first call on they are those of the whole process; later calls do
-// nothing.
+// Registers the operations for GPUs, for the rest of the process. Only the first call has an effect.
 void UseOwnOperations();
 
-// Registers them in a library of kernels that are called as autocast's are (a foretold GPU's).
+// Registers the same operations in `library`, whose dispatch key must be called at the place of autocast's. The
+// foretold GPU (base/tensor/foretold_gpu.h) uses it.
 void RegisterOwnOperations(torch::Library& library);
 
-// Whether RegisterOwnOperations() registers this operation, such as "conv2d".
+// Returns whether RegisterOwnOperations() registers the operation `name`, for example "conv2d".
 bool IsOwnOperation(std::string_view name);
 
 }  // namespace lockstep::ops

@@ -1,5 +1,5 @@
-// Values and gradients, first and second, against LibTorch's in float64, where there is a GPU; everywhere, on a
-// foretold one, which operations are whose.
+// If there is a GPU, compares values and first and second gradients with those of LibTorch in float64. On any machine,
+// checks on the foretold GPU which operations are Lockstep's and which are LibTorch's.
 
 #include "ops/autocast/own_operations.h"
 
@@ -81,7 +81,7 @@ TEST_P(OwnOperationsTest, Conv2dIsLibTorchs) {
   }
 }
 
-// A penalty of gradients, as a critic has.
+// A gradient penalty, like that of a GAN's critic.
 TEST_P(OwnOperationsTest, CanBeDifferentiatedTwice) {
   const auto penalty = [&](const at::Tensor& x, const at::Tensor& stem, const at::Tensor& wide,
                            const at::Tensor& narrow, const at::Tensor& last) {
@@ -146,7 +146,8 @@ TEST_P(OwnOperationsTest, SayWhatDoesNotFit) {
   EXPECT_THROW(at::linear(Leaf({2, 8}), Leaf({8, 16})), c10::Error);
 }
 
-// Which operations are whose, on tensors without memory, which take the way of a GPU.
+// Checks which operations are Lockstep's and which are LibTorch's, on tensors of the device "meta", which are treated
+// like those of a GPU.
 class OwnOperationsOfAForetoldGpu : public testing::Test {
  protected:
   static constexpr auto kForetelling = c10::DispatchKey::AutocastPrivateUse1;
@@ -165,7 +166,7 @@ class OwnOperationsOfAForetoldGpu : public testing::Test {
   }
   static std::string NameOf(const at::Tensor& y) { return y.grad_fn()->name(); }
 
-  // The operation of a convolution, and a step backward.
+  // Runs a convolution and its backward, and returns the name of the operation that computed it.
   static std::string Convolved(at::IntArrayRef x, at::IntArrayRef w, int64_t stride,
                                int64_t padding, int64_t groups = 1, int64_t dilation = 1) {
     const at::Tensor input = Leaf(x);
@@ -174,7 +175,7 @@ class OwnOperationsOfAForetoldGpu : public testing::Test {
     try {
       y = at::conv2d(input, weight, {}, stride, padding, dilation, groups);
     } catch (const c10::NotImplementedError&) {
-      return "LibTorch's";  // which has none for such tensors
+      return "LibTorch's";  // which has no kernel for such tensors
     }
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(y.is_contiguous(kLast));
@@ -206,7 +207,7 @@ TEST_F(OwnOperationsOfAForetoldGpu, TakeWhatTheyCompute) {
   EXPECT_THAT(Convolved({2, 48, 9, 9}, {48, 24, 3, 3}, 1, 1, 2), HasSubstr("FusedConvolution"));
   EXPECT_THAT(Convolved({2, 3, 32, 32}, {24, 3, 7, 7}, 2, 3), HasSubstr("FusedStem"));
   EXPECT_THAT(Convolved({2, 16, 9, 9}, {16, 1, 5, 5}, 2, 2, 16), HasSubstr("FusedDepthwise"));
-  // Whoever gets the result may write to it: the bias does.
+  // The result may be changed in place, as the addition of the bias does.
   for (const int64_t size : {1, 3}) {
     const at::Tensor bias = Leaf({24});
     const at::Tensor y = at::conv2d(Leaf({2, 16, 9, 9}), Leaf({24, 16, size, size}), bias).relu_();
@@ -229,7 +230,7 @@ TEST_F(OwnOperationsOfAForetoldGpu, LeaveTheRest) {
   EXPECT_EQ(Convolved({2, 32, 9, 9}, {32, 16, 3, 3}, 1, 1, 2), libtorchs);
   EXPECT_EQ(Convolved({2, 16, 9, 9}, {24, 16, 3, 3}, 1, 2, 1, 2), libtorchs);
   EXPECT_EQ(Convolved({2, 16, 29, 29}, {16, 1, 9, 9}, 1, 4, 16), libtorchs);
-  // Nothing lies channels last.
+  // Neither x nor the weight is channels last.
   EXPECT_THROW(at::conv2d(Leaf({2, 16, 9, 9}).contiguous(), Leaf({8, 16, 3, 3}).contiguous()),
                c10::NotImplementedError);
   const at::Tensor x = Leaf({2, 16, 4, 4});

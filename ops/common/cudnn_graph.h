@@ -1,9 +1,9 @@
 // CudnnGraph: a cuDNN graph, which describes an operation, together with the plan that computes the operation.
 //
-// All threads share a CudnnGraph, because a plan can also run with another handle of the same device than the handle
-// with which it was made. Only the first call in each thread sets something up, namely the thread's handle. A later
-// call can therefore be captured in a CUDA graph. The handles are ATen's and live as long as the process, so the graph
-// never outlives its handle.
+// All threads can share one CudnnGraph: a plan runs with any handle of its device, not only with the handle with which
+// it was made. Only the first call in each thread sets something up, namely the thread's handle. A later call can
+// therefore be captured in a CUDA graph. The handles are ATen's and live as long as the process, so the graph never
+// outlives its handle.
 #pragma once
 
 #include <ATen/cudnn/Handle.h>
@@ -19,12 +19,12 @@
 
 namespace lockstep::ops {
 
-// The addresses of the tensors, by their ids in the graph.
+// Maps the id of each tensor in the graph to the tensor's address.
 using CudnnPointers = std::unordered_map<int64_t, void*>;
 
 class CudnnGraph {
  public:
-  // A graph for tensors of this type, with float32 arithmetic.
+  // Creates an empty graph for tensors of this type, with float32 arithmetic.
   explicit CudnnGraph(FloatType type) {
     using cudnn_frontend::DataType_t;
     graph_.set_io_data_type(type == FloatType::kFloat16 ? DataType_t::HALF : DataType_t::BFLOAT16)
@@ -35,8 +35,8 @@ class CudnnGraph {
   // The caller must describe the operations in this graph and build it before Run().
   cudnn_frontend::graph::Graph& graph() { return graph_; }
 
-  // Asks cuDNN how much workspace the graph needs. Call it when the graph is built. Returns false if cuDNN does not
-  // say.
+  // Asks cuDNN how much workspace the graph needs. Call it after the graph was built. Returns false if cuDNN returns an
+  // error.
   bool FindWorkspace() { return graph_.get_workspace_size(workspace_bytes_).is_good(); }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -49,7 +49,7 @@ class CudnnGraph {
     return graph_.execute(handle, pointers, workspace);
   }
 
-  // Does the same, and allocates the workspace itself.
+  // Like Run() above, but allocates the workspace itself.
   cudnn_frontend::error_t Run(CudnnPointers& pointers) {
     c10::DataPtr workspace;
     if (workspace_bytes_ > 0) {

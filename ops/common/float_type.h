@@ -5,7 +5,7 @@ namespace lockstep::ops {
 
 enum class FloatType { kFloat32, kFloat16, kBFloat16 };
 
-// The channels that one load of 16 bytes holds.
+// The number of values of this type in a pack of 16 bytes.
 inline int ChannelsOfPack(FloatType type) { return type == FloatType::kFloat32 ? 4 : 8; }
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// The values of a pack (ops/common/pack.cuh) as floats.
+// Converts the values of packs (ops/common/pack.cuh) to and from floats.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,15 @@
-// Sums over the lanes of a block of [packs, lanes] threads, whose lanes have packs of the same columns.
+// Sums over the lanes of a block of [packs, lanes] threads, where threadIdx.x is the pack of columns and threadIdx.y
+// the lane.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops {
 
-// Calls give(c, sum) for each column c of the block that is below `end`. The block is number `block` of those that lie
-// side by side, `sums` are a thread's own, zeros if it has none, and a block has at most kThreads threads. All of them
-// must call it. Lanes are added in their order, so the bits are the same each time.
+// Sums each column over the lanes, and calls give(c, sum) for each column c of the block that is below `end`. `block`
+// is the block's index among the blocks side by side. `sums` are the thread's own sums, or zeros if it has none. A
+// block has at most kThreads threads, and all of them must call this function. The lanes are added in a fixed order, so
+// the bits are the same each time.
 template <int kThreads, int kPack, typename Give>
 __device__ void SumLanes(const float (&sums)[kPack], int64_t block, int64_t end, const Give& give) {
   __shared__ float lanes[kThreads * kPack];

@@ -63,8 +63,9 @@ inline cudaStream_t StreamOf(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
 }
 
-// Calls `launch` with the current stream of the tensor's GPU, which is the current device meanwhile, and throws
-// c10::Error if a kernel could not be launched. On a foretold GPU (base/tensor/foretold_gpu.h) it does nothing.
+// Makes the tensor's GPU the current device, calls `launch` with the current stream of this GPU, and throws c10::Error
+// if a kernel could not be launched. If the tensor is on the foretold GPU (LibTorch's device "meta",
+// base/tensor/foretold_gpu.h), it does nothing.
 template <typename LaunchKernels>
 void Launch(const at::Tensor& on, const LaunchKernels& launch) {
   if (on.is_meta()) return;

@@ -1,8 +1,8 @@
 // The instructions with which a warp multiplies matrices of 16-bit values in shared memory, from compute capability 8.0
 // on.
 //
-// The values of a product are distributed over a warp: for each 16 rows of 8 columns lane 4 g + t has four, columns 2 t
-// and 2 t + 1 of row g, and those of row g + 8.
+// The values of a product are distributed over the lanes of a warp. For each part of 16 rows and 8 columns, lane 4 g +
+// t holds four values: columns 2 t and 2 t + 1 of row g, and the same columns of row g + 8.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,8 +13,8 @@
 
 namespace lockstep::ops {
 
-// Loads four matrices of 8 by 8 values. In each group of 8 threads, a thread gives the address of one row of the
-// group's matrix. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each.
+// Loads four matrices of 8 by 8 values. The threads 8 i to 8 i + 7 of the warp pass the addresses of the 8 rows of
+// matrix i. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each matrix.
 __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -22,7 +22,7 @@ __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t address) {
                : "memory");
 }
 
-// Does the same and transposes the matrices.
+// Like LoadMatrices(), but transposes the matrices.
 __device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -62,9 +62,10 @@ __device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[2], uint32_t b
   }
 }
 
-// Turing has neither asynchronous copies nor the instructions for bfloat16: whoever launches such kernels asks for
-// kMatrixUnitMajor. The kernels test kHasMatrixUnit with a plain `if` and not with `if constexpr`, so that all of their
-// code counts as used also when it is compiled for Turing.
+// Turing GPUs (compute capability 7.5) have neither asynchronous copies nor the bfloat16 instructions, so code that
+// launches these kernels must first check that the GPU's major compute capability is at least kMatrixUnitMajor. The
+// kernels test kHasMatrixUnit with a plain `if` instead of `if constexpr`, so that the compiler does not warn of unused
+// code when it compiles for Turing.
 constexpr int kMatrixUnitMajor = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasMatrixUnit = false;

@@ -1,4 +1,4 @@
-// 16-byte loads and stores of the three float types, whose arithmetic is float32's.
+// 16-byte loads and stores of float32, float16 and bfloat16 values, and their conversion to and from float32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep::ops {
 
-// The values of one load: as many as fit in 16 bytes, unless kCount says otherwise.
+// The values of one load or store: by default as many as fit in 16 bytes.
 template <typename T, int kCount = 16 / sizeof(T)>
 struct alignas(kCount * sizeof(T)) Pack {
   static constexpr int kSize = kCount;
@@ -43,7 +43,7 @@ __host__ __device__ inline bool IsAligned(const void* pointer, size_t bytes = 16
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Converts the two bf16 values in a word. The compiler's own code would need two instructions for the upper one.
+// Converts the two bf16 values in a word. The compiler's own code would need two instructions for the upper value.
 __device__ inline float2 BFloat16Pair(unsigned word) {
   return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
 }
@@ -54,7 +54,8 @@ __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];
 }
 
-// The words of a pack of 16 bytes, or of the 8 bytes that lie beside 16 bytes of a wider type.
+// The type in which a pack of 16 bytes is loaded, or a pack of 8 bytes: four 16-bit values that belong to the same
+// columns as four float32 values.
 template <typename T, int kCount>
 using PackWords = std::conditional_t<sizeof(Pack<T, kCount>) == sizeof(uint4), uint4, uint2>;
 
@@ -102,7 +103,7 @@ auto WithType(FloatType type, const Launch& launch) {
   return launch(float());
 }
 
-// Does the same for kernels of 16-bit values.
+// Like WithType(), but only for the two 16-bit types.
 template <typename Launch>
 auto With16Bits(FloatType type, const Launch& launch) {
   return type == FloatType::kBFloat16 ? launch(__nv_bfloat16()) : launch(__half());

@@ -1,5 +1,5 @@
-// The end of a sum over rows that the blocks of a grid have shared: no atomics, so the same bits
-// each time.
+// The last step of a sum over rows: adds up the partial sums that the blocks of a grid have written. There are no
+// atomics, so the bits are the same each time.
 #pragma once
 
 #include <cuda_runtime_api.h>

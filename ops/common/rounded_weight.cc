@@ -31,7 +31,7 @@ std::vector<at::Tensor> WeightCopies::All() const {
 }
 
 at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type) {
-  // The optimizer does not see weights that are not trained, so it would not update their copies.
+  // No copy is kept of a weight that is not trained, because the optimizer would not update the copy.
   const bool is_kept = in_use != nullptr && weight.requires_grad() && weight.is_leaf() &&
                        weight.scalar_type() == at::kFloat && type != at::kFloat &&
                        weight.is_non_overlapping_and_dense();

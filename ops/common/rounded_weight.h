@@ -4,9 +4,10 @@
 // on the optimizer writes the copy together with the weight, so that no step needs a separate kernel to round the
 // weight. If no copies are kept, a weight is rounded each time an operation uses it.
 //
-// Invariant: an operation gets its weight, rounded, whoever wrote the weight. If LibTorch's operations write a weight
-// in place, as in a model that clips its weights in forward, the weight's version changes, and the copy is made again.
-// Code that writes weights by their address and is not the optimizer must do so before the first copy is made.
+// Invariant: an operation always gets the rounded form of the weight's present values, whoever wrote them. If
+// LibTorch's operations write a weight in place, as in a model that clips its weights in forward, the weight's version
+// changes, and the copy is made again. Code that writes weights by their address and is not the optimizer must do so
+// before the first copy is made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +20,8 @@ namespace lockstep::ops {
 
 class WeightCopies {
  public:
-  // While a Use exists, operations of this thread use these copies and make missing ones. null: no copies.
+  // While a Use exists, the operations of this thread use `copies`, and add missing copies to them. If `copies` is
+  // null, the operations of this thread use no copies.
   class Use {
    public:
     explicit Use(WeightCopies* copies);
@@ -34,7 +36,8 @@ class WeightCopies {
   // Returns the copies that this thread uses; null if there are none.
   static WeightCopies* InUse();
 
-  // Returns the copy of a weight, or of a tensor with the same address. Undefined if there is no copy.
+  // Returns the copy of a weight, or of a tensor with the weight's address. The result is undefined if there is no
+  // copy.
   at::Tensor Of(const at::Tensor& weight) const;
 
   // Returns all copies.
@@ -43,7 +46,7 @@ class WeightCopies {
   // Removes the copy of a weight, because the optimizer is not going to update it.
   void Forget(const at::Tensor& weight);
 
-  // From now on no more copies are made.
+  // After this call no more copies are made.
   void Settle() { settled_ = true; }
   bool is_settled() const { return settled_; }
 
@@ -52,7 +55,7 @@ class WeightCopies {
 
   struct Copy {
     at::Tensor tensor;
-    int64_t version;  // of the weight when it was rounded
+    int64_t version;  // the weight's version when it was rounded
   };
 
   bool settled_ = false;

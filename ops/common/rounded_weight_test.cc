@@ -1,4 +1,4 @@
-// Which weights are copied, and for how long.
+// Tests which weights are copied, and how long the copies are kept.
 
 #include "ops/common/rounded_weight.h"
 
@@ -15,7 +15,7 @@ TEST(RoundedWeight, IsTheWeightRounded) {
   const at::Tensor weight = Weight();
   const at::Tensor rounded = Rounded(weight, at::kBFloat16);
   EXPECT_TRUE(at::equal(rounded, weight.detach().to(at::kBFloat16)));
-  // Nobody keeps it.
+  // No WeightCopies is in use, so the copy is not kept.
   EXPECT_NE(Rounded(weight, at::kBFloat16).const_data_ptr(), rounded.const_data_ptr());
   EXPECT_EQ(Rounded(weight, at::kFloat).const_data_ptr(), weight.const_data_ptr());
 }
@@ -30,10 +30,10 @@ TEST(RoundedWeight, IsKeptWhereCopiesAreInUse) {
     const at::Tensor rounded = Rounded(weight, at::kBFloat16);
     EXPECT_EQ(Rounded(weight, at::kBFloat16).const_data_ptr(), rounded.const_data_ptr());
     EXPECT_EQ(copies.Of(weight.detach()).const_data_ptr(), rounded.const_data_ptr());
-    // In one type only.
+    // A copy is kept in only one type.
     EXPECT_EQ(Rounded(weight, at::kHalf).scalar_type(), at::kHalf);
     EXPECT_EQ(copies.Of(weight).scalar_type(), at::kBFloat16);
-    // Whoever updates the weight writes the copy, too.
+    // The optimizer that updates a weight also writes the copy, so the copy's content is used as it is.
     rounded.fill_(7);
     EXPECT_EQ(Rounded(weight, at::kBFloat16)[0][0].item<float>(), 7);
   }

@@ -1,5 +1,5 @@
-// How blocks share a matrix: each has a tile of 32 packs of columns and a slice of the rows, of which
-// each warp takes every 8th. A slice's sums over its rows are a row of partial sums.
+// How thread blocks share a matrix. Each block has a tile of 32 packs of columns and a slice of the rows. Each of its 8
+// warps processes every 8th row of the slice. The sums over the rows of a slice are one row of partial sums.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Gradients that have gradients themselves, for the backward of an operation whose kernels have none.
+// Computes gradients that can be differentiated again. The backward of an operation uses this if its kernels cannot be
+// differentiated.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,25 +13,27 @@
 
 namespace lockstep::ops {
 
-// Whether the caller, which is a backward, must return gradients that can be differentiated again, as
-// torch::autograd::grad() with create_graph asks for. GradientsOfTwin() computes them.
+// Returns whether the backward that calls this function must return gradients that can be differentiated again. It must
+// if torch::autograd::grad() runs with create_graph. GradientsOfTwin() computes such gradients.
 inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
 
-// Returns what stands for an input that backward did not keep, because its gradient does not depend on it: zeros with
-// the shape of `like`, but `size` in `dimension`.
+// Returns a tensor that replaces an input of the operation in GradientsOfTwin(). It is for inputs whose values no
+// gradient depends on, and which forward therefore did not keep. The tensor holds zeros and has the shape of `like`,
+// except that its size in `dimension` is `size`.
 inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int64_t size) {
   std::vector<int64_t> sizes = like.sizes().vec();
   sizes.at(at::maybe_wrap_dim(dimension, like.dim())) = size;
   return at::zeros(sizes, like.options()).requires_grad_();
 }
 
-// Returns the gradients of twin(inputs) for each of `inputs`, undefined for those that require none. `inputs` are the
-// operation's own, as autograd saved them; `twin` computes the operation from plain ATen calls, whose result has the
-// shape and type of `dy`.
+// Returns the gradients of twin(inputs) for each of `inputs`; a gradient is undefined if its input requires none.
+// `inputs` are the operation's inputs as autograd saved them. `twin` computes the operation with plain ATen calls, and
+// its result has the shape and type of `dy`.
 inline std::vector<at::Tensor> GradientsOfTwin(
     const std::vector<at::Tensor>& inputs, const at::Tensor& dy,
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& twin) {
-  // Views, because one input may arise from another: what goes through the other is autograd's to follow.
+  // Each input is replaced by a view, because one input may have been computed from another. Without the views, grad()
+  // would include the path through the other input, which autograd follows itself afterwards.
   std::vector<at::Tensor> own = inputs;
   std::vector<at::Tensor> wanted;
   for (at::Tensor& input : own) {

@@ -7,7 +7,7 @@ namespace {
 
 at::Tensor Product(const std::vector<at::Tensor>& inputs) { return inputs[0] * inputs[1]; }
 
-// y arises from x, and each gradient is that of one input alone.
+// y is computed from x, but each gradient is the partial derivative with respect to one input.
 TEST(GradientsOfTwin, ArePartialDerivatives) {
   const at::Tensor x = at::tensor({2.0, 3.0}).requires_grad_();
   const at::Tensor y = x * x;
@@ -15,7 +15,7 @@ TEST(GradientsOfTwin, ArePartialDerivatives) {
   const std::vector<at::Tensor> gradients = GradientsOfTwin({x, y}, dy, Product);
   EXPECT_TRUE(at::equal(gradients[0], y * dy));
   EXPECT_TRUE(at::equal(gradients[1], x * dy));
-  // They can be differentiated again: y dy is x^2 dy.
+  // The gradients can be differentiated again: the first one, y dy, is x^2 dy.
   const auto second = torch::autograd::grad({gradients[0].sum()}, {x});
   EXPECT_TRUE(at::equal(second[0], 2 * x * dy));
 }

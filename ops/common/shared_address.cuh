@@ -1,4 +1,4 @@
-// SharedAddress(): a pointer to shared memory as the instructions take it.
+// SharedAddress(): converts a pointer to shared memory to the 32-bit address that PTX instructions take.
 #pragma once
 
 #include <cstdint>

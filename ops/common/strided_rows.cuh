@@ -1,19 +1,19 @@
-// The rows of a matrix that a thread goes through, with the loads of several under way at once.
+// The rows of a matrix that a thread processes, with the loads of several rows in flight at once.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops {
 
-// Every stride-th row from `first` on, up to `end`.
+// The rows first, first + stride, first + 2 stride, ... that are below `end`.
 struct StridedRows {
   int64_t first;
   int64_t stride;
   int64_t end;
 };
 
-// Calls visit(row, u) for each of the rows. It processes kRows rows at a time, and first calls load(row, u) for all of
-// them.
+// Calls visit(row, u) for each of the rows. It processes groups of kRows rows, where u is the index of a row in its
+// group, and calls load(row, u) for all rows of a group before it calls visit() for them.
 template <int kRows, typename LoadRow, typename Visit>
 __device__ void ForEachRow(const StridedRows& rows, const LoadRow& load, const Visit& visit) {
   for (int64_t first = rows.first; first < rows.end; first += kRows * rows.stride) {

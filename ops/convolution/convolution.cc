@@ -23,8 +23,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// [outputs, inputs of a group, height, width] -> [outputs, inputs, height, width], channels last: zeros but where an
-// output reads an input of its group.
+// Converts the weight of a grouped convolution, [outputs, inputs of a group, height, width], to the weight of one
+// convolution of all channels, [outputs, inputs, height, width], channels last. The weight is zero where input and
+// output belong to different groups.
 at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   if (groups == 1) return weight;
   const int64_t outputs = weight.size(0) / groups;
@@ -38,7 +39,7 @@ at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   return joined.view({groups * outputs, height, width, groups * inputs}).permute({0, 3, 1, 2});
 }
 
-// The reverse.
+// The reverse of JoinedWeight(). It drops the weights between different groups.
 at::Tensor WeightOfGroups(const at::Tensor& joined, int64_t groups) {
   if (groups == 1) return joined;
   const int64_t outputs = joined.size(0) / groups;
@@ -53,12 +54,12 @@ at::Tensor WeightOfGroups(const at::Tensor& joined, int64_t groups) {
 
 class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
  public:
-  // trains: a backward may follow.
+  // `trains` says whether a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           int64_t stride, int64_t padding, bool trains) {
     const int64_t groups = GroupsOf(x, weight);
     const at::Tensor rounded = JoinedWeight(Rounded(weight, x.scalar_type()), groups);
-    // Each serves the other's gradient.
+    // The gradient of x needs the weight, and the gradient of the weight needs x.
     context->save_for_backward({x, rounded});
     context->saved_data["weight"] = weight;
     context->saved_data["stride"] = stride;
@@ -115,7 +116,7 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t st
   if (GroupsOf(x, weight) > 1 && !JoinsGroups(x, weight)) {
     return ConvolutionTwin(x, weight.to(x.scalar_type()), stride, padding);
   }
-  // By 1x1 it is a matrix product, whose plans are the better ones.
+  // A 1x1 convolution is a matrix product, for which cuBLASLt's plans are faster than cuDNN's.
   const bool is_pointwise = GroupsOf(x, weight) == 1 && weight.size(2) == 1 &&
                             weight.size(3) == 1 && stride == 1 && padding == 0 &&
                             x.is_contiguous(at::MemoryFormat::ChannelsLast);
@@ -129,7 +130,7 @@ int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight) {
-  // With more channels one convolution over all groups multiplies too many zeros.
+  // With more channels than these, one convolution of all channels would multiply too many zeros.
   constexpr int64_t kMostInputs = 1024;
   constexpr int64_t kMostOfGroup = 128;
   constexpr int64_t kPack = 8;

@@ -1,9 +1,10 @@
 // Convolution(): a convolution of 16-bit images with float32 weights, without a bias, in one or more groups of
 // channels.
 //
-// Groups of few channels are computed as one convolution of all channels, whose weight is zero between the groups. For
-// groups whose channels are no power of 2 cuDNN changes the images' layout before and after, and so is 1.1 to 3 times
-// as slow on an H100 (RegNetY's groups of 24 channels), although it multiplies less.
+// Groups of few channels are computed as one convolution of all channels, whose weight is zero between the groups. If
+// the channels of a group are not a power of 2, cuDNN's grouped convolution converts the memory layout of the images
+// before and after. On an H100 it then takes 1.1 to 3 times as long as the joined convolution (for RegNetY's groups of
+// 24 channels), although it multiplies less.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +20,13 @@ namespace lockstep::ops {
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);
 
-// The number of groups in which the channels lie: those of x over those of the weight.
+// Returns the number of groups: the channels of x divided by the input channels of the weight.
 int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight);
 
-// Whether groups are computed as one convolution. Other groups ATen computes.
+// Returns whether Convolution() computes these groups as one convolution. If not, it uses ATen's grouped convolution.
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight);
 
-// The same operation from plain ATen calls, for any device. If autocast is on, it computes in autocast's type.
+// Computes the same with plain ATen calls, on any device. If autocast is on, it computes in autocast's type.
 at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                            int64_t padding);
 

@@ -1,9 +1,10 @@
-// The share of the GPU's peak that ResNet-50's convolutions reach by the plans that are found, beside cuDNN's
-// first: bazel run -c opt //ops/convolution:convolution_bench
+// Measures the share of the GPU's peak that ResNet-50's convolutions reach with the plans that a search finds, and with
+// cuDNN's first plans:
+// bazel run -c opt //ops/convolution:convolution_bench
 //
-// Arguments: inputs, outputs, side, size, stride, at 256 images; by 4x4 the stem in 2x2 pixels. Times are of the
-// best of some replays; `first_us` is that of cuDNN's first plan, without a search. `of_peak` is the rate over an
-// H100's or H200's 989 TFLOP/s of dense bfloat16.
+// The arguments are inputs, outputs, side, size and stride, for 256 images. The 4x4 convolution is the stem in squares
+// of 2x2 pixels. The best of several replays is timed. `first_us` is the time of cuDNN's first plan, without a search.
+// `of_peak` is the rate divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

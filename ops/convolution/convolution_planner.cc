@@ -34,17 +34,17 @@ using cudnn_frontend::KnobType_t;
 using cudnn_frontend::NumericalNote_t;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-// The alignment that plans may assume of each tensor, so that a plan fits all tensors of its key; cudnn_frontend's own
-// default.
+// The alignment that plans may assume for each tensor, so that a plan can be used for all tensors of its key. It is
+// cudnn_frontend's default.
 constexpr int64_t kAlignment_bytes = 16;
-constexpr int64_t kChannels = 8;  // which are as many bytes
+constexpr int64_t kChannels = 8;  // this many 16-bit channels are 16 bytes
 
-// The tensors' names in a graph.
+// The ids of the tensors in a cuDNN graph.
 enum Id : int64_t { kX = 1, kWeight, kY };
 
 using Knobs = std::unordered_map<KnobType_t, int64_t>;
 
-// The one of them that a pass makes.
+// Returns the tensor that the pass computes.
 at::Tensor& Made(ConvolutionPass pass, ConvolutionTensors& tensors) {
   switch (pass) {
     case ConvolutionPass::kInputGradient:
@@ -84,7 +84,7 @@ bool IsPlannable(const at::Tensor& operand, const at::Tensor& like) {
          operand.is_contiguous(kLast) && IsAligned(operand);
 }
 
-// Returns nothing if ATen has to compute the convolution.
+// Returns nullopt if ATen has to compute the convolution.
 std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors tensors,
                                     const ConvolutionOptions& options) {
   if (tensors.x.dim() != 4 || tensors.weight.dim() != 4 || options.stride < 1 ||
@@ -110,7 +110,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   if (pass != ConvolutionPass::kForward && tensors.y.sizes() != at::IntArrayRef(SizesOfY(key))) {
     return std::nullopt;
   }
-  // The tensor that the pass makes is not checked, because it is allocated in the layout that is wanted.
+  // The tensor that the pass computes is not checked, because Run() allocates it in the right layout.
   const at::Tensor x = tensors.x;
   Made(pass, tensors) = at::Tensor();
   for (const at::Tensor& operand : {tensors.x, tensors.weight, tensors.y}) {
@@ -136,9 +136,9 @@ at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tenso
   return is_of_x ? dx : d_weight;
 }
 
-// Describes a convolution to cuDNN; false: it knows no such.
+// Describes a convolution to cuDNN. Returns false if cuDNN does not support it.
 bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
-  // Channels last.
+  // Returns the strides of a channels-last tensor.
   const auto strides = [](const std::vector<int64_t>& sizes) {
     return std::vector<int64_t>{sizes[1] * sizes[2] * sizes[3], 1, sizes[1] * sizes[3], sizes[1]};
   };
@@ -183,7 +183,7 @@ bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
          graph.build_operation_graph(at::native::getCudnnHandle()).is_good();
 }
 
-// Returns the plans that a heuristic proposes, the best first.
+// Returns the plans that a heuristic proposes, in its order, the best one first.
 std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mode) {
   std::vector<ConvolutionPlan> plans;
   CudnnGraph made(key.type);
@@ -199,7 +199,7 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-// Returns nothing if cuDNN refuses the plan, or if it is none of those that are used.
+// Returns nullopt if cuDNN refuses the plan, or if it is one of the plans that are left out (convolution_planner.h).
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
   auto made = std::make_shared<CudnnGraph>(key.type);
   Knobs knobs;
@@ -218,14 +218,15 @@ std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, Convoluti
   return MadeConvolutionPlan{std::move(plan), std::move(made)};
 }
 
-// The values that an engine's knobs may have; none where it does not say. `graph`: of a plan of that engine.
+// Returns the engine's knobs and the values that they may have; none if cuDNN returns an error. `graph` is the graph of
+// a plan of this engine.
 std::vector<Knob> KnobsOf(graph::Graph& graph, int64_t engine) {
   std::vector<Knob> knobs;
   if (graph.get_knobs_for_engine(engine, knobs).is_bad()) knobs.clear();
   return knobs;
 }
 
-// The plans for one convolution, made when they first run.
+// The candidate plans for one convolution. A plan is made when it first runs.
 class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
  public:
   ConvolutionCandidates(const ConvolutionKey& key, CudnnPointers& pointers,
@@ -242,7 +243,7 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
     return plan.made->Run(pointers_, workspace()).is_good();
   }
 
-  // One of its knobs has another of its values.
+  // Adds a plan with the same engine in which one knob has another of its values.
   bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
     const MadeConvolutionPlan& parent = (*this)[candidate];
     auto known = knobs_.find(parent.engine);
@@ -261,11 +262,11 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
     return Add({std::move(plan), nullptr});
   }
 
-  // Values at even distances.
+  // Returns about kValues values of the result that lie at equal distances.
   at::Tensor Sample(size_t candidate) override {
     if (!Run(candidate)) return {};
     constexpr int64_t kValues = 1 << 20;
-    // Odd, so that they are of all channels.
+    // The distance is odd, so that the values belong to all channels.
     const int64_t step = result_.numel() / kValues | 1;
     return result_.permute({0, 2, 3, 1})
         .view({-1})
@@ -277,7 +278,7 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
   const ConvolutionKey& key_;
   CudnnPointers& pointers_;
   at::Tensor result_;
-  std::map<int64_t, std::vector<Knob>> knobs_;  // by engine
+  std::map<int64_t, std::vector<Knob>> knobs_;  // the key is the engine
 };
 
 class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan> {
@@ -317,7 +318,7 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
   const at::Tensor& result_;
 };
 
-// Never destroyed, since nothing says when cuDNN goes.
+// The planner is never destroyed, because cuDNN may be unloaded before static objects are destroyed.
 ConvolutionPlanner& ProcessPlanner() {
   static auto& planner = *new ConvolutionPlanner(CacheFolder());
   return planner;
@@ -357,7 +358,7 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   at::Tensor& result = Made(pass, of);
   result = at::empty(SizesOfMade(*key), tensors.x.options(), kLast);
   if (result.is_meta()) return result;
-  // A thread of autograd's may come to its first convolution without a context.
+  // A thread of autograd may have no CUDA context before its first convolution.
   c10::cuda::set_device(tensors.x.device().index(), /*force=*/true);
   const auto pointer = [](const at::Tensor& operand) {
     return const_cast<void*>(operand.const_data_ptr());
@@ -369,7 +370,8 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
       choices_.Choose(of.x.device().index(), *key, operation, options.searches);
   if (plan == nullptr) return AtenConvolution(pass, tensors, options);
 
-  // Seen by profilers, and by whoever counts operations, as ATen's convolutions are.
+  // The event makes the convolution visible to profilers and to code that counts floating-point operations, like ATen's
+  // convolutions.
   const bool is_forward = pass == ConvolutionPass::kForward;
   const auto inputs = [&]() -> std::vector<c10::IValue> {
     const at::Tensor of_group = of.weight.narrow(1, 0, of.weight.size(1) / options.groups);

@@ -21,12 +21,13 @@
 // therefore be captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/convolution/convolution_planner_test.cc)
-//   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
-//   cuDNN has no such plan -> ATen's -> (none)
+//   a convolution that it does not plan (below) -> ATen's result
+//     -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
+//   cuDNN has no plan for a convolution -> ATen's result -> (none)
 //   sizes or types that do not fit together -> ATen's exception -> ConvolutionPlanner.SaysWhatDoesNotFit
-//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
-//   there is no memory for a plan's workspace -> c10::OutOfMemoryError, as any tensor's -> (none)
-//   a plan of the file that cuDNN refuses -> a new search -> ConvolutionPlannerTest.ReplacesWhatIsOfNoUse
+//   cuDNN refuses a plan that it made -> c10::Error with cuDNN's message -> (none)
+//   there is no memory for a plan's workspace -> c10::OutOfMemoryError, as for any tensor -> (none)
+//   cuDNN refuses a plan that was read from the file -> a new search -> ConvolutionPlannerTest.ReplacesWhatIsOfNoUse
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,11 +49,13 @@ struct ConvolutionOptions {
   // False: do not search for a plan of this convolution. This is for convolutions that may occur only once, such as
   // those of an evaluation.
   bool searches = true;
-  // Groups of channels between which the weight is zero. Whoever counts operations does not count these zeros.
+  // The number of groups of channels between which the weight is zero. Code that counts floating-point operations
+  // leaves out the products with these zeros.
   int64_t groups = 1;
 };
 
-// The tensors of y = the convolution of x with weight. A pass computes one of them from the other two.
+// The tensors of a convolution, where y is the convolution of x with weight. Each pass (forward, input gradient or
+// weight gradient) computes one of the three tensors, or its gradient, from the other two.
 struct ConvolutionTensors {
   at::Tensor x;       // [count, inputs, height, width]
   at::Tensor weight;  // [outputs, inputs, kernel height, kernel width]
@@ -94,7 +97,7 @@ class ConvolutionPlanner {
   std::vector<ConvolutionPlanReport> Plans() const;
 
  private:
-  // Runs a pass. The tensor that the pass computes is undefined, or only its sizes are used.
+  // Runs a pass. In `tensors`, the tensor that the pass computes may be undefined; otherwise only its sizes are used.
   at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
                  const ConvolutionOptions& options);
 
@@ -111,7 +114,7 @@ inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backw
 std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
                                                 int64_t stride, int64_t padding);
 
-// These functions do the same with the planner of this process, whose files lie in CacheFolder().
+// These functions call the planner of this process, whose files are in CacheFolder().
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
                               const ConvolutionOptions& options = {});
 at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,

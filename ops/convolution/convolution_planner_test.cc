@@ -1,4 +1,4 @@
-// Each pass against PyTorch's, on a GPU in float64, and what becomes of the plans.
+// Compares each pass with PyTorch's (on a GPU, PyTorch's in float64), and tests how plans are chosen and kept.
 
 #include "ops/convolution/convolution_planner.h"
 
@@ -38,7 +38,7 @@ struct Case {
   int64_t count, inputs, height, width, outputs, size, stride, padding;
 };
 
-// Forward, x's gradient and weight's.
+// The results of forward, of the input gradient and of the weight gradient.
 using Passes = std::array<at::Tensor, 3>;
 
 Passes PlannedPasses(ConvolutionPlanner& planner, const ConvolutionTensors& of,
@@ -64,7 +64,7 @@ class ConvolutionPlannerOpTest : public ConvolutionOpTest {
     const auto output = [&](int64_t side) {
       return (side + 2 * of.padding - of.size) / of.stride + 1;
     };
-    // y stands for its gradient. Weights make sums of about 1.
+    // `y` is used as the gradient of y. The weights are scaled so that the sums are about 1.
     const double scale = 1 / std::sqrt(static_cast<double>(of.inputs * of.size * of.size));
     return {Images({of.count, of.inputs, of.height, of.width}),
             Images({of.outputs, of.inputs, of.size, of.size}) * scale,
@@ -75,11 +75,12 @@ class ConvolutionPlannerOpTest : public ConvolutionOpTest {
                          const ConvolutionOptions& options) {
     SCOPED_TRACE(testing::Message() << of.x.sizes() << " by " << of.weight.sizes() << ", stride "
                                     << options.stride << ", padding " << options.padding);
-    // How far ATen's own sums in 16 bits are off depends on the processor.
+    // On a CPU the reference is ATen in the same type, because the error of ATen's own sums in 16 bits depends on the
+    // processor.
     const at::ScalarType exact = device() == at::kCPU ? dtype() : at::kDouble;
     const Passes expected =
         AtenPasses({of.x.to(exact), of.weight.to(exact), of.y.to(exact)}, options);
-    // Twice, of which the second has its plans.
+    // The passes run twice; the second run uses the plans that the first run has chosen.
     for (int i = 0; i < 2; ++i) {
       const Passes passes = PlannedPasses(planner, of, options);
       for (size_t pass = 0; pass < passes.size(); ++pass) {
@@ -101,7 +102,7 @@ TEST_P(ConvolutionPlannerOpTest, IsTheConvolutionOfEverySize) {
   }
   const size_t plans = planner.Plans().size();
   if (Is16BitOnGpu()) {
-    // A GPU may lack engines for some of them.
+    // cuDNN may have no engines for some of the passes on this GPU.
     EXPECT_GT(plans, 0u);
     EXPECT_LE(plans, 3 * planned.size());
   } else {
@@ -173,10 +174,10 @@ TEST(ConvolutionPlanner, SaysWhatDoesNotFit) {
   EXPECT_THROW(PlannedConvolution(x, weight.to(at::kHalf)), c10::Error);
   EXPECT_THROW(PlannedConvolution(x, weight, {.stride = 0}), c10::Error);
   EXPECT_THROW(PlannedConvolution(x, weight, {.padding = -1}), c10::Error);
-  EXPECT_ANY_THROW(PlannedConvolutionInputGradient(x, x, weight));  // oneDNN's
+  EXPECT_ANY_THROW(PlannedConvolutionInputGradient(x, x, weight));  // oneDNN throws
 }
 
-// On a GPU, a convolution that is planned.
+// Tests of a convolution that has a plan, on a GPU.
 class ConvolutionPlannerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -214,7 +215,7 @@ class ConvolutionPlannerTest : public testing::Test {
       EXPECT_TRUE(IsNear(passes[i], expected[i], 8e-3)) << i;
     }
   }
-  // The folder's file.
+  // Returns the path of the plan file in the folder.
   fs::path File() const {
     for (const auto& entry : fs::directory_iterator(folder_)) {
       if (entry.path().extension() == ".txt") return entry.path();
@@ -266,7 +267,7 @@ TEST_F(ConvolutionPlannerTest, SearchesAgainWhereTheFileIsDamaged) {
 TEST_F(ConvolutionPlannerTest, ReplacesWhatIsOfNoUse) {
   ConvolutionPlanner one(folder_);
   Run(one);
-  // Good lines, of plans that cuDNN does not have and of what is no plan.
+  // The file's lines are valid, but they contain plans that cuDNN does not have, and texts that are not plans.
   const fs::path path = File();
   const std::string device = DeviceText(
       of_.x.device().index(), "cuDNN " + std::to_string(at::globalContext().versionRuntimeCuDNN()));
@@ -327,7 +328,7 @@ TEST_F(ConvolutionPlannerTest, CanBeCaptured) {
   c10::cuda::device_synchronize();  // the tensors were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   {
-    // Makes the handle and loads the first plans' kernels, which a capture may not.
+    // This creates the cuDNN handle and loads the kernels of the first plans, which is not allowed during a capture.
     ConvolutionPlanner any("");
     Run(any, /*searches=*/false);
   }
@@ -361,7 +362,7 @@ TEST_F(ConvolutionPlannerTest, ThreadsShareThePlans) {
     std::vector<std::jthread> threads;
     for (Passes& passes : of_threads) {
       threads.emplace_back([&] {
-        // The first of them search while the others wait.
+        // The first threads search while the others wait.
         const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
         for (int i = 0; i < 10; ++i) passes = Run(planner);
         c10::cuda::getCurrentCUDAStream().synchronize();

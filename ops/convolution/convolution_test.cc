@@ -1,4 +1,4 @@
-// Values and gradients against PyTorch's convolution in float64.
+// Compares values and gradients with those of PyTorch's convolution in float64.
 
 #include "ops/convolution/convolution.h"
 

@@ -42,7 +42,7 @@ DepthwiseShape ShapeOf(const at::Tensor& x, const at::Tensor& weight, int64_t st
           .multiprocessors = TraitsOf(x.device()).multiprocessors};
 }
 
-// [channels, size, size], one after the other.
+// Returns the weight as contiguous [channels, size, size].
 at::Tensor Windows(const at::Tensor& weight) {
   return weight.detach().reshape({weight.size(0), weight.size(2), weight.size(3)}).contiguous();
 }
@@ -51,7 +51,7 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           const std::optional<Variable>& bias, int64_t stride, int64_t padding) {
-    // As the convolution that it is, for whoever counts operations.
+    // The event makes the convolution visible to profilers and to code that counts floating-point operations.
     RECORD_FUNCTION(kConvolutionEvent, ConvolutionEventInputs(x, weight, stride, padding));
     const DepthwiseShape shape = ShapeOf(x, weight, stride, padding);
     const at::Tensor windows = Windows(weight);
@@ -101,7 +101,7 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
                                      results[0].mutable_data_ptr(), TypeOf(x), shape, stream);
       });
     }
-    // Without a bias there is no such input.
+    // Without a bias the Function has no input number 2.
     if (bias.defined() && context->needs_input_grad(2)) {
       results[2] =
           BiasGradient(context->saved_data["d_bias"].toTensor(), Rows(dy.permute({0, 2, 3, 1})));

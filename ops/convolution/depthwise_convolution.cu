@@ -11,11 +11,11 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int kPack = 8;    // channels of a load
-constexpr int kPacks = 8;   // that a block has side by side at most: a cache line
-constexpr int kLanes = 32;  // pixels' threads in a block, at kPacks packs
+constexpr int kPack = 8;    // the channels of one 16-byte load
+constexpr int kPacks = 8;   // the most packs side by side in a block: a cache line
+constexpr int kLanes = 32;  // the threads of a block for each pack, if it has kPacks packs
 constexpr int kThreads = kPacks * kLanes;
-constexpr int kAcross = 4;  // pixels side by side that a thread makes
+constexpr int kAcross = 4;  // the number of adjacent output pixels that a thread computes
 
 using Channels = Floats<kPack>;
 
@@ -28,10 +28,12 @@ __device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums
 
 BlockColumns ColumnsOf(int channels) { return BlockColumns::Of(channels / kPack, kPacks); }
 
-// A thread's work on one row of images: it reads kReads pixels from First() on. Pixel i goes into output j with the
-// weight at WeightAt(i, j) of the window's row; if that is negative, it does not go into it.
+// How a thread computes kAcross adjacent output pixels from one row of the input. It reads kReads pixels, beginning at
+// pixel First(). Input pixel i contributes to output pixel j with the weight at column WeightAt(i, j) of the window's
+// row. If WeightAt(i, j) is negative, pixel i does not contribute to output pixel j.
 //
-// This is the convolution itself, or, with stride 1 and the window turned around, the gradient of its input.
+// Window is for the convolution itself. With stride 1 and the window rotated by 180 degrees it is also for the gradient
+// of the convolution's input.
 template <int kSize, int kStride>
 struct Window {
   static constexpr int kReads = (kAcross - 1) * kStride + kSize;
@@ -40,16 +42,17 @@ struct Window {
     const int k = i - j * kStride;
     return k < kSize ? k : -1;
   }
-  // The row that row `k` of the window reads for `out`; -1: none.
+  // Returns the input row that row `k` of the window reads for output row `out`; -1 if it lies outside of the image.
   static __device__ int Row(int out, int k, int padding, int rows) {
     const int row = out * kStride - padding + k;
     return row >= 0 && row < rows ? row : -1;
   }
 };
 
-// The gradient of an input with stride 2. A thread has four of the input's pixels, the first at an even place: pixel j
-// has weight k where j + padding - k is even. kOdd: the first of the gradient's pixels that count lies half a pixel
-// further.
+// StridedGradient has the same functions as Window. It is for the gradient of the input of a convolution with stride 2.
+// A thread computes four adjacent pixels of dx, the first of which has an even index. Column k of the window
+// contributes to pixel j only if j + padding - k is even. kOdd says whether the padding is odd, which shifts the pixels
+// of dy that a thread reads.
 template <int kSize, bool kOdd>
 struct StridedGradient {
   static constexpr int kReads = (kAcross - 1 + kSize - 1 + kOdd) / 2 + 1;
@@ -70,27 +73,28 @@ struct StridedGradient {
 
 struct ImagesShape {
   int count, channels;
-  int in_height, in_width;    // of what is read
-  int out_height, out_width;  // of what is made
+  int in_height, in_width;    // the size of the images that are read
+  int out_height, out_width;  // the size of the images that are written
   int padding;
-  bool turns;  // the window, by half a turn
+  bool turns;  // whether the window is rotated by 180 degrees
 };
 
-// Where a lane of a block is.
+// The output pixels that a lane of a block computes: kAcross pixels of one row.
 struct Place {
   int64_t image;
   int row;
-  int left;  // pixel
+  int left;  // the index of the first pixel in the row
 };
 
-// How lanes lie on images: in tiles of 8 by 4, so that rows that several of them read are in the L1 cache; or one after
-// the other, where rows are so short that many of a block's lanes would lie outside of the image.
+// How the lanes of blocks are distributed over images. Usually a block's lanes form a tile of 8 by 4 lanes, so that
+// input rows that several lanes read are in the L1 cache. If rows are so short that many lanes of a tile would lie
+// outside of the image, the lanes follow one another along the rows instead.
 struct Tiles {
   static constexpr int kHigh = 8;
   static constexpr int kWide = kLanes / kHigh;
-  int chunks;        // lanes of a row
-  int down, across;  // tiles of an image; 0: there are none
-  int64_t all;       // tiles, or blocks of lanes
+  int chunks;        // the number of lanes for a row
+  int down, across;  // how many tiles an image has; 0 if the lanes form no tiles
+  int64_t all;       // the number of tiles, or of groups of kLanes lanes
 
   static Tiles Of(const ImagesShape& shape) {
     const int chunks = static_cast<int>(CeilDivide(shape.out_width, kAcross));
@@ -116,8 +120,8 @@ struct Tiles {
   }
 };
 
-// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all;
-// zeros for those that lie outside.
+// Loads pack `pack` of each of the pixels [begin, begin + kCount) of a row of `width` pixels. `row` is the index of the
+// row's first pixel among all pixels. Pixels outside of the row are zeros.
 template <int kCount>
 __device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
                            int width, int packs, int pack) {
@@ -192,27 +196,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kMostLanes = 64;  // as many as a block may have in its third dimension
+constexpr int kMostLanes = 64;  // the most threads that a block may have in its third dimension
 
-// How the gradient of the weight is shared out: a thread has a pack, a row of the window, and every so many rows of
-// images.
+// How the computation of the weight's gradient is divided among threads. Each thread computes the sums for one pack of
+// channels and one row of the window, over every (lanes * blocks)-th row of dy.
 struct GradientGrid {
   BlockColumns columns;
-  int lanes;   // rows of images that a block has at a time
-  int blocks;  // one above the other
+  int lanes;   // the number of rows that a block processes at a time
+  int blocks;  // the number of blocks that share the rows
 
   static GradientGrid Of(const DepthwiseShape& shape) {
     const BlockColumns columns = ColumnsOf(shape.channels);
     const int lanes = std::min(kMostLanes, kThreads / (columns.units * shape.size));
     const int64_t rows = int64_t{shape.count} * shape.out_height;
-    // Enough for all multiprocessors, and for few partial sums.
+    // The blocks are enough for all multiprocessors, but few, so that there are few partial sums.
     const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);
     return {columns, lanes,
             static_cast<int>(std::clamp<int64_t>(CeilDivide(rows, lanes), 1, wanted))};
   }
 };
 
-// Leaves partials[block][kSize * kSize][channels].
+// Writes each block's sums to partials[block][kSize * kSize][channels].
 template <typename T, int kSize, int kStride>
 __global__ void __launch_bounds__(kThreads)
     WeightGradient(const void* x, const void* dy, float* partials, DepthwiseShape shape) {
@@ -254,7 +258,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  // The lanes' sums, one window's column at a time.
+  // Adds up the sums of the lanes, one column of the window at a time.
   __shared__ float shared[kThreads * kPack];
   const int width = static_cast<int>(blockDim.x) * kPack;
 #pragma unroll
@@ -280,8 +284,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// d_weight[channel, tap] of partials[blocks][taps][channels]. A block has a tap of some channels, and adds up several
-// partial sums of each at a time.
+// Computes d_weight[channel, tap] from partials[blocks][taps][channels]. Each block of threads computes one tap of
+// kSumChannels channels, and adds up kSumRows partial sums of each channel at a time.
 constexpr int kSumChannels = 32;
 constexpr int kSumRows = 8;
 
@@ -316,7 +320,7 @@ void WithSize(int size, const Launch& launch) {
   if (size == 7) launch(Size<7>());
 }
 
-// Whether depthwise_large_window.cuh has the kernels.
+// Returns whether the kernels of depthwise_large_window.cuh are used.
 constexpr int kLargeSize = 7;
 bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
 
@@ -325,7 +329,7 @@ large_window::Shape LargeShape(const DepthwiseShape& shape) {
           shape.out_height, shape.out_width,    shape.padding};
 }
 
-// How many partial sums there are of each weight's gradient.
+// Returns the number of partial sums for the gradient of each weight.
 int GradientBlocks(const DepthwiseShape& shape) {
   if (!IsLarge(shape)) return GradientGrid::Of(shape).blocks;
   return large_window::GradientBlocks(shape.count, shape.channels / 2, shape.multiprocessors);

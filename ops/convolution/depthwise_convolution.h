@@ -1,9 +1,10 @@
-// Depthwise convolutions: each channel has a window of its own, y[n, c] = x[n, c] * weight[c] + bias[c].
+// Depthwise convolutions: each channel has its own kernel, y[n, c] = x[n, c] * weight[c] + bias[c], where * is the
+// convolution.
 //
-// Windows have 3, 5 or 7 pixels a side and stride 1 or 2, as in networks for small devices and in ConvNeXt. A thread
-// has the channels of one load and a few pixels side by side; for 7 pixels with stride 1 it has two channels and more
-// pixels (depthwise_large_window.cuh). All sums are float32. The gradient of the weight is summed in an order that does
-// not depend on time, so the bits are the same each time.
+// The GPU kernels support windows of 3x3, 5x5 and 7x7 pixels with stride 1 or 2, as in networks for small devices and
+// in ConvNeXt. Each thread computes the channels of one 16-byte load for a few pixels side by side. For 7x7 pixels with
+// stride 1 a thread instead computes two channels for more pixels (depthwise_large_window.cuh). All sums are float32.
+// The gradient of the weight is summed in a fixed order, so the bits are the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,17 +16,18 @@ namespace lockstep::ops {
 // `x` is [count, channels, height, width], `weight` is [channels, 1, size, size], and `bias` is [channels] or
 // undefined. The result is [count, channels, ...], with gradients for all three.
 //
-// For float16 and bfloat16 on a GPU, with channels in multiples of 8 and a contiguous float32 weight of a size above,
-// weight and bias, which then is float32, are not rounded, and their gradients are added to their .grad
-// (weight_gradient.h); y's channels lie last. In all other cases DepthwiseConvolutionTwin() runs.
+// The kernels run if HasDepthwiseKernels() is true and the bias is float32 or undefined. They do not round weight and
+// bias, and they add the gradients of both to their .grad (weight_gradient.h). Their result is channels last. In all
+// other cases DepthwiseConvolutionTwin() runs.
 at::Tensor DepthwiseConvolution(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias, int64_t stride, int64_t padding);
 
-// The same operation from plain ATen calls, for any device.
+// Computes the same with plain ATen calls, on any device.
 at::Tensor DepthwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weight,
                                     const at::Tensor& bias, int64_t stride, int64_t padding);
 
-// Whether the kernels compute it, with a float32 bias or none.
+// Returns whether the kernels support these arguments: float16 or bfloat16 on a GPU, a multiple of 8 channels, and a
+// contiguous float32 weight of a size above.
 bool HasDepthwiseKernels(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                          int64_t padding);
 

@@ -1,9 +1,10 @@
-// Depthwise convolutions of ConvNeXt-T (7x7) and EfficientNet-B0 (3x3 and 5x5) on 128 images, beside ATen's, in bf16:
+// Times the depthwise convolutions of ConvNeXt-T (7x7) and EfficientNet-B0 (3x3 and 5x5) on 128 images in bf16, and the
+// same with ATen. Run it with
 // bazel run -c opt //ops/convolution:depthwise_convolution_bench
 //
-// Arguments: channels, side, size, stride. `of_copy` is the rate over that of a device-to-device copy of as many bytes
-// as the images that are read and written; `TFLOP/s` counts the window's products, also those outside of the image,
-// which an H100 adds at 67 TFLOP/s in float32.
+// The arguments are channels, side, size and stride. `of_copy` is the time of a device-to-device copy of as many bytes
+// as the images that are read and written, divided by the measured time. `TFLOP/s` counts all products of the window,
+// also those outside of the image. An H100 computes at most 67 TFLOP/s in float32 without tensor cores.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -19,7 +20,7 @@ constexpr int64_t kCount = 128;
 
 enum class Pass { kForward, kInputGradient, kWeightGradient };
 
-// function: of the images, the weight, which is float32 for `weight_type` kFloat, stride and padding.
+// `function` is called with the images, the weight in `weight_type`, the stride and the padding.
 template <typename Function>
 void Run(benchmark::State& state, const Function& function, at::ScalarType weight_type, Pass pass) {
   const BenchStream stream;

@@ -1,5 +1,5 @@
-// The kernels of depthwise_convolution.h. All pointers point to device memory. Images are [count, height, width,
-// channels], in 16 bits.
+// Declares the functions that launch the kernels of depthwise_convolution.h. All pointers point to device memory.
+// Images are [count, height, width, channels], in 16 bits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,18 +22,19 @@ struct DepthwiseShape {
   int multiprocessors;
 };
 
-// Enqueues y = x * weight + bias. `weight` is [channels, size, size], `bias` is [channels] or nullptr.
+// Enqueues the kernel that computes y = x * weight + bias, where * is the convolution. `weight` is [channels, size,
+// size], `bias` is [channels] or nullptr.
 void LaunchDepthwise(const void* x, const float* weight, const float* bias, void* y, FloatType type,
                      const DepthwiseShape& shape, cudaStream_t stream);
 
-// Enqueues dx, the gradient of x.
+// Enqueues the kernel that computes dx, the gradient of x.
 void LaunchDepthwiseInputGradient(const void* dy, const float* weight, void* dx, FloatType type,
                                   const DepthwiseShape& shape, cudaStream_t stream);
 
 // Returns how many float32 values of scratch memory the gradient of the weight needs.
 int64_t DepthwisePartials(const DepthwiseShape& shape);
 
-// Enqueues the gradient of the weight, [channels, size, size].
+// Enqueues the kernels that compute the gradient of the weight, [channels, size, size].
 void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partials,
                                    const SumsTo& d_weight, FloatType type,
                                    const DepthwiseShape& shape, cudaStream_t stream);

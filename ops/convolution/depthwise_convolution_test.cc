@@ -1,4 +1,5 @@
-// Values and gradients against PyTorch's convolution in float64: the twin everywhere, the kernels where there is a GPU.
+// Compares values and gradients with those of PyTorch's convolution in float64. The twin is tested on any machine, and
+// the kernels if there is a GPU.
 
 #include "ops/convolution/depthwise_convolution.h"
 
@@ -24,7 +25,7 @@ class DepthwiseConvolutionTest : public OpTest {
   at::Tensor Images(at::IntArrayRef sizes) const {
     return at::randn(sizes, options()).contiguous(kLast).requires_grad_();
   }
-  // The twin takes a weight of x's type.
+  // For the twin the weight must have x's type.
   at::Tensor Weight(int64_t channels, int64_t size) const {
     const at::ScalarType type = Is16BitOnGpu() ? at::kFloat : dtype();
     return (at::randn({channels, 1, size, size}, options(at::kFloat)) / static_cast<double>(size))
@@ -40,8 +41,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// Channels of one pack, of a block, and of blocks that are no full line; rows of less than a thread's pixels, of a
-// block's, and beyond; images smaller than the window.
+// The channels fill one pack, a block, or blocks that are narrower than a cache line. The rows have fewer pixels than a
+// thread computes, as many as a block, or more. Some images are smaller than the window.
 TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
   const std::vector<std::vector<int64_t>> images = {
       {2, 8, 7, 7},     {3, 24, 5, 9},   {1, 72, 2, 3}, {2, 16, 56, 57},
@@ -55,7 +56,7 @@ TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
                                           << ", stride " << stride << ", padding " << padding);
           const at::Tensor x = Images(sizes);
           const at::Tensor weight = Weight(sizes[1], size);
-          // Every second time there is a bias.
+          // Half of the cases have a bias.
           const bool adds = (sizes[1] / 8 + size / 2 + stride + padding) % 2 == 0;
           const at::Tensor bias = adds ? Bias(sizes[1]) : at::Tensor();
           const at::Tensor exact_x = Exact(x);
@@ -67,7 +68,7 @@ TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
           expected.backward(dy.to(at::kDouble));
           const bool is_fused = HasDepthwiseKernels(x, weight, stride, padding);
           EXPECT_EQ(is_fused, Is16BitOnGpu() && sizes[1] % 8 == 0);
-          if (Is16BitOnGpu() && !is_fused) continue;  // the twin takes no other type
+          if (Is16BitOnGpu() && !is_fused) continue;  // the twin would need a 16-bit weight
           const at::Tensor y = DepthwiseConvolution(x, weight, bias, stride, padding);
           EXPECT_EQ(y.scalar_type(), dtype());
           y.backward(dy);

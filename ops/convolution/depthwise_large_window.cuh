@@ -1,9 +1,9 @@
-// The kernels of depthwise_convolution_kernel.h for large windows with stride 1, in which multiplications take the time
-// and not memory: a convolution of 7 by 7 pixels has 49 for each value that is read.
+// The kernels of depthwise_convolution_kernel.h for large windows with stride 1. Their speed is limited by
+// multiplications and not by memory: a window of 7 by 7 pixels needs 49 multiplications for each value that is read.
 //
-// A thread has two channels, which are one word, so its registers have room for many pixels: a tile of kHigh rows of
-// kWide pixels of what is made, or all weights' gradients. A row that is read is converted once for all rows of the
-// tile.
+// A thread processes only two channels, whose 16-bit values are one 32-bit word. Its registers therefore have room for
+// the sums of kHigh rows of kWide output pixels (a tile), or for the gradients of all weights of its channels. An input
+// row is loaded and converted to float32 once for all rows of the tile.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@
 namespace lockstep::ops::large_window {
 
 constexpr int kHigh = 4;
-constexpr int kMostPairs = 32;  // that a block has side by side: a cache line
+constexpr int kMostPairs = 32;  // channel pairs of a block: a cache line
 constexpr int kConvolveThreads = 192;
 constexpr int kGradientThreads = 128;
-constexpr int kGradientBlocks = 3;  // that a multiprocessor has registers for
+constexpr int kGradientBlocks = 3;  // as many as a multiprocessor has registers for
 
 struct Shape {
   int count;
-  int pairs;                  // of channels
-  int height, width;          // of the images that are read
-  int out_height, out_width;  // of those that are made
+  int pairs;                  // the number of channels / 2
+  int height, width;          // the size of the input images
+  int out_height, out_width;  // the size of the output images
   int padding;
 };
 
@@ -39,7 +39,8 @@ __device__ float2 ToFloats(unsigned word) {
   }
 }
 
-// Converts several words. Without this function the compiler would keep the words, and convert them again at each use.
+// Converts several words to floats. The empty asm statement makes the compiler keep the floats: it would otherwise keep
+// the words and convert them again at each use.
 template <typename T, int kCount>
 __device__ void ConvertOnce(const unsigned (&words)[kCount], float2 (&values)[kCount]) {
 #pragma unroll
@@ -60,12 +61,12 @@ __device__ inline void AddProduct(float2 a, float2 b, float2& sum) {
   sum.y = fmaf(a.y, b.y, sum.y);
 }
 
-// Where pixels [begin, begin + kCount) lie in each row of `width` pixels. Pixels outside of it are read at its border
-// and then count as zero: a load that may not happen would be a branch.
+// The positions of the pixels [begin, begin + kCount) in a row of `width` pixels. For a pixel outside of the row,
+// Load() reads the pixel at the row's border and then replaces it by zero. A conditional load would need a branch.
 template <int kCount>
 struct Pixels {
   unsigned offsets[kCount];  // in bytes
-  unsigned inside = 0;       // a bit for each
+  unsigned inside = 0;       // bit i: whether pixel i lies inside of the row
 
   __device__ Pixels(int begin, int width, int pairs) {
 #pragma unroll
@@ -78,7 +79,8 @@ struct Pixels {
 
   // `row` points to the thread's channels in the row's first pixel.
   __device__ void Load(unsigned (&loaded)[kCount], const unsigned* row) const {
-    // An address of its own, to which the offsets are added: else each sum would begin at the image.
+    // The asm statement hides from the compiler how `row` was computed. The compiler would otherwise compute each
+    // address from the beginning of the image instead of adding an offset to `row`.
     asm volatile("" : "+l"(row));
     const auto* const bytes = reinterpret_cast<const char*>(row);
 #pragma unroll
@@ -92,7 +94,8 @@ struct Pixels {
   }
 };
 
-// out = in * weight + bias, if there is one; with `turns` the window is turned by half a turn.
+// Computes out = in * weight + bias, where * is the convolution and `bias` may be nullptr. If `turns` is true, the
+// window is rotated by 180 degrees, as the gradient of the input needs it.
 template <typename T, int kSize, int kWide>
 __global__ void __launch_bounds__(kConvolveThreads, 2)
     Convolve(const unsigned* in, const float* weight, const float* bias, unsigned* out, Shape shape,
@@ -142,7 +145,7 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
     for (; row <= last; ++row) {
       float2 values[kReads];
       ConvertOnce<T>(next, values);
-      // They arrive while this row is computed.
+      // The loads of the next row are in flight while this row is computed.
       if (row < last) pixels.Load(next, images + (row + 1) * line);
 #pragma unroll
       for (int o = 0; o < kHigh; ++o) {
@@ -172,8 +175,9 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
   }
 }
 
-// Leaves partials[block][kSize * kSize][2 * pairs]. A block has consecutive pieces of rows of x, so that the rows of
-// dy, which kSize rows of x need, are in the L1 cache.
+// Writes each block's sums of the weight's gradient to partials[block][kSize * kSize][2 * pairs]. A block processes
+// consecutive pieces of rows of x. Each row of dy is needed for kSize rows of x, and is therefore still in the L1
+// cache.
 template <typename T, int kSize, int kWide>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     WeightGradient(const unsigned* x, const unsigned* dy, float* partials, Shape shape,
@@ -192,7 +196,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
   if (pair < shape.pairs) {
     for (int64_t piece = blockIdx.y * of_block + lane; piece < end; piece += lanes) {
       const int left = static_cast<int>(piece % across) * kWide;
-      const int64_t line = piece / across;  // of all images' rows
+      const int64_t line = piece / across;  // the row's index among the rows of all images
       const int row = static_cast<int>(line % shape.height);
       const int64_t image = line / shape.height;
       unsigned loaded[kReads];
@@ -219,7 +223,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     }
   }
 
-  // The lanes' sums, a row of the window at a time.
+  // Adds up the sums of the lanes, one row of the window at a time.
   __shared__ float2 shared[kSize][kGradientThreads];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
@@ -245,8 +249,8 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
   }
 }
 
-// Calls launch() with the width of the tiles that leave least of the images' width over. Networks that halve 224 pixels
-// have multiples of 7.
+// Calls launch() with the width of the tiles, 7 or 8 pixels, that covers the images' width with the fewest superfluous
+// pixels. The images of networks that halve 224 pixels several times have widths that are multiples of 7.
 template <typename Launch>
 void WithWidth(int width, const Launch& launch) {
   const auto covered = [&](int wide) { return CeilDivide(width, wide) * wide; };
@@ -279,7 +283,7 @@ void LaunchConvolve(const void* in, const float* weight, const float* bias, void
   });
 }
 
-// How many partial sums there are of each weight.
+// Returns the number of partial sums for the gradient of each weight.
 inline int GradientBlocks(int count, int pairs, int multiprocessors) {
   const BlockColumns columns = BlockColumns::Of(pairs, kMostPairs);
   const int64_t resident = int64_t{multiprocessors} * kGradientBlocks / columns.count;

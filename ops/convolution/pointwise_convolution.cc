@@ -18,31 +18,32 @@ using torch::autograd::variable_list;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
-// [count, channels, height, width] channels last as [count height width, channels]: a view.
+// Returns channels-last images [count, channels, height, width] as a view [count * height * width, channels].
 at::Tensor Rows(const at::Tensor& images) {
   return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
 }
 
-// The reverse, with x's sizes but for the channels.
+// The reverse of Rows(): returns images with the count, height and width of x.
 at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
   return at::_unsafe_view(rows, {x.size(0), x.size(2), x.size(3), rows.size(1)})
       .permute({0, 3, 1, 2});
 }
 
-// -> {convolved, x}
+// Returns {convolved, x}.
 class FusedFork : public torch::autograd::Function<FusedFork> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x,
                                const Variable& weight) {
     const at::Tensor matrix =
         Rounded(weight, x.scalar_type()).view({weight.size(0), weight.size(1)});
-    // Each serves the other's gradient.
+    // The gradient of x needs the weight, and the gradient of the weight needs x.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? matrix : at::Tensor()});
     context->saved_data["weight"] = weight;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
-    // A view, such as of rows, nobody could write to: it is one of two results.
+    // y is allocated as images. If it were a view of rows, autograd would forbid in-place changes, because the Function
+    // returns two results.
     const at::Tensor y =
         at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, x.options(), kLast);
     MatrixProduct(Rows(y), Rows(x), matrix.t());
@@ -93,7 +94,8 @@ Fork PointwiseConvolution(const at::Tensor& x, const at::Tensor& weight) {
     return PointwiseConvolutionTwin(x, weight);
   }
   const variable_list results = FusedFork::apply(x, weight);
-  // Where only the weight wants a gradient, nothing is to wait for one of the shortcut.
+  // If x needs no gradient, the shortcut must not depend on this Function: backward would otherwise wait for the
+  // shortcut's gradient.
   return {results[0], x.requires_grad() ? results[1] : x};
 }
 

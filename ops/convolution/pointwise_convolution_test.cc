@@ -1,4 +1,4 @@
-// Values and gradients against PyTorch's convolution in float64.
+// Compares values and gradients with those of PyTorch's convolution in float64.
 
 #include "ops/convolution/pointwise_convolution.h"
 
@@ -71,7 +71,7 @@ TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
       torch::autograd::backward(exact_outputs, exact_gradients);
       EXPECT_TRUE(IsNear(x.grad(), exact_x.grad(), tolerance()));
       EXPECT_EQ(weight.grad().defined(), uses_convolved);
-      // It is somebody else's.
+      // The gradient of the shortcut belongs to the caller, so it must not change.
       EXPECT_TRUE(at::equal(d_shortcut, kept));
       if (!uses_convolved) continue;
       EXPECT_TRUE(IsNear(weight.grad(), exact_weight.grad(), tolerance()));
@@ -84,7 +84,7 @@ TEST_P(PointwiseConvolutionTest, AddsToAGradientThatNobodyElseHas) {
   const at::Tensor x = Images({2, 16, 6, 6}).requires_grad_();
   const at::Tensor weight = WeightOf(of);
   const auto [convolved, shortcut] = Run(x, weight);
-  // The gradient of the shortcut comes from the product and belongs to nobody else.
+  // The gradient of the shortcut is a temporary tensor to which nobody else refers, so backward may overwrite it.
   ((shortcut * 3).sum() + convolved.sum()).backward();
   const at::Tensor expected = weight.detach().to(at::kDouble).sum(0).view({1, 16, 1, 1}) + 3;
   EXPECT_TRUE(IsNear(x.grad(), expected.expand({2, 16, 6, 6}), tolerance()));

@@ -28,14 +28,15 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-constexpr int kBefore = 2;  // squares that an output's window begins before its own
-constexpr int kAfter = 1;
+constexpr int kBefore = 2;  // a window begins this many squares before its output's square
+constexpr int kAfter = 1;   // and ends this many squares after it
 
-// 4 channels, filled up.
+// Returns 4 * channels, rounded up to a multiple of 8.
 int64_t ChannelsOfSquares(int64_t channels) { return RoundUp(4 * channels, 8); }
 
-// The part of framed squares, [count, rows, columns, channels], that is the image: [count, height / 2, 2,
-// width / 2, 2, channels] where pixel (2 i + a, 2 j + b)'s channel c is (i, a, j, b, c). A view.
+// Returns the part of framed squares, [count, rows, columns, channels of a square], that holds the image, as a view
+// [count, height / 2, 2, width / 2, 2, channels]. Element (i, a, j, b, c) of it is channel c of pixel (2 i + a, 2 j +
+// b).
 at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
   return framed.narrow(1, kBefore, framed.size(1) - kBefore - kAfter)
       .narrow(2, kBefore, framed.size(2) - kBefore - kAfter)
@@ -44,7 +45,7 @@ at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
       .permute({0, 1, 3, 2, 4, 5});
 }
 
-// The image whose squares these are, [count, channels, height, width].
+// The reverse of SquaresOf(): returns the image, [count, channels, height, width].
 at::Tensor ImageOfSquares(const at::Tensor& squares, int64_t channels) {
   return ImageIn(squares.permute({0, 2, 3, 1}), channels)
       .permute({0, 5, 1, 2, 3, 4})
@@ -57,7 +58,7 @@ std::vector<int64_t> FramedSizes(const at::Tensor& x) {
           ChannelsOfSquares(x.size(1))};
 }
 
-// Framed squares of x, channels last.
+// Returns the squares of x with their frame of zeros, channels last.
 at::Tensor SquaresOf(const at::Tensor& x) {
   const at::Tensor framed = at::zeros(FramedSizes(x), x.options());
   ImageIn(framed, x.size(1))
@@ -65,7 +66,7 @@ at::Tensor SquaresOf(const at::Tensor& x) {
   return framed.permute({0, 3, 1, 2});
 }
 
-// [outputs, channels, 7, 7] for squares: [outputs, channels of squares, 4, 4].
+// Converts a weight [outputs, channels, 7, 7] to the weight for squares, [outputs, channels of a square, 4, 4].
 at::Tensor WeightOfSquares(const at::Tensor& weight) {
   const int64_t outputs = weight.size(0);
   const int64_t channels = weight.size(1);
@@ -77,7 +78,7 @@ at::Tensor WeightOfSquares(const at::Tensor& weight) {
   return at::constant_pad_nd(squares, {0, 0, 0, 0, 0, more}).contiguous(kLast);
 }
 
-// SquaresOf as a kernel makes them, without history.
+// Like SquaresOf(), but computed by one kernel, and without a gradient.
 at::Tensor FusedSquares(const at::Tensor& x) {
   const at::Tensor framed = at::empty(FramedSizes(x), x.options());
   Launch(x, [&](cudaStream_t stream) {
@@ -103,7 +104,7 @@ StemWeightShape ShapeOf(const at::Tensor& weight) {
           .strides = {weight.stride(0), weight.stride(1), weight.stride(2), weight.stride(3)}};
 }
 
-// WeightOfSquares, likewise.
+// Like WeightOfSquares(), but computed by one kernel, and without a gradient.
 at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   const StemWeightShape shape = ShapeOf(weight);
   const at::Tensor of_squares =
@@ -126,13 +127,14 @@ StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
           .major = gpu.major};
 }
 
-// The convolution of x in squares. weight: the image's, rounded. trains: a backward may follow.
+// Computes the convolution of x from its squares. `weight` is the rounded 7x7 weight. `trains` says whether a backward
+// may follow.
 at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::Tensor& weight,
                      bool trains) {
   const at::Tensor of_squares = FusedWeightOfSquares(weight);
   const StemShape shape = ShapeOf(squares, weight.size(0));
   if (!HasStemForward(shape)) return PlannedConvolution(squares, of_squares, {.searches = trains});
-  // As the convolution that it is, for whoever counts operations.
+  // The event makes the convolution visible to profilers and to code that counts floating-point operations.
   RECORD_FUNCTION(kConvolutionEvent,
                   ConvolutionEventInputs(x, weight, /*stride=*/2, /*padding=*/3));
   const at::Tensor y =
@@ -144,8 +146,8 @@ at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::T
   return y;
 }
 
-// The gradient for the weight of squares, in float32 and in parts that are yet to be added up:
-// [parts, outputs, 4, 4, channels of squares]. dy: channels last, aligned.
+// Returns the gradient of the weight for squares as float32 partial sums, [parts, outputs, 4, 4, channels of a square],
+// which the caller must add up. `dy` must be channels last and aligned.
 at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares) {
   const StemShape shape = ShapeOf(squares, dy.size(1));
   const int64_t count = StemGradientParts(shape);
@@ -169,13 +171,14 @@ at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares) {
 
 class FusedStemConvolution : public torch::autograd::Function<FusedStemConvolution> {
  public:
-  // trains: a backward may follow.
+  // `trains` says whether a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           bool trains) {
     const c10::DeviceGuard guard(x.device());
     const at::Tensor squares = FusedSquares(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
-    // Each serves the other's gradient.
+    // The gradient of x needs the weight, and the gradient of the weight needs the squares. x itself is kept only for
+    // gradients that are differentiated again.
     context->save_for_backward({squares, rounded, x.requires_grad() ? x : at::Tensor()});
     context->saved_data["weight"] = weight;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -220,8 +223,8 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   }
 };
 
-// Returns whether the kernels can compute this convolution: they know its sizes and types, x is not empty, and 32-bit
-// indices suffice for an image.
+// Returns whether the kernels can compute this convolution: they support its sizes and types, x is not empty, and
+// 32-bit indices suffice for the elements of an image.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
   return IsOnGpu(x) && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
          weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&

@@ -1,5 +1,5 @@
-// Images and weights as squares, and what launches the two products: the forward's (stem_forward.cuh) and the weight's
-// gradient's (stem_gradient.cuh).
+// The kernels that convert images and weights to squares, and the functions that launch the two matrix products:
+// forward (stem_forward.cuh) and the gradient of the weight (stem_gradient.cuh).
 #include <algorithm>
 
 #include "base/ceil_divide.h"
@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 
 using Words = Pack<uint16_t>;
 
-// The place of a square's first pixel in an image, and whether it lies inside of the image.
+// The position of a square's first pixel in an image, and whether the square lies inside of the image.
 struct FirstPixel {
   int row;
   int column;
@@ -31,7 +31,7 @@ struct FirstPixel {
         is_inside(row >= 0 && row < shape.height && column >= 0 && column < shape.width) {}
 };
 
-// A thread writes a pack of a square's channels, in every gridDim.y-th image.
+// Each thread writes one pack of a square's channels, for every gridDim.y-th image.
 __global__ void __launch_bounds__(kThreads)
     Squares(const uint16_t* x, Words* squares, SquaresShape shape) {
   const unsigned packs = shape.framed_channels / Words::kSize;
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Makes squares of pictures, which have three channels. A thread writes a square. kPairs: two pixels side by side are a
-// word in memory.
+// Converts pictures, which have three channels, to squares. Each thread writes one square for every gridDim.y-th image.
+// kPairs says whether two adjacent pixels can be loaded as one 32-bit word (HasPairs()).
 constexpr int kColors = 3;
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)
@@ -93,20 +93,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether two pixels side by side are a word in memory wherever a square begins.
+// Returns whether the two adjacent pixels of each row of a square form an aligned 32-bit word in memory.
 bool HasPairs(const void* x, const SquaresShape& shape) {
   const auto [of_image, of_channel, of_row, of_column] = shape.strides;
   return of_column == 1 && (of_image | of_channel | of_row) % 2 == 0 &&
          IsAligned(x, sizeof(ushort2));
 }
 
-// Values of a weight for squares.
+// Returns the number of values of a weight for squares.
 __host__ __device__ int64_t ValuesOf(const StemWeightShape& shape) {
   return shape.outputs * kWindow * kWindow * shape.framed_channels;
 }
 
-// Where the weight has what the weight for squares has at `index`; less than 0: it is one of the
-// zeros.
+// Returns the offset in the weight of the element that the weight for squares has at `index`. The result is negative if
+// that element is one of the added zeros.
 __device__ int64_t OffsetInWeight(int64_t index, const StemWeightShape& shape) {
   const int channel = static_cast<int>(index % shape.framed_channels);
   const int64_t window = index / shape.framed_channels;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
   of_squares[index] = offset < 0 ? uint16_t{0} : weight[offset];
 }
 
-// As SumPartials, but for where the sums go.
+// Like SumPartials, except that the sums are written to the places of the 7x7 weight.
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumStemGradients(const float* partials, int64_t parts, SumsTo to, StemWeightShape shape) {
   const int64_t values = ValuesOf(shape);

@@ -1,4 +1,4 @@
-// The kernels of stem_convolution.h.
+// Declares the functions that launch the kernels of stem_convolution.h.
 //
 // With squares as LaunchSquares writes them, y[n, i, j, o] = sum over r, s and c of
 // squares[n, i + r, j + s, c] weight[o, r, s, c], where a window has 4x4 squares.
@@ -16,13 +16,13 @@ namespace lockstep::ops {
 struct SquaresShape {
   int64_t count;
   int channels;
-  int height;  // the size of the image; height and width are even
+  int height;  // the size of an image in pixels; both are even
   int width;
-  // The number of rows and columns of squares, with their frame of zeros.
+  // The number of rows and columns of squares, including the frame of zeros around them.
   int framed_height;
   int framed_width;
   int framed_channels;  // a multiple of 8, at least 4 channels
-  int frame;            // how many rows and columns of zeros lie before the first square
+  int frame;            // the number of rows and columns of zeros before the first square
   int64_t strides[4];   // the image's strides between samples, channels, rows and columns
 };
 

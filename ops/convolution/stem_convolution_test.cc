@@ -1,4 +1,4 @@
-// Values and gradients against PyTorch's convolution in float64.
+// Compares values and gradients with those of PyTorch's convolution in float64.
 
 #include "ops/convolution/stem_convolution.h"
 
@@ -16,11 +16,12 @@ namespace lockstep::ops {
 namespace {
 
 struct Case {
-  std::vector<int64_t> sizes;  // of the images
+  std::vector<int64_t> sizes;  // the sizes of the images
   int64_t outputs;
 };
 
-// The kernels are for 64 outputs of images of 3 or 4 channels, the gradient's of more than two rows.
+// The kernels support 64 outputs and images of 3 or 4 channels. The kernel for the weight's gradient also needs more
+// than two rows.
 const Case kCases[] = {{{2, 3, 32, 32}, 8},  {{1, 1, 8, 6}, 8},      {{3, 4, 10, 24}, 8},
                        {{2, 5, 2, 2}, 8},    {{2, 3, 15, 16}, 8},    {{2, 3, 224, 224}, 8},
                        {{1, 7, 6, 70}, 8},   {{2, 3, 224, 224}, 64}, {{1, 3, 32, 34}, 64},
@@ -72,7 +73,8 @@ TEST_P(StemConvolutionTest, IsPyTorchs) {
   }
 }
 
-// The tolerance for what is rounded to 16 bits would hide mistakes in sums that are not.
+// The weight's gradient is not rounded to 16 bits, so it is tested with a smaller tolerance, which also finds small
+// errors.
 TEST_P(StemConvolutionTest, SumsTheWeightsGradientInFloat32) {
   if (!HasKernel()) GTEST_SKIP() << "the kernel is for 16 bits, on GPUs since Ampere";
   for (const Case& of : kCases) {
@@ -113,7 +115,7 @@ TEST_P(StemConvolutionTest, TakesImagesOfAnyStride) {
       for (const int64_t column : {0, 1, 2}) {
         for (const int64_t more : {0, 1}) {
           SCOPED_TRACE(testing::Message() << other_counts << other_channels << column << more);
-          // Rows that begin at odd addresses, or every other one.
+          // In some cases all rows, or every second row, begin at an odd address.
           const at::Tensor rows = more == 0 ? images : images.narrow(3, 0, 43).contiguous();
           const at::Tensor x = rows.slice(0, 0, 4, other_counts ? 2 : 1)
                                    .slice(1, 0, other_channels ? 6 : 3, other_channels ? 2 : 1)
@@ -172,7 +174,7 @@ TEST_P(StemConvolutionTest, SaysWhatDoesNotFit) {
   EXPECT_THROW(Run(Images({5, 3, 18, 22}), weight.select(0, 0)), c10::Error);
 }
 
-// They are not the kernels'.
+// The kernels do not support other window sizes.
 TEST_P(StemConvolutionTest, OtherWindowsAreConvolutions) {
   const at::Tensor x = Images({5, 3, 18, 22});
   const at::Tensor weight = at::randn({64, 3, 3, 3}, options(at::kFloat)).to(dtype());

@@ -1,10 +1,11 @@
-// Computes the stem's forward as a matrix product: [pixels, taps and channels] by [taps and channels, outputs]. Each
-// pixel of the output is a row of the product. A block moves down the strips of the image, a few rows at a time. It
-// keeps the squares of these rows in shared memory, while the squares of the next rows are being copied.
+// Computes the stem's forward as a product of two matrices: [pixels, taps * channels] by [taps * channels, outputs],
+// where a tap is one of the window's 4x4 squares. Each pixel of the output is a row of the product. A block moves down
+// the strips of the image, a few rows at a time. It multiplies the squares of these rows in shared memory while it
+// copies the squares of the next rows there.
 //
 // A warp computes half of the outputs, and keeps their weights in registers. It computes two rows at a time, so each
-// square that it loads is multiplied for both rows. cuDNN's convolutions process 64 channels at a time, and a square
-// has only 16.
+// square that it loads is multiplied for both rows. This is faster than cuDNN's convolutions, which process 64 channels
+// at a time, while a square has only 16.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ __host__ __device__ inline int BlocksOfStrip(const StemShape& shape) {
   return CeilDivide(shape.height, kForwardRows);
 }
 
-// kForwardRows rows of a strip. The last ones may lie below the image.
+// A group of kForwardRows rows of a strip, which a block processes at a time. The last rows of the group may lie below
+// the image.
 struct RowsOfStrip {
   int64_t image;
   int column;  // the first column
@@ -58,7 +60,8 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   const int half = thread / 32 % 2;
   const int pair = thread / 32 / 2;  // the number of the pair of rows
 
-  // Each column of a product is an output. Their order gives each thread eight outputs that lie side by side.
+  // Each column of a product is an output. The columns are ordered such that each thread gets eight outputs that lie
+  // side by side in memory.
   constexpr int kProducts = kOwnOutputs / 8;
   uint32_t weights[kWindow][kWindow][kProducts][2];
 #pragma unroll
@@ -101,8 +104,9 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
     EndCopyGroup();
   };
 
-  // The address of the matrix row that this thread gives to LoadMatrices(): a pack of a square. LoadMatrices() loads
-  // four matrices. The second matrix has other squares than the first, and the third has the other pack.
+  // The address of the matrix row that this thread passes to LoadMatrices(): a pack of a square. LoadMatrices() loads
+  // four matrices. The second matrix has other squares than the first, and the third and the fourth have the squares'
+  // other pack.
   uint32_t square_rows[kWindow];
 #pragma unroll
   for (int tap = 0; tap < kWindow; ++tap) {
@@ -117,7 +121,7 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   int buffer = 0;
   for (int64_t index = begin; index < end; ++index) {
     AwaitCopyGroups<0>();
-    // Now the copies of all threads for these rows have arrived, and the other buffer is no longer read.
+    // After this barrier the copies of all threads for these rows have arrived, and no thread reads the other buffer.
     __syncthreads();
     if (index + 1 < end) load(index + 1, 1 - buffer);
     const RowsOfStrip rows(index, shape, strips);

@@ -1,8 +1,9 @@
 // Computes the gradient of the stem's weight as a product of two matrices: dy transposed, [outputs, pixels], and the
-// squares under the windows, [pixels, taps and channels]. The inner dimension (pixels) is far greater than the others,
-// so each block computes the whole product for some of the pixels. A block moves along rows of dy, down a strip of the
-// image. It keeps the rows that it multiplies in shared memory, while the next rows are being copied. The squares of
-// another tap lie at a constant distance in shared memory, so nothing has to be copied to align them with dy.
+// squares under the windows, [pixels, taps * channels], where a tap is one of the window's 4x4 squares. The inner
+// dimension (pixels) is far greater than the others, so each block computes the whole product for some of the pixels. A
+// block moves along rows of dy, down a strip of the image. It multiplies rows in shared memory while it copies the next
+// rows there. In shared memory the squares of two taps lie at a constant distance from each other, so nothing has to be
+// copied to align them with dy.
 //
 // A warp computes all outputs for one row of the window's taps. Its product is therefore as high as it is wide, which
 // needs the fewest loads from shared memory. These loads would otherwise limit the speed.
@@ -24,8 +25,8 @@ constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the o
 constexpr int kStages = 3;  // how many rows of dy are being multiplied or copied
 
 // kRing is the number of rows of squares that are being multiplied or copied. At most one of three consecutive rows of
-// dy is the first of a strip, because a strip has at least two rows. All rows of squares under the windows of that row
-// are new. For each other row of dy only one row of squares is new.
+// dy is the first row of a strip, because a strip has at least two rows. For that row, all kWindow rows of squares
+// under its windows must be copied. For any other row of dy only one more row of squares must be copied.
 constexpr int kLeastHeight = kStages - 1;
 constexpr int kRing = kWindow + kWindow + (kStages - 2);
 
@@ -33,12 +34,13 @@ constexpr int kDyBytes = 2 * kOutputs;  // the bytes of a pixel of dy
 constexpr int kDyRowBytes = kTiles * kTile * kDyBytes;
 constexpr int kSharedBytes = kStages * kDyRowBytes + kRing * kSquareRowBytes;
 
-// Returns the place of a pixel's pack in a row of dy. A pixel has 8 packs, whose order changes from pixel to pixel.
+// Returns the offset, in bytes, of a pixel's pack in a row of dy. A pixel has 8 packs. Their order changes from pixel
+// to pixel, which avoids bank conflicts.
 __device__ constexpr int DyPlace(int pixel, int pack) {
   return pixel * kDyBytes + (pack ^ (pixel % 8)) * kPackBytes;
 }
 
-// The position of a block among the rows of dy.
+// The row of dy that a block copies or multiplies, and the places of this row's data in shared memory.
 struct Walk {
   int64_t image;
   int strip;
@@ -56,7 +58,7 @@ struct Walk {
   __device__ void Advance(int height, int strips) {
     stage = stage + 1 == kStages ? 0 : stage + 1;
     if (++row < height) {
-      // All these rows of squares except the first are under the windows of the next row, too.
+      // The windows of the next row begin one row of squares further down.
       ++slot;
     } else {
       slot += kWindow;
@@ -70,7 +72,8 @@ struct Walk {
   }
 };
 
-// The values of a tile that a thread holds: of dy for each group of 16 outputs, and of squares for each tap of a row.
+// A thread's values of a tile of pixels: dy for each group of 16 outputs, and squares for each tap of one row of the
+// window.
 struct Fragments {
   uint32_t dy[kOutputs / 16][4];
   uint32_t squares[kWindow][4];
@@ -90,8 +93,8 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   const int64_t begin = rows * blockIdx.x / gridDim.x;
   const int count = static_cast<int>(rows * (blockIdx.x + 1) / gridDim.x - begin);
 
-  // A thread copies the same pack of several pixels. The distance of these pixels makes its place the same in each of
-  // them.
+  // A thread copies the same pack of several pixels. These pixels lie a multiple of 8 apart, so the pack has the same
+  // place within each of them.
   constexpr int kDyPacks = kDyBytes / kPackBytes;
   static_assert(kGradientThreads / kDyPacks == kTile && kTile % 8 == 0);
   const int dy_pixel = thread / kDyPacks;
@@ -139,13 +142,13 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
       loading.Advance(shape.height, strips.count);
       ++loaded;
     }
-    // Ends the group even if it is empty, because groups are counted.
+    // Ends the group of copies even if it is empty, because AwaitCopyGroups() counts groups.
     EndCopyGroup();
   };
 
-  // The addresses of the matrix rows that this thread gives to LoadTransposed(): a pack of a pixel's outputs or
-  // channels. LoadTransposed() loads four matrices. For dy the second matrix has other outputs than the first, and for
-  // squares it has other pixels.
+  // The addresses of the matrix rows that this thread passes to LoadTransposed(): packs of a pixel's outputs (of dy) or
+  // of a square's channels. LoadTransposed() loads four matrices. For dy the second matrix has other outputs than the
+  // first; for squares it has other pixels.
   uint32_t dy_rows[kOutputs / 16];
   uint32_t square_rows[kWindow];
 #pragma unroll
@@ -174,7 +177,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   Walk at(begin, shape.height, strips.count);
   for (int i = 0; i < count; ++i) {
     AwaitCopyGroups<kStages - 2>();
-    // Now the copies of all threads for this row have arrived, and the row before it is no longer read.
+    // After this barrier the copies of all threads for this row have arrived, and no thread reads the row before it.
     __syncthreads();
     load();
     const uint32_t dy_row = at.stage * kDyRowBytes;

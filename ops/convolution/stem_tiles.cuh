@@ -1,6 +1,5 @@
-// The common parts of a stem's two products: strips of an image whose rows lie in shared memory, where they are copied
-// while other rows are multiplied, and the instructions with which a warp multiplies the values that it loads from
-// there. The stem's convolution takes squares of 2x2 pixels (stem_convolution.h).
+// The parts that stem_forward.cuh and stem_gradient.cuh share: how an image is cut into strips, where a strip's squares
+// of 2x2 pixels (stem_convolution.h) lie in shared memory, and the instructions that copy them there asynchronously.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +19,7 @@ constexpr int kOutputs = 64;
 constexpr int kChannels = 16;  // the number of channels of a square
 
 constexpr int kTile = 16;  // how many pixels one instruction multiplies
-// How many tiles the widest strip has; an image of 224 by 224 pixels has one such strip.
+// The maximum number of tiles of a strip. The output for an image of 224 by 224 pixels is one strip of this width.
 constexpr int kTiles = 7;
 
 // A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive pixels. The
@@ -30,8 +29,8 @@ constexpr int kSquareBytes = 2 * kChannels;
 constexpr int kSquaresOfStrip = kTiles * kTile + kWindow - 1;
 constexpr int kSquareRowBytes = kSquaresOfStrip * kSquareBytes;
 
-// Returns the place of a square's pack in a row of squares. A square has 2 packs, which exchange their places every 4
-// squares; 4 squares have 8 packs.
+// Returns the offset, in bytes, of a square's pack in a row of squares. A square has 2 packs, so 4 squares have 8
+// packs. The 2 packs of a square are exchanged in every second group of 4 squares, which avoids bank conflicts.
 __device__ constexpr int SquarePlace(int square, int pack) {
   return square * kSquareBytes + (pack ^ (square / 4 % 2)) * kPackBytes;
 }
@@ -39,7 +38,7 @@ __device__ constexpr int SquarePlace(int square, int pack) {
 // How an image is cut into strips that fit into a block's shared memory.
 struct Strips {
   int count;  // how many strips an image has, side by side
-  int tiles;  // how many tiles each strip has; outside the image there are zeros
+  int tiles;  // how many tiles each strip has; squares outside of the image are zeros
 };
 
 inline Strips StripsOf(int width) {

@@ -9,7 +9,7 @@
 namespace lockstep::ops {
 namespace {
 
-// How many of a term's operands its primitive has.
+// Returns the number of operands of a primitive.
 size_t OperandsOf(Primitive primitive) {
   switch (primitive) {
     case Primitive::kInput:
@@ -48,7 +48,7 @@ TermId Expressions::IfAtMost(TermId a, TermId b, TermId then, TermId otherwise) 
 }
 
 std::vector<TermId> Expressions::Gradients(TermId result, TermId gradient, int64_t inputs) {
-  std::vector<TermId> of(result + 1, -1);  // by term: the gradient so far; -1: none
+  std::vector<TermId> of(result + 1, -1);  // for each term, its gradient's term so far; -1: none
   of[result] = gradient;
   const auto give = [&](TermId term, TermId more) {
     of[term] = of[term] < 0 ? more : Sum(of[term], more);
@@ -56,7 +56,7 @@ std::vector<TermId> Expressions::Gradients(TermId result, TermId gradient, int64
   for (TermId i = result; i >= 0; --i) {
     const TermId g = of[i];
     if (g < 0) continue;
-    const Term term = terms_[i];  // a copy, since terms are added
+    const Term term = terms_[i];  // a copy, because adding terms invalidates references
     const auto [a, b, c, d] = term.operands;
     switch (term.primitive) {
       case Primitive::kInput:

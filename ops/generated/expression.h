@@ -1,11 +1,14 @@
-// Expressions: how an element of a result follows from the elements of several tensors at the same place, the
-// derivatives, and the text of a CUDA function that computes them.
+// Expressions: describes how an element of a result is computed from the elements of several tensors at the same
+// position. It also forms the terms of the derivatives, and generates the text of a CUDA function that computes results
+// or derivatives.
 //
 // Invariants:
-//   1. A term's operands are terms that were added before it. Equal terms are one, so nothing is computed twice.
-//   2. A derivative consists of the same few primitives. An operation is therefore written once, as its forward.
-//   3. The text holds numbers and the names of primitives, and nothing else. The content of a model's file can reach it
-//      only as a number.
+//   1. A term's operands are terms that were added before it. Equal terms are stored once, so nothing is computed
+//      twice.
+//   2. Derivatives consist of the same primitives as forward. For an operation only its forward is therefore written by
+//      hand.
+//   3. The generated text contains only numbers and the names of primitives. The content of a model's file can
+//      therefore enter the text only as a number.
 #pragma once
 
 #include <array>
@@ -32,13 +35,13 @@ enum class Primitive {
   kIfAtMost,  // a <= b ? c : d
 };
 
-// A term of Expressions, by its place among them.
+// The index of a term in Expressions.
 using TermId = int32_t;
 
 struct Term {
   Primitive primitive;
   std::array<TermId, 4> operands{};
-  double number = 0;  // of a constant; of an input its index
+  double number = 0;  // the value of a constant, or the index of an input
 
   auto Key() const { return std::tuple(primitive, operands, number); }
 };
@@ -60,19 +63,20 @@ class Expressions {
   TermId Sigmoid(TermId a) { return Add({Primitive::kSigmoid, {a}}); }
   TermId Tanh(TermId a) { return Add({Primitive::kTanh, {a}}); }
   TermId Erf(TermId a) { return Add({Primitive::kErf, {a}}); }
-  // a <= b ? then : otherwise, which is `otherwise` where a is no number.
+  // a <= b ? then : otherwise. If a or b is NaN, the value is `otherwise`.
   TermId IfAtMost(TermId a, TermId b, TermId then, TermId otherwise);
 
   const Term& At(TermId term) const { return terms_[term]; }
 
-  // Adds the terms of `gradient` times the derivatives of `result`, by input; -1 where it does not depend on the input.
+  // Adds terms for `gradient` times the derivative of `result` with respect to each input, and returns them by input
+  // index. The entry of an input on which `result` does not depend is -1.
   std::vector<TermId> Gradients(TermId result, TermId gradient, int64_t inputs);
 
   // Returns the inputs that these results depend on, in order.
   std::vector<int64_t> InputsOf(const std::vector<TermId>& results) const;
 
   // Returns the text of `template <typename T> void NAME(T x0, T x1, ..., T& y0, ...)`, which sets the results y. Its
-  // inputs x are those that the results depend on.
+  // parameters x are only the inputs that the results depend on (InputsOf()).
   std::string Text(const std::string& name, const std::vector<TermId>& results) const;
 
  private:

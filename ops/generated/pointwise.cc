@@ -30,8 +30,9 @@ using torch::autograd::variable_list;
 
 constexpr const char* kKernelName = "pointwise";
 
-// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when
-// the first kernel runs. A model is made before there are other threads.
+// Returns the folder of compiled kernels. The result is empty if kernels are not kept, or if the user has chosen
+// another folder. The first call sets the environment variables that LibTorch reads when the first kernel runs.
+// setenv() is safe here, because models are made before other threads exist.
 const std::string& KeptKernels() {
   static const std::string folder = [] {
     if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return std::string();
@@ -58,14 +59,15 @@ void RemoveKeptKernels() {
   }
 }
 
-// Whether the kernel itself may be good.
+// Returns whether the error is one of the device or its memory, so that the compiled kernel may be intact.
 bool IsOfTheDevice(const c10::Error& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
 }
 
-// Runs the function with this text. LibTorch takes whatever a kept file holds, also what a kill has cut short; then all
-// of them are compiled again.
+// Runs the function with this text. LibTorch does not check the files of compiled kernels, which may be truncated if a
+// process was killed while it wrote them. If a run fails, Run() therefore removes all of these files, and runs the
+// function again, which compiles it.
 c10::SmallVector<at::Tensor> Run(const std::string& text, size_t results,
                                  const c10::SmallVector<at::Tensor>& inputs) {
   const auto run = [&] {
@@ -82,11 +84,11 @@ c10::SmallVector<at::Tensor> Run(const std::string& text, size_t results,
     } catch (const c10::Error& second) {
       if (IsOfTheDevice(second)) throw;
     }
-    throw;  // the first one, which says what is wrong
+    throw;  // the first error, which says what is wrong
   }
 }
 
-// Computes terms of the function's from its inputs.
+// Computes the terms `results` of the function from its inputs.
 std::vector<at::Tensor> Generated(const PointwiseFunction& function,
                                   const std::vector<TermId>& results,
                                   const std::vector<at::Tensor>& inputs) {
@@ -176,7 +178,7 @@ class FusedPointwise : public torch::autograd::Function<FusedPointwise> {
       if (std::ranges::find(terms, term) == terms.end()) terms.push_back(term);
     }
     if (wanted.empty()) return results;
-    // As in LibTorch, 16-bit values from which a float32 result is made have gradients of 16 bits.
+    // As in LibTorch, the gradients of 16-bit inputs have 16 bits, even if the result is float32.
     const at::ScalarType type = kept->types[wanted[0]];
     const bool is_narrow =
         std::ranges::all_of(wanted, [&](size_t i) { return kept->types[i] == type; });

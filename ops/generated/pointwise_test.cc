@@ -1,5 +1,5 @@
-// A generated kernel gives what LibTorch's operations give, in one kernel forward and one backward, and foretells its
-// memory.
+// Tests that a generated kernel gives the same results as LibTorch's operations, with one kernel in forward and one in
+// backward, and that it allocates the same memory on the foretold GPU (base/tensor/foretold_gpu.h).
 
 #include "ops/generated/pointwise.h"
 
@@ -29,7 +29,7 @@ at::Tensor Twin(const std::vector<at::Tensor>& inputs) {
   return at::silu(inputs[0]) * inputs[1] + 0.5 * inputs[2];
 }
 
-// silu(x) * y + 0.5 z
+// Returns the function silu(x) * y + 0.5 z.
 std::shared_ptr<const PointwiseFunction> Function() {
   Expressions to;
   const TermId x = to.Input(0);
@@ -104,7 +104,7 @@ TEST(PointwiseOnMeta, HasNoKernelForOthers) {
 
 class PointwiseTest : public OpTest {};
 
-// y is broadcast, and z lies otherwise.
+// y is broadcast, and z has other strides than x.
 TEST_P(PointwiseTest, IsLibTorchs) {
   const auto make = [&](at::IntArrayRef sizes, at::ScalarType type) {
     return at::randn(sizes, device()).to(type);
@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(, PointwiseTest,
                                           testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
                          DeviceAndType);
 
-// Runs this program's test of the kernels anew, with a cache of its own.
+// Runs this program's test of the kernels in a child process, with the cache folder `cache`. Returns the result of
+// std::system(), which is 0 if the test passed.
 int RunWithCache(const std::string& cache) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = fmt::format(

@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Returns the memory format in which a row's channels lie together.
+// Returns the memory format in which the channels of a row lie side by side.
 at::MemoryFormat FormatOf(const at::Tensor& x) {
   return x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
@@ -32,13 +32,13 @@ BatchNormShape ShapeOf(const at::Tensor& x) {
           .multiprocessors = TraitsOf(x.device()).multiprocessors};
 }
 
-// Whether it can be added to x.
+// Returns whether the kernels can add `tensor` to x.
 bool IsLike(const at::Tensor& tensor, const at::Tensor& x) {
   return tensor.sizes() == x.sizes() && tensor.scalar_type() == x.scalar_type() &&
          tensor.device() == x.device() && tensor.is_contiguous(FormatOf(x));
 }
 
-// Scratch for `sums` sums over rows.
+// Returns scratch memory for `sums` sums over rows.
 at::Tensor EmptyPartials(const at::Tensor& x, const BatchNormShape& shape, int sums) {
   return at::empty({BatchNormPartials(TypeOf(x), shape, sums)}, x.options().dtype(at::kFloat));
 }
@@ -53,7 +53,7 @@ at::Tensor EmptyMask(const at::Tensor& x, const BatchNormShape& shape) {
                    x.options().dtype(at::kByte));
 }
 
-// Called in forward: keeps the tensors to which backward adds a norm's gradients.
+// Call it in forward. It saves the tensors to which backward adds the gradients of a norm's weight and bias.
 void KeepGradients(AutogradContext* context, const char* name, const Variable& weight,
                    const Variable& bias) {
   context->saved_data[name] =
@@ -65,7 +65,7 @@ struct NormGradients {
   GradientSums bias;
 };
 
-// Called in backward. The weight is input number `weight` of the Function, the bias is the next one.
+// Call it in backward. Input number `weight` of the Function is the norm's weight, and the next input is its bias.
 NormGradients NewNormGradients(AutogradContext* context, const char* name, size_t weight,
                                const at::Tensor& x) {
   const std::vector<at::Tensor> kept = context->saved_data[name].toTensorVector();
@@ -76,8 +76,9 @@ NormGradients NewNormGradients(AutogradContext* context, const char* name, size_
   return {new_sums(0), new_sums(1)};
 }
 
-// For backward: the result's gradient as the kernels read it, and memory for one of their results. That is the
-// gradient's own memory where nobody else has it, because each thread reads the values that it overwrites.
+// The result's gradient in the layout that backward's kernels read, and memory for one of their results (`made`).
+// `made` is the gradient's own memory if nobody else refers to it. This is safe because each thread overwrites only
+// values that it has read itself.
 struct ResultGradient {
   at::Tensor dy;
   at::Tensor made;
@@ -167,7 +168,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
     Launch(x, [&](cudaStream_t stream) { LaunchBatchNormSums(tensors, TypeOf(x), shape, stream); });
     NormRanks* const ranks = RanksOf(context);
-    // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
+    // If only the residual needs a gradient, no sums are exchanged, because the twin exchanges none then, and other
+    // ranks may run the twin.
     const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||
                           context->needs_input_grad(2);
     if (ranks != nullptr && has_sums) ranks->AddUp(d_weights);
@@ -323,8 +325,9 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b) {
-  // In one operation the ranks would meet in another order than the twin's do, between two gradients
-  // of which the first may begin a collective of its own.
+  // If ranks share a batch, the norms are two separate operations. A joined operation would exchange both norms' sums
+  // in one backward. With the twin, which other ranks may run, the gradients of norm_a come between the two exchanges,
+  // and may start a collective of their own. The order of the collectives would then differ between ranks.
   if (norm_a.ranks != nullptr || norm_b.ranks != nullptr) {
     return BatchNorm(x_a, norm_a, Activation::kRelu, BatchNorm(x_b, norm_b, Activation::kNone));
   }

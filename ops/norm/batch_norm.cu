@@ -11,35 +11,35 @@
 namespace lockstep::ops {
 namespace {
 
-// A thread has one pack of channels, and each row of a stride: what belongs to the channels stays in its
-// registers. A block is as many packs wide as a row has, up to a limit, and as many rows high as kThreads
-// allow; blocks walk the rows with a stride. The sums over rows come from one pass, forwards; what uses
-// them goes backwards, so that it begins with what is still in the L2 cache.
+// Each thread processes one pack of channels in every stride-th row, and keeps the values that belong to these channels
+// in registers. A block is as many packs wide as a row has, up to a limit, and as many rows high as kThreads allows.
+// The kernels that compute sums over rows go through the rows forwards. The kernels that then use the sums go
+// backwards, so that they begin with rows that are still in the L2 cache.
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;  // rows whose loads a thread has under way
+constexpr int kUnroll = 4;  // the number of rows whose loads a thread has in flight
 
-// The last block of a tile of channels adds up what all the blocks of the tile leave, and the GPU waits
-// for it. That is the less the narrower a tile is, so that more of them share the blocks: it is a cache
-// line wide. And there are only as many blocks as have enough loads under way.
+// The last block of a tile of channels adds up the partial sums of all blocks of the tile, while the rest of the GPU
+// waits. This takes less time the narrower the tiles are, because fewer blocks then share a tile. A tile is therefore
+// only a cache line wide. There are also only as many blocks as can each have enough loads in flight.
 constexpr int kSumPacks = 8;
-constexpr int kSumBlocks = 2;       // on a multiprocessor
-constexpr int kStatisticsRows = 8;  // whose loads a thread has under way
-constexpr int kPartialRows = 12;    // of partial sums whose loads a thread has under way
+constexpr int kSumBlocks = 2;       // blocks per multiprocessor
+constexpr int kStatisticsRows = 8;  // rows whose loads a thread has in flight
+constexpr int kPartialRows = 12;    // rows of partial sums whose loads a thread has in flight
 
-// How blocks lie on [rows, channels].
+// How the blocks of a grid are distributed over a matrix [rows, channels].
 struct Tiling {
-  dim3 threads;      // packs, rows
-  unsigned columns;  // blocks side by side
-  int64_t most;      // blocks one above the other that find rows for all loads of their threads
+  dim3 threads;      // the size of a block: packs, rows
+  unsigned columns;  // the number of blocks side by side
+  int64_t most;      // the most blocks in a column; each has rows for all loads of its threads
 
-  // The grid of so many blocks on each multiprocessor.
+  // Returns a grid with `per_multiprocessor` blocks on each multiprocessor.
   dim3 Grid(int multiprocessors, int per_multiprocessor) const {
     const int64_t resident = int64_t{multiprocessors} * std::max(per_multiprocessor, 1) / columns;
     return {columns, static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};
   }
 };
 
-// Returns a tiling whose blocks are at most `widest` packs wide and all about as wide.
+// Returns a tiling whose blocks all have about the same width, which is at most `widest` packs.
 Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
   const int64_t packs = shape.channels / pack;
   const int64_t columns = CeilDivide(packs, widest);
@@ -50,28 +50,28 @@ Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
           .most = CeilDivide(shape.rows, int64_t{high} * kUnroll)};
 }
 
-// A thread's, of so many rows.
+// Returns the rows that this thread processes, of `rows` rows.
 __device__ StridedRows RowsOf(int64_t rows) {
   return {.first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y,
           .stride = int64_t{gridDim.y} * blockDim.y,
           .end = rows};
 }
 
-// Adds up the sums over rows of a tile of channels, which the blocks above each other share, and
-// finishes each of its channels: End::Prepare(t, shape, channel) loads what that takes,
-// End::Finish(t, shape, channel, sums) comes when the sums are there.
+// Adds up the sums over rows for a tile of channels, whose rows several blocks share. For each channel it then computes
+// the results: End::Prepare(t, shape, channel) loads the values that this needs, and End::Finish(t, shape, channel,
+// sums) is called with the complete sums.
 //
-// Each block leaves its own sums in partials[tile, block, kColumns, packs]; the block that is the last
-// to do so adds those up, in an order that does not depend on which block that is.
+// Each block writes its own sums to partials[tile, block, kColumns, packs]. The block that is the last to do so adds up
+// the sums of all blocks, in an order that does not depend on which block is the last.
 template <typename End, typename Tensors, int kSize, int kSums>
 __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
                       const BatchNormShape& shape) {
-  constexpr int kColumns = kSums * kSize;  // of a pack
+  constexpr int kColumns = kSums * kSize;  // the number of sums of a pack
   static_assert(kColumns <= kThreads / kSumPacks, "each column of a tile has a thread");
   const int packs = static_cast<int>(blockDim.x);
   const int high = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * packs + static_cast<int>(threadIdx.x);
-  // Padded, so that a warp that adds up four columns of eight packs finds them in different banks.
+  // The rows are padded, so that a warp that adds up four columns of eight packs reads from different banks.
   __shared__ float shared[kColumns][kThreads + kSumPacks];
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
@@ -89,7 +89,8 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   __shared__ bool is_last;
   __syncthreads();
   if (thread == 0) {
-    // Whoever sees this block counted sees its partial sums; the last block sees those of all.
+    // The fence makes this block's partial sums visible before the counter is incremented. The last block therefore
+    // sees the partial sums of all blocks.
     __threadfence();
     is_last = atomicAdd(&t.counters[blockIdx.x], 1) == static_cast<int>(gridDim.y) - 1;
     if (is_last) {
@@ -104,7 +105,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   const bool has_channel = threadIdx.y < kSize && channel < shape.channels;
   End end;
   if (has_channel) end.Prepare(t, shape, channel);
-  // A thread has four columns of each row of a slice.
+  // Each thread adds up four columns over the rows of one slice of the partial sums.
   __shared__ float shared_slices[kThreads][4];
   const int quads = kColumns * packs / 4;
   const int slices = packs * high / quads;
@@ -115,7 +116,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
     float four[4] = {};
     ForEachRow<kPartialRows>(
         StridedRows{.first = slice, .stride = slices, .end = gridDim.y},
-        // Past the L1 cache, which does not see what other multiprocessors write.
+        // The load bypasses the L1 cache, which does not see values that other multiprocessors write.
         [&](int64_t row, int u) { loaded[u] = __ldcg(from + row * quads); },
         [&](int64_t, int u) {
           four[0] += loaded[u].x;
@@ -140,7 +141,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   end.Finish(t, shape, channel, channel_sums);
 }
 
-// Makes BatchNormResults of a channel.
+// Computes the BatchNormResults of one channel.
 class Results {
  public:
   __device__ void Prepare(const BatchNormResults& t, int64_t channel) {
@@ -165,7 +166,7 @@ class Results {
   }
 
  private:
-  // One channel does, for all.
+  // Returns whether this channel's thread increments num_batches_tracked. Only the thread of channel 0 does.
   __device__ static bool Counts(const BatchNormResults& t, int64_t channel) {
     return channel == 0 && t.num_batches_tracked != nullptr;
   }
@@ -179,10 +180,10 @@ struct Moments {
   float variance;
 };
 
-// Returns the moments of x. `sums` are those of x - pivot and of its square.
+// Returns the moments of x. `sums` are the sums of x - pivot and of (x - pivot)^2.
 __device__ Moments MomentsOf(float pivot, const float (&sums)[2], float rows) {
   const float offset = sums[0] / rows;
-  // A comparison would make 0 of NaN.
+  // std::max() or fmaxf() could turn NaN into 0; the conditional expression below keeps NaN.
   const float difference = sums[1] / rows - offset * offset;
   return {.mean = pivot + offset, .variance = difference < 0 ? 0 : difference};
 }
@@ -227,8 +228,8 @@ class MomentsEnd {
   float pivot_;
 };
 
-// Sums of x - pivot and of its square. The pivot is a channel's first value: where the values are far
-// from 0 and close together, squares of x itself would leave no digits of the variance.
+// Computes the sums of x - pivot and of (x - pivot)^2. The pivot is the channel's first value. If the values are far
+// from 0 and close together, sums of x^2 would lose all digits of the variance to rounding.
 template <typename T, typename End>
 __global__ void __launch_bounds__(kThreads, kSumBlocks)
     Statistics(typename End::Tensors t, BatchNormShape shape) {
@@ -254,7 +255,7 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
   AddUp<End>(sums, t, shape);
 }
 
-// The ranks' moments combined as by Chan et al. (1979): a thread for each channel.
+// Combines the moments of the ranks by the formula of Chan et al. (1979), with one thread for each channel.
 __global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, int64_t channels) {
   const int64_t channel = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (channel >= channels) return;
@@ -300,7 +301,8 @@ template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr bool kJoins = kForm == BatchNormForm::kJoinRelu;
-  // Rows of two inputs are half as many, which takes 64 registers: four blocks are resident.
+  // With two inputs a thread has half as many rows in flight. It then needs 64 registers, so that four blocks are
+  // resident.
   constexpr int kRows = kUnroll / InputsOf(kForm);
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -309,7 +311,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
   Affine<kSize> other;
   if constexpr (kJoins) {
     other = NormOf<kSize>(t.inputs[1], shape.channels, pack);
-    // A sum has one shift, in half the registers.
+    // The sum of two norms needs only the sum of their shifts, which takes half the registers.
 #pragma unroll
     for (int i = 0; i < kSize; ++i) norm.shift.values[i] += other.shift.values[i];
   }
@@ -336,7 +338,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
           if constexpr (IsSmooth(kForm)) {
             value = ActivationAt<SmoothOf(kForm)>(value).y;
           } else if constexpr (kForm != BatchNormForm::kNorm) {
-            // Not what is below 0, so that NaN goes on as NaN.
+            // NaN is not <= 0, so it stays NaN.
             if (value <= 0) {
               value = 0;
             } else {
@@ -350,7 +352,8 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
       });
 }
 
-// Returns dz of channel i from the gradient of the activation's result.
+// Returns the gradient before the activation, dz, for channel i of the pack. `gradient` is the gradient of the
+// activation's result.
 template <BatchNormForm kForm, int kSize>
 __device__ float BeforeActivation(float gradient, const Affine<kSize>& norm, float x, unsigned mask,
                                   int i) {
@@ -395,7 +398,7 @@ class SumsEnd {
   float d_bias_[kInputs];
 };
 
-// Sums of dz, and of each input's dz (x - mean).
+// Computes the sums over rows of dz, and of dz (x - mean) for each input.
 template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads, kSumBlocks)
     Sums(BatchNormBackward t, BatchNormShape shape) {
@@ -447,7 +450,8 @@ template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr int kInputs = InputsOf(kForm);
-  // More rows of two inputs would take more registers than leave room for a second block.
+  // With two inputs a thread has half as many rows in flight, because it would otherwise need so many registers that a
+  // second block does not fit on the multiprocessor.
   constexpr int kRows = kUnroll / kInputs;
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -490,7 +494,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
       });
 }
 
-// Launches as many blocks as the GPU holds at once.
+// Launches as many blocks as can be resident on the GPU at the same time.
 template <typename Tensors>
 void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                       const BatchNormShape& shape, cudaStream_t stream) {
@@ -510,7 +514,7 @@ void LaunchSums(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors,
                                                                                         shape);
 }
 
-// Calls launch with the form as a constant.
+// Calls launch() with the form as a std::integral_constant.
 template <typename Launch>
 void WithForm(BatchNormForm form, const Launch& launch) {
   switch (form) {

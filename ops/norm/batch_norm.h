@@ -3,9 +3,9 @@
 //
 // y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
 // a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
-// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and
-// ReLU, backward computes this again; after an addition, forward keeps one bit for each value. Backward reads x, but
-// neither y nor residual.
+// Backward must know which values ReLU passed, or the slope of the activation. If the activation follows the norm
+// directly, backward computes this again from x. If ReLU follows an addition, forward keeps one bit for each value.
+// Backward reads x, but neither y nor residual.
 //
 // In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
 // joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
@@ -30,7 +30,7 @@ struct ChannelNorm {
   // batch of one row has no unbiased variance: with `ranks` it does not change the running statistics, and without
   // `ranks` they must be undefined.
   at::Tensor running_mean, running_var;
-  // int64, 0-dimensional: the operation adds 1 to it; or undefined.
+  // An int64 0-dimensional tensor to which the operation adds 1; or undefined.
   at::Tensor num_batches_tracked;
   // The result of NewNormCounters(). No two operations may use it at the same time, for example on two streams. If it
   // is undefined, the kernels create new counters each time, which takes one more kernel.
@@ -45,16 +45,17 @@ struct ChannelNorm {
 // Throws c10::Error unless `activation` may follow a norm. kNone, kRelu, kSilu and kHardswish may.
 void CheckNormActivation(Activation activation);
 
-// Computes y of the formula above, with x's shape and type. It has gradients for x, weight, bias and residual; the
-// gradients of weight and bias are this rank's sums. `x` is [count, channels, ...] in any float type. `residual` has
-// x's shape and type, or is undefined. For `activation` see CheckNormActivation(). On a GPU the
-// kernels run if x is float32, float16 or bfloat16, and [count, channels] or [count, channels, height, width] with the
-// channels last, and if ReLU follows the residual. In all other cases BatchNormTwin() runs.
+// Computes y of the formula above, with x's shape and type. The result has gradients for x, weight, bias and residual.
+// If ranks share the batch, the gradients of weight and bias are sums over this rank's rows only. `x` is [count,
+// channels, ...] in any float type. `residual` has x's shape and type, or is undefined. For `activation` see
+// CheckNormActivation(). On a GPU the kernels run if x is float32, float16 or bfloat16, x is [count, channels] or
+// channels-last [count, channels, height, width], and `activation` is ReLU if there is a residual. In all other cases
+// BatchNormTwin() runs.
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
-// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, norm_b communicates
-// before norm_a.
+// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, they exchange the
+// statistics of norm_b before those of norm_a.
 //
 // `x_a` is [count, channels, ...] in any float type, and `x_b` has x_a's shape and type. y has x_a's shape and type,
 // and gradients for x_a, x_b and the weights and biases of both norms. The kernels run for the types and layouts for
@@ -62,8 +63,8 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b);
 
-// Adds `residual` to y, if it is defined, and applies `activation`. The result may overwrite y. Throws c10::Error like
-// BatchNorm().
+// Adds `residual`, if it is defined, to y, and applies `activation`. The result may overwrite y. Throws c10::Error like
+// CheckNormActivation().
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
 
 // Returns counters that the kernels of one norm need. They are zeros, and each kernel sets them back to zeros.
@@ -77,13 +78,13 @@ bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 // num_batches_tracked.
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it. If
-// ranks share the batch, it computes in float32, whatever x's type is.
+// Computes the same as BatchNorm() with plain ATen calls, on any device. Tests compare the kernels with it, and the CPU
+// uses it. If ranks share the batch, it computes in float32, whatever x's type is.
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual = {});
 
-// The same as JoinBatchNorms(), from plain ATen calls. It calls BatchNormTwin() twice, so the result of each norm is
-// rounded to x_a's type.
+// Computes the same as JoinBatchNorms() with plain ATen calls. It calls BatchNormTwin() twice, so the result of each
+// norm is rounded to x_a's type.
 at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
                               const at::Tensor& x_b, const ChannelNorm& norm_b);
 

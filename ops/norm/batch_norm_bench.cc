@@ -1,13 +1,13 @@
-// The kernels' share of the GPU's copy bandwidth, beside ATen's batch norm, addition and ReLU in bf16:
+// Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's batch norm, addition and ReLU
+// reach, in bf16. Run it with
 // bazel run -c opt //ops/norm:batch_norm_bench
 //
-// Bytes of a bf16 value: forward 6 (read x for the statistics and again, write y), backward 10 (read
-// x and dy twice, write dx); with the residual addition 8 and 12 (read it; write its gradient). Two
-// norms joined: 10 (read both x twice, write y) and 16 (read both x and dy twice, write both dx),
-// where one that adds what the other gives is 14 and 22. The limit is what a device-to-device copy
-// of as many bytes reaches in the same run: `of_copy` is the rate over that. ATen does the same in
-// more bytes; its `of_copy` is its rate in terms of these. `Shared` is what ranks that share a batch
-// take, without the time in which they meet.
+// Bytes that are moved for each bf16 value: forward 6 (read x twice, write y), backward 10 (read x and dy twice, write
+// dx). With the residual addition these are 8 and 12 (also read the residual; also write its gradient). For two joined
+// norms they are 10 (read both x twice, write y) and 16 (read both x and dy twice, write both dx); two separate norms
+// would move 14 and 22. The limit is a device-to-device copy of as many bytes in the same run: `of_copy` is the rate
+// divided by the copy's rate. ATen moves more bytes, but its `of_copy` is computed with the same bytes. `Shared` times
+// the kernels for ranks that share a batch, without communication.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -39,7 +39,8 @@ ChannelNorm Norm(const benchmark::State& state) {
           .counters = NewNormCounters(channels, at::kCUDA)};
 }
 
-// Times forward(), or its gradients for `inputs`; `bytes` of each value.
+// Times forward(), or the gradients of its result for `inputs`. `bytes` is the number of bytes that are moved for each
+// value.
 template <typename Forward>
 void Time(benchmark::State& state, const Forward& forward, const variable_list& inputs,
           bool backward, int64_t bytes) {
@@ -84,7 +85,7 @@ void RunJoin(benchmark::State& state, const Function& function, bool backward) {
       backward ? 16 : 10);
 }
 
-// The only rank.
+// The only rank, so nothing is communicated.
 class Alone : public NormRanks {
  public:
   at::Tensor Gather(const at::Tensor& own) override { return own.unsqueeze(0); }

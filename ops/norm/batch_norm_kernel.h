@@ -1,5 +1,5 @@
-// The kernels of batch_norm.h. All pointers point to device memory. [rows, channels] means that the channels of a row
-// lie side by side: a tensor [N, C], or [N, C, H, W] with the channels last.
+// Declares the functions that launch the kernels of batch_norm.h. All pointers point to device memory. [rows, channels]
+// means that the channels of a row lie side by side: a tensor [N, C], or [N, C, H, W] with the channels last.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ enum class BatchNormForm {
   kSilu,       // silu(norm(x))
   kHardswish,  // hardswish(norm(x))
   kAddRelu,    // relu(norm(x) + residual)
-  kJoinRelu,   // relu(norm(x) + norm'(x')): two inputs, each with a norm of its own
+  kJoinRelu,   // relu(norm_0(x_0) + norm_1(x_1)): two inputs, each with its own norm
 };
 
 constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }
@@ -38,9 +38,9 @@ constexpr bool HasMask(BatchNormForm form) {
 // + inputs for backward.
 int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums);
 
-// Returns how many counters the sums over rows need, for any float type. With the counters the thread blocks find out
-// which of them is the last to finish. The counters are 0 before and after a launch. Launches that use the same
-// counters must not overlap.
+// Returns how many counters the sums over rows need, for any float type. The thread blocks use the counters to find out
+// which block is the last to finish. The counters are 0 before and after a launch. Launches that use the same counters
+// must not overlap.
 int64_t BatchNormCounters(int64_t channels);
 
 // The results that a kernel computes from a batch's mean and variance.
@@ -87,7 +87,8 @@ struct BatchNormForward {
   BatchNormInput inputs[2];  // InputsOf(form) of them are used
   const void* residual;      // only for kAddRelu
   void* y;
-  // If HasMask(form): [rows, channels / ChannelsOfPack]. Bit i says whether ReLU let channel i of the pack pass.
+  // The mask, [rows, channels / ChannelsOfPack], which is written if HasMask(form). Bit i says whether ReLU passed
+  // channel i of the pack.
   uint8_t* mask;
 };
 
@@ -98,8 +99,8 @@ struct BatchNormBackward {
   const uint8_t* mask;
   float* partials;  // scratch memory for 1 + inputs sums
   int* counters;
-  float* d_weights;  // [inputs, 2, channels]: the sums of dz x^ and of dz
-  // The same sums, also written here for each input if they are wanted.
+  float* d_weights;  // [inputs, 2, channels]: the sums over rows of dz x^ and of dz
+  // The same sums for each input are also written to these two, if they are wanted.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
   // One of these outputs may be the same memory as dy.

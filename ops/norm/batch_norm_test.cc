@@ -1,5 +1,5 @@
-// Values, gradients and running statistics against PyTorch's batch norm in float64: the twin
-// everywhere, the kernels where there is a GPU.
+// Compares values, gradients and running statistics with those of PyTorch's batch norm in float64. The twin is tested
+// on any machine, and the kernels if there is a GPU.
 
 #include "ops/norm/batch_norm.h"
 
@@ -23,8 +23,8 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// Rows that end within a block and beyond a grid; channels that are no packs, fewer than a block is wide,
-// as many, and more; planes of one value and of an odd number.
+// Some numbers of rows end within a block, and others exceed a grid. The channels are no whole packs, or fewer, as many
+// or more than a block is wide. Some planes have one value, and some an odd number of values.
 const std::vector<std::vector<int64_t>> kShapes = {
     {2, 3},          {7, 8},       {333, 24},     {64, 512},        {9, 4096},
     {20000, 8},      {5, 776},     {2, 16, 1, 1}, {3, 24, 5, 7},    {2, 64, 33, 1},
@@ -52,7 +52,7 @@ class BatchNormTest : public NormOpTest {
     const double kink = activation == Activation::kHardswish ? 3 : 0;
     return (sum.abs() - kink).abs() > 4 * tolerance();
   }
-  // Before a smooth activation the twin rounds the sum, and its gradient.
+  // The tolerance is larger before a smooth activation, because the twin rounds the sum and its gradient.
   double SumToleranceOf(Activation activation, bool adds, const at::Tensor& x,
                         const ChannelNorm& norm) const {
     const bool is_smooth = activation == Activation::kSilu || activation == Activation::kHardswish;
@@ -106,7 +106,7 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
     const Exactly exactly_b(b, norm_b);
     const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
     const at::Tensor expected = sum.relu();
-    // The twin rounds what either norm gives.
+    // The twin rounds the result of each norm.
     const double close = 8 * tolerance();
     const at::Tensor dy = Random(sizes) * (sum.abs() > close).to(dtype());
     expected.backward(dy.to(at::kDouble));
@@ -125,7 +125,7 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
       EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
       EXPECT_FALSE(norm.counters.any().item<bool>());
     }
-    // The same sums, but each may be changed in place.
+    // Both biases have the same gradient, but each has its own memory, so that it may be changed in place.
     EXPECT_NE(norm_a.bias.grad().const_data_ptr(), norm_b.bias.grad().const_data_ptr());
   }
 }
@@ -194,7 +194,7 @@ TEST_P(BatchNormTest, RanksThatShareBatchesJoinThem) {
   }
 }
 
-// Nothing has a variance then for the running statistics to follow.
+// A batch of one row or none has no unbiased variance, so the running statistics stay as they are.
 TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
   const ChannelNorm norm = Norm(16);
   for (const int64_t rows : {1, 0}) {
@@ -218,7 +218,8 @@ TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
   }
 }
 
-// Activation checkpointing's second forward: without what follows the first.
+// The second forward of activation checkpointing passes no running statistics, because the first forward has already
+// updated them. Its result must be the same.
 TEST_P(BatchNormTest, RanksShareABatchThatNothingFollows) {
   const at::Tensor x = Random({40, 16});
   ChannelNorm norm = Norm(16);
@@ -464,7 +465,7 @@ TEST_P(BatchNormTest, WritesOverAGradientThatNobodyElseHas) {
   }
 }
 
-// They write to the running statistics by their address.
+// The kernels write to the running statistics by their address, so they need float32 and contiguous tensors.
 TEST_P(BatchNormTest, TheKernelsTakeNoOtherStatistics) {
   const at::Tensor x = Random({40, 16});
   ChannelNorm norm = Norm(16);

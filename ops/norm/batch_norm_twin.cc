@@ -14,14 +14,14 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// All dimensions but the channels'.
+// Returns all dimensions except that of the channels.
 std::vector<int64_t> ReducedDims(const at::Tensor& x) {
   std::vector<int64_t> dims{0};
   for (int64_t dim = 2; dim < x.dim(); ++dim) dims.push_back(dim);
   return dims;
 }
 
-// [channels] as [1, channels, 1, ...].
+// Returns `values`, [channels], as [1, channels, 1, ...], which broadcasts to x.
 at::Tensor PerChannel(const at::Tensor& values, const at::Tensor& x) {
   std::vector<int64_t> shape(x.dim(), 1);
   shape[1] = values.numel();
@@ -33,7 +33,8 @@ struct Statistics {
   at::Tensor rows;            // float32, 0-dimensional
 };
 
-// Each rank's mean and sum of squared differences from it, combined as by Chan et al. (1979).
+// Computes the statistics over the rows of all ranks. Each rank computes its mean and the sum of squared differences
+// from it, which are combined by the formula of Chan et al. (1979).
 Statistics StatisticsOf(const at::Tensor& x, NormRanks& ranks) {
   const int64_t channels = x.size(1);
   const at::Tensor own = at::zeros({2 * channels + 1}, x.options().dtype(at::kFloat));
@@ -63,7 +64,8 @@ void Follow(const Statistics& statistics, const ChannelNorm& norm) {
   norm.running_var.lerp_(variance * (rows / (rows - 1).clamp_min(1)), weight);
 }
 
-// y = (x - mean) / sqrt(variance + epsilon) weight + bias, of the statistics of all ranks.
+// Computes y = (x - mean) / sqrt(variance + epsilon) weight + bias, with the mean and variance over the rows of all
+// ranks.
 class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
@@ -78,8 +80,8 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
     return (normal * PerChannel(weight, x) + PerChannel(bias, x)).to(x.scalar_type());
   }
 
-  // With means over the rows of all ranks:
-  // dx = weight rstd (dy - mean of dy - normal * mean of dy normal).
+  // Computes dx = weight rstd (dy - mean of dy - normal * mean of dy normal), where `normal` is (x - mean) rstd, and
+  // the means are over the rows of all ranks.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& normal = saved[0];

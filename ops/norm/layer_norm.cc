@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Whether the kernels take x and such weights.
+// Returns whether the kernels support x and these weights.
 bool IsFused(const at::Tensor& x, at::TensorList weights) {
   if (!IsOnGpu(x) || !IsFloatType(x.scalar_type()) || x.dim() == 0 || x.size(-1) == 0) {
     return false;
@@ -28,21 +28,21 @@ bool IsFused(const at::Tensor& x, at::TensorList weights) {
   });
 }
 
-// Whether they add the branch to an x that they take.
+// Returns whether the kernels can add the branch to x, if they support x.
 bool CanAdd(const at::Tensor& x, const Branch& branch, at::ScalarType type) {
   return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == type &&
          branch.values.device() == x.device() &&
          (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// The results of a norm and their types.
+// Which results of a norm are wanted.
 struct Results {
-  at::ScalarType type;  // of y
-  bool wide = false;    // y also in x's type, which then is another
+  at::ScalarType type;  // the type of y
+  bool wide = false;    // whether y is also wanted in x's type, which is then not `type`
 };
 
-// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without
-// it, RMSNorm.
+// Returns {y}, or {sum, y} if there is a branch, followed by y in x's type if it is wanted. With a bias it computes
+// LayerNorm, without a bias RMSNorm.
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
@@ -90,7 +90,8 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const bool adds = context->saved_data["adds"].toBool();
     const bool centers = context->saved_data["centers"].toBool();
     const at::ScalarType type = context->saved_data["type"].toScalarType();
-    // Inputs are numbered without those that there are not.
+    // needs_input_grad() counts only the inputs that are present, so the branch's number depends on whether there is a
+    // bias.
     const size_t branch_input = centers ? 3 : 2;
     const bool wants_branch_bias = context->saved_data["has_branch_bias"].toBool() &&
                                    context->needs_input_grad(branch_input + 1);
@@ -163,14 +164,14 @@ variable_list Fused(const at::Tensor& x, const Branch& branch, const at::Tensor&
                           given(branch.bias), epsilon, results);
 }
 
-// The type that the twins normalise in.
+// Returns the type in which the twins normalise.
 at::ScalarType ArithmeticType(const at::Tensor& x) {
   return Is16Bit(x) ? at::kFloat : x.scalar_type();
 }
 
 at::Tensor SumTwin(const at::Tensor& x, const Branch& branch) {
   at::Tensor added = branch.values;
-  // Float32 where the bias is, as in the kernel.
+  // With a float32 bias the sum is computed in float32, as in the kernel.
   if (branch.bias.defined()) added = added + branch.bias;
   return (x + added).to(x.scalar_type());
 }

@@ -13,22 +13,23 @@
 namespace lockstep::ops {
 namespace {
 
-// A row is a team's: Forward's is a warp, or a block where the row is long. Each thread of it holds
-// kPacks packs of the row in registers, pack i being the row's pack i kTeam + thread. Grids are as
-// large as the GPU holds at once, and teams walk the rows with a stride.
+// A team of threads processes a row. In Forward a team is a warp, or, for long rows, a whole block. Each thread of the
+// team holds kPacks packs of the row in registers: its pack i is the row's pack i * kTeam + thread. A grid has as many
+// blocks as can be resident on the GPU, and each team processes every stride-th row.
 //
-// kCenters: LayerNorm. RMSNorm's mean is the constant 0, whose arithmetic the compiler leaves out.
+// kCenters is true for LayerNorm. For RMSNorm the mean is the constant 0, so the compiler leaves out the arithmetic
+// with it.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kMostPacks = kThreads * 4;  // of a row
+constexpr int kMostPacks = kThreads * 4;  // the most packs of a row
 
 // T is NormTypes' wide type, and U the narrow one.
 template <typename T, typename U>
 constexpr bool kIsMixed = !std::is_same_v<T, U>;
 
-// The team's sum, in each of its threads. warps: shared memory, where a team is more than a warp.
-// Its halves take turns, so that one barrier is enough: a thread that writes the one is past the
-// barrier of the other, which all reach after they have read this one.
+// Returns the sum of `value` over the team to each of its threads. If a team is more than a warp, it uses the shared
+// memory `warps`, whose two halves are used in turn. One barrier per call is therefore enough: when a thread writes to
+// a half again, all threads have passed the barrier of the call in between, and have thus read this half before.
 template <int kTeam>
 __device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn) {
   SumOverWarp(value);
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsS
   }
 }
 
-// Any width and address: the row is read again for each of its sums, from cache.
+// Forward for any width and alignment. It reads the row again, from the cache, for each of the row's sums.
 template <typename T, typename U, bool kCenters>
 __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
         const float branch_bias = t.branch_bias == nullptr ? 0 : t.branch_bias[c];
         sum[c] = FromFloat<T>(ToFloat(x[c]) + (ToFloat(branch[c]) + branch_bias));
       }
-      x = sum;  // each thread reads what it has written itself
+      x = sum;  // each thread reads only values that it has written itself
     }
     float mean = 0;
     if constexpr (kCenters) {
@@ -185,24 +186,25 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
   }
 }
 
-// Backward's threads also hold the sums over rows of their packs' columns. So a team has as many
-// warps as the row has packs for: the sums of one pack leave registers for many warps. Only rows of
-// more packs than a block has threads have two for each.
+// The threads of Backward also hold the sums over rows for the columns of their packs. A team therefore has so many
+// warps that each thread holds only one pack of the row: its sums then leave registers for many warps. Only if a row
+// has more packs than a block has threads does each thread hold two packs.
 //
-// While a team works on a row, its next ones are on their way to shared memory, so that there are
-// always loads under way. A thread copies what it will read itself, which takes no barrier.
+// While a team works on a row, its next rows are being copied to shared memory, so that loads are always in flight. A
+// thread reads only values that it has copied itself, so this needs no barrier.
 template <int kPacks>
-constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // of a block, at most
-constexpr int kSlots = 2;                                  // packs of a tensor that a thread awaits
+constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // the most threads of a block
+// The number of packs of a tensor that are being copied for a thread.
+constexpr int kSlots = 2;
 constexpr int kMostTeamWarps = 16;
-constexpr int kMostTeams = 8;  // of a block, where they are of several warps
+constexpr int kMostTeams = 8;  // teams of a block, if a team has several warps
 static_assert(kMostPacks <= kBackwardThreads<2> * 2);
 static_assert(kBackwardThreads<2> <= kMostTeamWarps * 32);
 static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
-// This limit keeps a row's number from overflowing, and also that of a row a few strides further.
+// With this limit the index of a row, and that of a row a few strides further, fits into an int.
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
-// Shared memory for the rows that are on their way to a block's teams, one row for each team.
+// Shared memory for rows that are being copied for a block's teams, one row for each team.
 template <typename T, typename U, int kPacks>
 struct BackwardRows {
   static constexpr int kThreads = kBackwardThreads<kPacks>;
@@ -214,7 +216,8 @@ struct BackwardRows {
   RowStatistics statistics[kThreads];
 };
 
-// The sums of each warp of a team that has several, and zeros beyond; a load reads four of them.
+// The sums of each warp of the teams, if a team has several warps; the rest are zeros. One load reads the sums of four
+// warps.
 struct WarpSums {
   float4 g[kMostTeams][kMostTeamWarps / 4];
   float4 gx[kMostTeams][kMostTeamWarps / 4];
@@ -222,30 +225,31 @@ struct WarpSums {
 
 template <typename T, typename U, int kPacks>
 struct BackwardMemory {
-  static constexpr int kRows = kSlots / kPacks;  // that a team awaits
+  static constexpr int kRows = kSlots / kPacks;  // rows that are being copied for a team
   BackwardRows<T, U, kPacks> rows[kRows];
   WarpSums warps[2];
 };
 
-// How rows lie on a block.
+// How the rows are divided among a block's threads.
 struct BackwardShape {
   int rows;
-  int packs;       // of a row
+  int packs;       // packs of a row
   float scale;     // 1 / width
-  int team_warps;  // that share a row
-  int team_fours;  // of these, rounded up
-  int teams;       // of a block
+  int team_warps;  // warps of a team, which share a row
+  int team_fours;  // team_warps / 4, rounded up
+  int teams;       // teams of a block
 };
 
 struct RowSums {
-  float g;  // LayerNorm's only
+  float g;  // only for LayerNorm
   float gx;
 };
 
 __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z + four.w); }
 
-// The team's sums, in each of its threads. place: the warp's, kMostTeamWarps for each team. If two `all` take turns, no
-// second barrier is needed, as with TeamSum.
+// Returns the sums over the team to each of its threads. `place` is the index of the warp's sums in `all`, where each
+// team has kMostTeamWarps places. The caller must pass two different `all` in turn, so that one barrier per call is
+// enough, as with TeamSum().
 template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
   if constexpr (kCenters) {
@@ -259,7 +263,7 @@ __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place,
     reinterpret_cast<float*>(all.gx)[place] = sums.gx;
   }
   const int team = place / kMostTeamWarps;
-  // The team's own; barrier 0 is the block's.
+  // Each team has its own barrier, number team + 1; barrier 0 is that of __syncthreads().
   asm volatile("barrier.sync %0, %1;" ::"r"(team + 1), "r"(shape.team_warps * 32) : "memory");
   sums = {kCenters ? SumOf(all.g[team][0]) : 0, SumOf(all.gx[team][0])};
 #pragma unroll 1
@@ -270,7 +274,7 @@ __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place,
   return sums;
 }
 
-// The gradients of a row's y that a thread holds: dy + dy_wide.
+// A thread's values of dy and dy_wide in one row. Operator [] returns the sum of both for one pack.
 template <typename T, typename U, int kPacks>
 struct Gradients {
   static constexpr int kSize = Pack<T>::kSize;
@@ -292,7 +296,7 @@ struct Gradients {
   }
 };
 
-// kBranchBias: whether its sums are wanted.
+// kBranchBias says whether the gradient of the branch's bias is wanted.
 template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     Backward(LayerNormBackward t, BackwardShape shape) {
@@ -307,7 +311,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   const int thread = self % team_threads;
   const int place = team * kMostTeamWarps + thread / 32;
   const int packs = shape.packs;
-  // Neighbouring rows are different blocks', so that these differ by a row at most.
+  // Neighbouring rows belong to different blocks, so the blocks' numbers of rows differ by one at most.
   const int first = static_cast<int>(blockIdx.x + gridDim.x * team);
   const int stride = static_cast<int>(gridDim.x) * shape.teams;
 
@@ -357,12 +361,14 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_bias[kPacks][kSize] = {};
   float d_branch_bias[kPacks][kSize] = {};
   // All teams of a block make the same number of rounds, and a team may have no row in the last one. Otherwise some
-  // teams would be past the loop while others are at barriers within, which racecheck takes for races.
+  // teams would already have left the loop while others wait at barriers in the loop, which compute-sanitizer's
+  // racecheck reports as races.
   const unsigned rounds = CeilDivide<int64_t>(shape.rows - static_cast<int>(blockIdx.x), stride);
   for (unsigned round = 0; round < rounds; ++round) {
     const int row = first + static_cast<int>(round) * stride;
     const int own_packs = row < shape.rows ? packs : 0;
-    // Empty groups follow the last rows', so that this is always the oldest of kRows.
+    // Each round starts one group of copies, even an empty one after the last row. The oldest of kRows groups is
+    // therefore always that of this round's row.
     BackwardRows<T, U, kPacks>& rows = memory.rows[round % Memory::kRows];
     __pipeline_wait_prior(Memory::kRows - 1);
     RowStatistics statistics = rows.statistics[self];
@@ -431,7 +437,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   constexpr int kUsed = kBranchBias ? kParts : kParts - 1;
   const int width = packs * kSize;
   float* partials = t.partials + int64_t{blockIdx.x} * kParts * width;
-  // [teams, columns] of a part at a time, where rows were: nothing is on its way there any more.
+  // The sums of the teams are added up for one part at a time, as [teams, columns]. They use the shared memory of the
+  // rows, to which no copies are in flight after this wait.
   __pipeline_wait_prior(0);
   auto* part_sums = reinterpret_cast<float*>(bytes);
   const int columns = team_threads * kPacks * kSize;
@@ -457,7 +464,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   }
 }
 
-// The gradient of one value of y.
+// Returns the gradient of one value of y.
 template <typename T, typename U>
 __device__ float GradientAt(const LayerNormBackward& t, int64_t place) {
   if constexpr (kIsMixed<T, U>) {
@@ -468,7 +475,7 @@ __device__ float GradientAt(const LayerNormBackward& t, int64_t place) {
   }
 }
 
-// dx for any width and address.
+// Computes dx for any width and alignment.
 template <typename T, typename U, bool kCenters>
 __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
@@ -505,7 +512,7 @@ __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, Row
   }
 }
 
-// Partial sums for any width and address, after BackwardAny: a thread has a column, and each
+// Computes the partial sums for any width and alignment, after BackwardAny. A thread sums one column over every
 // gridDim.y-th row.
 template <typename T, typename U>
 __global__ void __launch_bounds__(kThreads)
@@ -530,7 +537,8 @@ __global__ void __launch_bounds__(kThreads)
   partials[2 * shape.width + column] = d_branch_bias;
 }
 
-// As many blocks as have a row each for their teams, and as the GPU holds at once.
+// Returns the number of blocks: so many that each team has a row, but at most `resident`, the number that can be
+// resident on the GPU.
 int64_t Blocks(int64_t rows, int teams, int64_t resident) {
   return std::min(CeilDivide(rows, teams), resident);
 }
@@ -545,7 +553,7 @@ void LaunchForward(const LayerNormForward& t, const RowsShape& shape, cudaStream
   kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
 }
 
-// -> rows of the partial sums.
+// Returns the number of rows of the partial sums.
 template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64_t packs,
                        cudaStream_t stream) {
@@ -571,14 +579,14 @@ int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64
   return blocks;
 }
 
-// The threads that share a row, and the packs of it that each holds.
+// The number of threads that share a row, and the number of packs of the row that each thread holds.
 template <int kThreadCount, int kPackCount>
 struct Team {
   static constexpr int kThreads = kThreadCount;
   static constexpr int kPacks = kPackCount;
 };
 
-// Calls launch with the smallest team for rows of so many packs.
+// Calls launch() with the smallest Team for rows of `packs` packs.
 template <typename Launch>
 auto WithTeam(int64_t packs, const Launch& launch) {
   if (packs <= 32) return launch(Team<32, 1>());
@@ -590,7 +598,8 @@ auto WithTeam(int64_t packs, const Launch& launch) {
   return launch(Team<kThreads, 4>());
 }
 
-// Packs of a row, or 0 where it is not made of packs that a team's registers hold.
+// Returns the number of packs of a row. The result is 0 if the row does not consist of whole, aligned packs, or has
+// more packs than the registers of a team hold.
 template <typename T, typename... Pointers>
 int64_t PacksOf(const RowsShape& shape, const Pointers*... pointers) {
   const int64_t packs = shape.width / Pack<T>::kSize;
@@ -673,7 +682,7 @@ void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, con
                      : BackwardOf<T, U, false>(tensors, shape, stream);
     });
   }
-  // Without rows these are zeros, and there is no scratch.
+  // If there are no rows, the sums are zeros, and there is no scratch memory.
   LaunchSumPartials(tensors.partials, {tensors.d_weight, tensors.d_bias, tensors.d_branch_bias},
                     partial_rows, shape.width, stream);
 }

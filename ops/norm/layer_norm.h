@@ -1,5 +1,5 @@
-// Layer normalisation and RMS normalisation, alone or after a residual addition, with float32 weights beside 16-bit
-// values. The sums may be float32 beside 16-bit branches and results (NormOfWide).
+// Layer normalisation and RMS normalisation, alone or after a residual addition, with float32 weights, also for 16-bit
+// values. With 16-bit branches and results the residual sums may be float32 (NormOfWide()).
 //
 // LayerNorm: y[r, c] = (x[r, c] - mean_r) rstd_r weight[c] + bias[c],
 //            rstd_r = 1 / sqrt(variance_r + epsilon), where the variance is the biased one.
@@ -37,22 +37,23 @@ std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const Branch
 std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& branch,
                                              const at::Tensor& weight, double epsilon);
 
-// The norm of float32 values beside 16-bit ones, as autocast keeps the sums of a residual network.
+// The result of a norm whose input is float32 and whose output is 16-bit. Under autocast the residual sums of a network
+// are float32.
 struct WideNorm {
   at::Tensor sum;   // x + branch, float32; x where there is no branch
   at::Tensor y;     // the norm of sum, rounded to `type`
-  at::Tensor wide;  // the same in float32, or undefined if it is not wanted
+  at::Tensor wide;  // the unrounded y in float32, or undefined if it is not wanted
 };
 
-// LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type `type`,
-// or is undefined. sum, y and wide have gradients. One kernel computes all of them, and one their gradients: that of
-// the branch is rounded to `type`, and those of y and wide are added in float32. As above, nobody may write to sum
-// before backward.
+// Computes LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type
+// `type`, or is undefined. `wide` says whether WideNorm::wide is wanted. sum, y and wide have gradients. Forward and
+// backward are one kernel each. Backward adds the gradients of y and wide in float32, and rounds the branch's gradient
+// to `type`. Nobody may write to sum before backward.
 WideNorm NormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
                     const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide);
 
-// The same operations from plain ATen calls, for any device. Tests compare the kernels with them, and the CPU uses
-// them. They normalise a 16-bit x in float32. For a float32 x they are at::layer_norm and at::rms_norm.
+// Compute the same with plain ATen calls, on any device. Tests compare the kernels with them, and the CPU uses them. A
+// 16-bit x is normalised in float32. For a float32 x these functions call at::layer_norm and at::rms_norm.
 at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                          double epsilon);
 at::Tensor RmsNormTwin(const at::Tensor& x, const at::Tensor& weight, double epsilon);

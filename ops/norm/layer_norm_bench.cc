@@ -1,12 +1,11 @@
-// The kernels' share of the GPU's copy bandwidth, beside ATen's layer norm and RMS norm with bf16
-// weights:
+// Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's layer norm and RMS norm with
+// bf16 weights reach. Run it with
 // bazel run -c opt //ops/norm:layer_norm_bench
 //
-// Bytes of a bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx); with
-// the residual addition 8 and 8 (one more read and write; one more read), with that of a bias, too,
-// and its gradient. The limit is what a device-to-device copy of as many bytes reaches in the same
-// run: `of_copy` is the rate over that. ATen does the same in more bytes; its `of_copy` is its rate
-// in terms of these.
+// Bytes that are moved for each bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx). With the
+// residual addition these are 8 and 8 (one more read and write; one more read), also if the branch has a bias. The
+// limit is a device-to-device copy of as many bytes in the same run: `of_copy` is the rate divided by the copy's rate.
+// ATen moves more bytes, but its `of_copy` is computed with the same bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

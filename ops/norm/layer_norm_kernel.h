@@ -1,5 +1,6 @@
-// The kernels of layer_norm.h. All pointers point to device memory. With `centers` a kernel computes LayerNorm. Without
-// it the kernel computes RMSNorm, which has no bias and takes the means as 0.
+// Declares the functions that launch the kernels of layer_norm.h. All pointers point to device memory. If `centers` is
+// true, a kernel computes LayerNorm. Otherwise it computes RMSNorm, which has no bias, and for which the kernel sets
+// the means to 0.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,11 +21,11 @@ struct alignas(8) RowStatistics {
 // The types of the activations, [rows, width]. Either both are the same, or `narrow` has 16 bits beside a float32
 // `wide`.
 struct NormTypes {
-  FloatType wide;    // of what is normalised: x, sum, d_sum, dx; and of y_wide and dy_wide
-  FloatType narrow;  // of branch, y, dy and d_branch
+  FloatType wide;    // the type of x, sum, d_sum, dx, y_wide and dy_wide
+  FloatType narrow;  // the type of branch, y, dy and d_branch
 };
 
-// The weights are [width].
+// weight, bias and branch_bias are [width].
 struct LayerNormForward {
   const void* x;
   const void* branch;        // nullptr if nothing is added to x

@@ -1,5 +1,5 @@
-// Values and gradients against PyTorch's layer norm and RMS norm in float64: the twins everywhere,
-// the kernels where there is a GPU.
+// Compares values and gradients with those of PyTorch's layer norm and RMS norm in float64. The twins are tested on any
+// machine, and the kernels if there is a GPU.
 
 #include "ops/norm/layer_norm.h"
 
@@ -19,15 +19,15 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Rows that end within a block and beyond a grid; widths of less than a pack, of packs that fill a
-// warp or a block and that do not, and of more than registers hold.
+// Some numbers of rows end within a block, and others exceed a grid. The widths are less than a pack, whole packs that
+// do or do not fill a warp or a block, and more than the registers hold.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 1},      {7, 1},       {333, 3},    {16384, 3}, {2, 3, 24},  {333, 24},    {1, 772},
     {5, 33},     {9, 256},     {7, 512},    {333, 384}, {100, 384},  {16384, 384}, {11, 776},
     {1000, 768}, {7, 1024},    {41, 1600},  {3, 1601},  {600, 2048}, {7, 4096},    {7, 8192},
     {2, 20000},  {5000, 1600}, {601, 3200}, {600, 8192}};
 
-// The weights of LayerNorm, or, without a bias, of RmsNorm.
+// The weights of LayerNorm, or of RMSNorm if there is no bias.
 struct Norm {
   at::Tensor weight;
   at::Tensor bias;
@@ -66,10 +66,12 @@ class LayerNormTest : public OpTest {
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-4 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
-  // For rows of one value ATen's CPU kernel takes differences of products with their rstd, which is 316.
+  // The tolerance is larger for rows of one value. Their rstd is 316, and ATen's CPU kernel subtracts products with it,
+  // which enlarges rounding errors.
   static double WeightTolerance(int64_t width) { return width == 1 ? 1e-3 : 1e-4; }
   double Tolerance(int64_t width) const { return std::max(tolerance(), WeightTolerance(width)); }
-  // Float64 on a CPU takes its time.
+  // Returns whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a
+  // CPU.
   bool IsForGpus(at::IntArrayRef sizes) const {
     return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }
@@ -77,7 +79,7 @@ class LayerNormTest : public OpTest {
   at::Tensor Weight(int64_t width) const {
     return (at::randn({width}, options().dtype(at::kFloat)) + 1).requires_grad_();
   }
-  // centers: LayerNorm's.
+  // Returns the weights of LayerNorm if `centers` is true, otherwise those of RMSNorm.
   Norm NewNorm(bool centers, int64_t width) const {
     return {Weight(width), centers ? Weight(width) : at::Tensor()};
   }
@@ -163,7 +165,7 @@ void LayerNormTest::ExpectAddsTheBranch(at::IntArrayRef sizes, bool centers, boo
   EXPECT_TRUE(IsNear(branch.values.grad(), d_input, Tolerance(width)));
   if (has_bias) {
     EXPECT_EQ(branch.bias.grad().scalar_type(), at::kFloat);
-    // The twin sums what is rounded, as the kernel for any width does.
+    // The tolerance is that of dtype(), because the twin, and the kernel for any width, sum rounded values.
     EXPECT_TRUE(IsNear(branch.bias.grad(), d_input.flatten(0, -2).sum(0), Tolerance(width)));
   }
   EXPECT_EQ(norm.weight.grad().defined(), uses_y);
@@ -189,7 +191,7 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
   }
 }
 
-// float32 sums beside branches and results of dtype().
+// Tests float32 sums with branches and results of dtype().
 void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, bool centers, const Used& used,
                                    bool adds) const {
   const int64_t width = sizes.back();
@@ -280,7 +282,7 @@ TEST_P(LayerNormTest, AnyWeightMayBeTheOnlyOneThatLearns) {
     for (const bool centers : {true, false}) {
       const at::Tensor x = Random({40, width});
       const at::Tensor dy = Random({40, width});
-      // {weight, branch's bias} or {weight, branch's bias, bias}.
+      // `weights` are {weight, branch's bias}, or, for LayerNorm, {weight, branch's bias, bias}.
       const auto run = [&](const std::vector<at::Tensor>& weights) {
         const Norm norm{weights[0], centers ? weights[2] : at::Tensor()};
         AddNormal(x, {x, weights[1]}, norm).second.backward(dy);
@@ -329,7 +331,7 @@ TEST_P(LayerNormTest, TakesAnyAddressAndStride) {
           EXPECT_TRUE(IsNear(gradient, even.grad().to(at::kDouble), tolerance()));
         }
       }
-      // Weights that are no leaves and lie anywhere.
+      // These weights are not leaf tensors, and begin at unaligned addresses.
       const at::Tensor flat = Weight(2 * width + 1);
       const at::Tensor flat_bias = flat.narrow(0, width + 1, width);
       Normal(even, {flat.narrow(0, 1, width), centers ? flat_bias : at::Tensor()}).backward(odd_dy);

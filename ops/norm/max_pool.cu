@@ -8,10 +8,10 @@
 namespace lockstep::ops {
 namespace {
 
-// A thread has one pack of channels of a pixel, in every gridDim.y-th image.
+// Each thread processes one pack of channels of one pixel, in every gridDim.y-th image.
 constexpr int kThreads = 256;
 
-// A pack of one pixel of an image.
+// The position of a pack in an image.
 struct Place {
   unsigned row;
   unsigned column;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const Place place = PlaceOf(index, packs, shape.width);
   const int row = static_cast<int>(place.row) + shape.padding;
   const int column = static_cast<int>(place.column) + shape.padding;
-  // The windows that this pixel is in.
+  // The range of windows that contain this pixel.
   const int first_row = max(0, (row - kWindow + shape.stride) / shape.stride);
   const int last_row = min(shape.pooled_height - 1, row / shape.stride);
   const int first_column = max(0, (column - kWindow + shape.stride) / shape.stride);
@@ -116,14 +116,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// So many blocks for the packs of an image, and one or more for each image.
+// Returns a grid with enough threads in x for all packs of an image, and with y = the number of images, up to
+// kMostImages.
 dim3 Grid(int64_t pixels, int packs, int64_t count) {
   constexpr int64_t kMostImages = 65535;
   return {static_cast<unsigned>(CeilDivide(pixels * packs, kThreads)),
           static_cast<unsigned>(std::min(count, kMostImages))};
 }
 
-// Calls launch with the window's size as a type's.
+// Calls launch() with the window's size as a std::integral_constant.
 template <typename Launch>
 void WithWindow(int window, const Launch& launch) {
   if (window == 2) return launch(std::integral_constant<int, 2>());

@@ -1,9 +1,9 @@
-// Max-pooling of images whose channels lie together.
+// Max-pooling of channels-last images.
 //
-// y[n, c, i, j] = the greatest x[n, c, u, v] of the window at (stride i - padding, stride j - padding), or the first of
-// several equal values; NaN counts as greater than any number. Forward keeps the position of this value in the window,
-// in one byte. Backward adds dy to the gradient at this position alone. There are no atomics, so the bits are the same
-// each time.
+// y[n, c, i, j] = the greatest x[n, c, u, v] of the window whose first pixel is (stride i - padding, stride j -
+// padding). Of several equal values the first one is taken. NaN counts as greater than any number. Forward keeps the
+// position of this value in the window, in one byte. Backward adds dy to the gradient at this position alone. There are
+// no atomics, so the bits are the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,11 +23,12 @@ struct PoolFork {
   at::Tensor passed;  // x itself
 };
 
-// The same where others read x, too, such as the decoder of a U-Net. They read `passed`, whose gradient backward's
-// kernel adds to that of the pooling: a separate addition would have to read both gradients and write the sum.
+// Like MaxPool(), for an x that other operations also read, such as the decoder of a U-Net. These operations must read
+// `passed` instead of x. The kernel of backward adds the gradient of `passed` to the gradient of the pooling; a
+// separate addition would have to read both gradients and write the sum.
 PoolFork ForkedMaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
+// Computes the same with plain ATen calls, on any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor MaxPoolTwin(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 }  // namespace lockstep::ops

@@ -1,9 +1,10 @@
-// The kernels' share of the GPU's copy bandwidth, beside ATen's max-pooling in bf16:
+// Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's max-pooling reaches, in bf16.
+// Run it with
 // bazel run -c opt //ops/norm:max_pool_bench
 //
-// Bytes of each of the four values that a window of 3 and stride 2 make one of: forward 2.75 (read x, write
-// a fourth of y and of the positions), backward 2.75. The limit is what a device-to-device copy of as
-// many bytes reaches in the same run: `of_copy` is the rate over that.
+// With a window of 3 and stride 2, y has one value for each four values of x. Bytes that are moved for each value of x:
+// forward 2.75 (read x; write a fourth of a value of y and of its position), backward 2.75. The limit is a
+// device-to-device copy of as many bytes in the same run: `of_copy` is the rate divided by the copy's rate.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -39,7 +40,7 @@ void Run(benchmark::State& state, const Function& function, bool backward) {
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// ResNet's on 256 images, and a smaller one.
+// The arguments are channels and side: ResNet's pooling on 256 images, and a smaller one.
 #define LOCKSTEP_MAX_POOL_BENCH(name, ...)                             \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)->Args({64, 112})->Args({256, 28})->Iterations(3)->UseManualTime()

@@ -1,4 +1,5 @@
-// The kernels of max_pool.h. All pointers point to device memory. Images are [count, height, width, channels].
+// Declares the functions that launch the kernels of max_pool.h. All pointers point to device memory. Images are [count,
+// height, width, channels].
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,11 +23,12 @@ struct MaxPoolShape {
 };
 
 // Enqueues the kernel that computes y and positions, both [count, pooled_height, pooled_width, channels]. A position is
-// that of the greatest value in its window, counted row by row.
+// the index, in the window, of the window's greatest value, counted row by row.
 void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
                    const MaxPoolShape& shape, cudaStream_t stream);
 
-// A gradient that is added to dx: images whose pixels lie `pixel_stride` values apart, a multiple of ChannelsOfPack.
+// A gradient that is added to dx. It has the size of dx, and its pixels lie `pixel_stride` values apart, which is a
+// multiple of ChannelsOfPack().
 struct AddedGradient {
   const void* images = nullptr;  // nullptr: nothing is added
   int64_t pixel_stride = 0;

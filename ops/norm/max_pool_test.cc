@@ -1,5 +1,5 @@
-// Values and gradients against PyTorch's max-pooling: the same, as nothing is rounded but sums of
-// gradients.
+// Compares values and gradients with those of PyTorch's max-pooling. The values must be equal, because only sums of
+// gradients are rounded.
 
 #include "ops/norm/max_pool.h"
 
@@ -15,7 +15,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Channels that are no packs; pictures as small as a window, and of odd sides.
+// The channels are whole packs or not. Some images are as small as a window, and some have odd sides.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 8, 3, 3}, {2, 3, 9, 7}, {3, 24, 17, 5}, {2, 2048, 4, 4}, {5, 64, 56, 56}, {2, 16, 2, 31}};
 
@@ -40,7 +40,7 @@ TEST_P(MaxPoolTest, IsPyTorchs) {
       if (sizes[2] + 2 * padding < window) continue;
       SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << ", window " << window
                                       << ", stride " << stride << ", padding " << padding);
-      // Many equal values, of which the first counts.
+      // x has many equal values; the pooling must take the first of them.
       const at::Tensor x = (4 * Random(sizes)).round().requires_grad_();
       const at::Tensor y = MaxPool(x, window, stride, padding);
       const at::Tensor exact = x.detach().to(at::kDouble).requires_grad_();
@@ -55,7 +55,7 @@ TEST_P(MaxPoolTest, IsPyTorchs) {
   }
 }
 
-// Others' gradients, of which one begins within a pixel of more channels.
+// Adds the gradient of the other operations that read x. One such gradient is a view of images with more channels.
 TEST_P(MaxPoolTest, AddsTheGradientOfWhoElseReadsIt) {
   for (const std::vector<int64_t>& sizes : kShapes) {
     SCOPED_TRACE(at::IntArrayRef(sizes));

@@ -1,5 +1,5 @@
-// How the kernels of batch_norm.h and norm_pool.h normalise a channel. The backward of batch_norm.h computes again
-// which values ReLU let pass, so forward and backward must round the norm in the same way.
+// The functions with which the kernels of batch_norm.h and norm_pool.h normalise a channel. The backward of
+// batch_norm.h computes again which values ReLU let pass, so forward and backward must round the norm in the same way.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::ops {
 
-// The norm of one pack's channels: norm(x) = x scale + shift.
+// The norm as one multiplication and one addition, norm(x) = x scale + shift, for the channels of one pack.
 template <int kSize>
 struct Affine {
   Floats<kSize> scale;
@@ -19,8 +19,8 @@ struct Affine {
   }
 };
 
-// Computes the Affine of one pack's channels from weight and bias, [channels] each, and the batch's statistics: mean
-// and rstd, [channels] each.
+// Computes the Affine for the channels of one pack. `weight` and `bias` are [channels], and `statistics` is [2,
+// channels]: the batch's mean and rstd.
 template <int kSize>
 __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
                                   int64_t channels, int64_t pack) {
@@ -35,8 +35,8 @@ __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const 
   return affine;
 }
 
-// The gradient of a norm's input:
-// dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz - x^ mean of dz x^)
+// Computes the gradient of a norm's input: dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz -
+// x^ mean of dz x^)
 template <int kSize>
 struct InputGradient {
   Floats<kSize> scale;

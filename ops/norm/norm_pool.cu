@@ -11,27 +11,27 @@
 namespace lockstep::ops {
 namespace {
 
-// Forward and dx: a thread has one pack of channels of one pooled column and walks down kRows
-// pooled rows, in every gridDim.y-th image. Values that a window shares with the one below, and those of the channels,
-// stay in registers. Statistics and sums go through the images forwards, these two backwards, so that each begins with
-// what is still in the L2 cache.
+// In the kernels for forward and for dx, a thread processes one pack of channels of one pooled column. It goes down
+// kRows pooled rows, in every gridDim.y-th image. The values that a window shares with the window below it, and the
+// values that belong to the channels, stay in registers. These two kernels go through the images backwards, while the
+// kernels for statistics and sums go forwards. Each kernel therefore begins with images that are still in the L2 cache.
 constexpr int kThreads = 128;
-// The number of blocks on a multiprocessor at once, as registers allow.
+// The number of blocks that run on a multiprocessor at once, as far as registers allow.
 constexpr int kForwardBlocks = 5;
 constexpr int kBackwardBlocks = 4;
 constexpr int kRows = 8;
 
-// The sums: a block is kWide packs wide, 128 bytes of a row, and kHigh rows high.
+// In the kernel for the sums, a block is kWide packs wide, which are 128 bytes of a row, and kHigh rows high.
 constexpr int kWide = 8;
 constexpr int kHigh = 32;
-constexpr int kSumBlocks = 2;  // on a multiprocessor at once
-constexpr int kUnroll = 2;     // rows whose loads a thread has under way
+constexpr int kSumBlocks = 2;  // blocks that run on a multiprocessor at once
+constexpr int kUnroll = 2;     // rows whose loads a thread has in flight
 
-// The part of an image through which a thread walks.
+// The part of an image that a thread processes.
 struct Walk {
   unsigned pack;
-  int column;  // of the pooled ones
-  int first;   // pooled row
+  int column;  // the pooled column
+  int first;   // the first pooled row
   int end;
 
   __device__ Walk(unsigned index, unsigned packs, const NormPoolShape& shape) {
@@ -43,14 +43,14 @@ struct Walk {
   }
 };
 
-// One integer orders a window's values: its upper half is norm(x), rounded to T as y is. Integers
-// order floats that are not negative as floats do, NaN last; what is negative comes before them in
-// any order, as ReLU lets none of it pass. The lower half is a code, 8 - position, by which the
-// first of equals is the greatest.
+// A key is an integer by which the values of a window are compared. Its upper half holds the bits of norm(x), rounded
+// to T as y is. For floats that are not negative, the order of the bits as integers is the order of the floats, with
+// NaN last. Negative floats come before them; their own order does not matter, because ReLU passes none of them. The
+// lower half is the code 8 - position, so that of equal values the first one has the greatest key.
 template <typename T>
 using Key = std::conditional_t<sizeof(T) == 2, int32_t, int64_t>;
 template <typename T>
-constexpr Key<T> kOne = Key<T>{1} << 8 * sizeof(T);  // of the upper half
+constexpr Key<T> kOne = Key<T>{1} << 8 * sizeof(T);  // 1 in the upper half
 constexpr int kNothingPasses = 9;
 
 template <typename T>
@@ -58,7 +58,7 @@ struct Keys {
   static constexpr int kSize = Pack<T>::kSize;
   Key<T> values[kSize];
 
-  // Below all others.
+  // Returns keys that are less than all other keys.
   __device__ static Keys None() {
     Keys none;
 #pragma unroll
@@ -89,7 +89,7 @@ __device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm
   return keys;
 }
 
-// Makes each of `best` the greater of it and of `other`, to whose code `add` is added.
+// Replaces each key of `best` by the greater one of itself and of the key in `other`, to whose code `add` is added.
 template <typename T>
 __device__ void Merge(Keys<T>& best, const Keys<T>& other, int add = 0) {
 #pragma unroll
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
     loaded[1] = middle[0];
     if (has_right) loaded[2] = middle[packs];
   };
-  // The greatest of a window's row whose last value has that code.
+  // Returns the greatest key in one row of the window. `code` is the code of the row's last value.
   const auto greatest_of = [&](const uint4(&loaded)[3], int code) {
     Keys<T> greatest = KeysOf<T>(loaded[1], norm, code + 1);
     if (has_left) Merge(greatest, KeysOf<T>(loaded[0], norm, code + 2));
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       Pack<uint8_t, kSize> codes;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
-        // Values that are not positive become 0.
+        // If no value is positive, y becomes 0 and the code becomes kNothingPasses.
         const Key<T> key = max(best.values[i], Key<T>{kNothingPasses});
         y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
         codes.values[i] = static_cast<uint8_t>(key);
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   }
 }
 
-// A pixel of the pooled images, which are rows for the sums.
+// A pixel of the pooled images. The kernel for the sums treats the pooled pixels as the rows of a matrix.
 struct PooledPixel {
   int64_t image;
   int row;
@@ -176,7 +176,7 @@ struct PooledPixel {
         row(static_cast<int>(index / shape.pooled_width % shape.pooled_height)),
         column(static_cast<int>(index % shape.pooled_width)) {}
 
-  // Adds without the divisions of the constructor.
+  // Adds the row, the column and the image of `other`, without the divisions of the constructor.
   __device__ void Add(const PooledPixel& other, const NormPoolShape& shape) {
     column += other.column;
     const int over = column >= shape.pooled_width ? 1 : 0;
@@ -192,7 +192,8 @@ struct PooledPixel {
   }
 };
 
-// Sums of dz x^ and of dz over pooled rows, of which each gives dy to its winner alone.
+// Computes the sums of dz x^ and of dz. It goes through the pooled pixels, because each window passes its dy only to
+// the pixel with its greatest value (the winner).
 template <typename T>
 __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
     Sums(NormPoolBackward t, NormPoolShape shape, int64_t rows) {
@@ -256,7 +257,7 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
     shared[threadIdx.y][i * kWide + threadIdx.x] = sums[i / kSize][i % kSize];
   }
   __syncthreads();
-  // A thread for each column.
+  // One thread adds up each column.
   const int column = static_cast<int>(threadIdx.y * kWide + threadIdx.x);
   const int64_t own_pack = int64_t{blockIdx.x} * kWide + column % kWide;
   if (column >= kColumns || own_pack >= packs) return;
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
   t.partials[(int64_t{blockIdx.y} * 2 + which) * channels + channel] = sum;
 }
 
-// Two windows side by side: dy, and the codes of their winners.
+// Two windows side by side: their dy, and the codes of their greatest values.
 template <typename T>
 struct Windows {
   static constexpr int kSize = Pack<T>::kSize;
@@ -285,8 +286,8 @@ struct Windows {
   }
 };
 
-// At each step a thread has the pixels (2 i, 2 j) to (2 i + 1, 2 j + 1) of its pooled row i and
-// column j. Only the windows (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) contain any of them.
+// At each step a thread computes dx for the pixels (2 i, 2 j) to (2 i + 1, 2 j + 1), where i is its pooled row and j
+// its pooled column. Only the windows (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) contain any of these pixels.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
     Backward(NormPoolBackward t, NormPoolShape shape, unsigned threads) {
@@ -366,13 +367,14 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
   }
 }
 
-// Threads that walk an image.
+// Returns the number of threads for an image.
 unsigned WalksOf(const NormPoolShape& shape, int pack) {
   const int64_t strips = CeilDivide(shape.pooled_height, kRows);
   return static_cast<unsigned>(strips * shape.pooled_width * (shape.channels / pack));
 }
 
-// So many blocks for an image, and one or more for each image.
+// Returns a grid with enough threads in x for one image (`walks`), and with y = the number of images, up to
+// kMostImages.
 dim3 WalksGrid(unsigned walks, int64_t count) {
   constexpr int64_t kMostImages = 65535;
   return {CeilDivide(walks, kThreads), static_cast<unsigned>(std::min(count, kMostImages))};
@@ -386,7 +388,7 @@ dim3 SumsGrid(const NormPoolShape& shape, int pack) {
   const int64_t packs = shape.channels / pack;
   const int64_t wide = CeilDivide(packs, kWide);
   const int64_t resident = int64_t{shape.multiprocessors} * kSumBlocks / wide;
-  // That find rows for all loads of their threads.
+  // The most blocks in a column that each have rows for all loads of their threads.
   const int64_t most = CeilDivide(PooledRows(shape), kHigh * kUnroll);
   return {static_cast<unsigned>(wide),
           static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};

@@ -1,12 +1,12 @@
-// The kernels' share of the GPU's copy bandwidth at ResNet's stem, beside the norm's and the
-// pooling's own kernels one after the other, and ATen's, in bf16:
+// Measures the share of the GPU's copy bandwidth that the kernels reach for ResNet's stem in bf16. For comparison it
+// also measures the separate kernels of the norm and the pooling, and ATen's. Run it with
 // bazel run -c opt //ops/norm:norm_pool_bench
 //
-// Bytes of a value of x, four of which make one of y: forward 4.75 (read x for the statistics and
-// again; a fourth of: write y and the winners' positions), backward 7.5 (for the sums and again:
-// read x, and a fourth of: read dy and the positions; write dx). The limit is what a
-// device-to-device copy of as many bytes reaches in the same run: `of_copy` is the rate over that.
-// The others move more bytes; their `of_copy` is their rate in terms of these.
+// y has one value for each four values of x. Bytes that are moved for each value of x: forward 4.75 (read x twice;
+// write a fourth of a value of y and of its position), backward 7.5 (twice: read x and a fourth of a value of dy and of
+// its position; then write dx). The limit is a device-to-device copy of as many bytes in the same run: `of_copy` is the
+// rate divided by the copy's rate. The other implementations move more bytes, but their `of_copy` is computed with the
+// same bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ void Run(benchmark::State& state, const Function& function, bool backward) {
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// ResNet's on 256 images.
+// The arguments are channels and side of ResNet's stem, for 256 images.
 #define LOCKSTEP_NORM_POOL_BENCH(name, ...)                            \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)->Args({64, 112})->Iterations(3)->UseManualTime()

@@ -1,4 +1,5 @@
-// The kernels of norm_pool.h. All pointers point to device memory. Images are [count, height, width, channels].
+// Declares the functions that launch the kernels of norm_pool.h. All pointers point to device memory. Images are
+// [count, height, width, channels].
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,8 +29,9 @@ struct NormPoolForward {
   const float* bias;    // [channels]
   // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of pixels.
   const float* statistics;
-  void* y;  // [count, pooled_height, pooled_width, channels], like the codes
-  // 8 - the position, row by row, of the greatest value; 9: ReLU lets no value pass.
+  void* y;  // [count, pooled_height, pooled_width, channels]; `codes` has the same shape
+  // 8 - (the position of the window's greatest value, 0 to 8, counted row by row); 9 if ReLU passes no value of the
+  // window.
   uint8_t* codes;
 };
 
@@ -49,7 +51,7 @@ void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPo
                     cudaStream_t stream);
 
 // Enqueues the kernel that computes d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd. dz is
-// the sum of dy over the windows in which x is the greatest value and ReLU let it pass.
+// the sum of dy over the windows in which x is the greatest value, if ReLU passed this value.
 void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,
                         cudaStream_t stream);
 

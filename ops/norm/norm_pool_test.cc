@@ -1,5 +1,5 @@
-// Values, gradients and running statistics against PyTorch's batch norm, ReLU and max-pooling in
-// float64: the twin everywhere, the kernels where there is a GPU.
+// Compares values, gradients and running statistics with those of PyTorch's batch norm, ReLU and max-pooling in
+// float64. The twin is tested on any machine, and the kernels if there is a GPU.
 
 #include "ops/norm/norm_pool.h"
 
@@ -16,8 +16,8 @@
 namespace lockstep::ops {
 namespace {
 
-// Channels that are no packs, one, and more than a block has; images of one pixel in height, width
-// or both, of odd and even sides, and longer than a thread walks.
+// The channels are no whole packs, one pack, or more packs than a block has. Images are one pixel high, wide or both,
+// have odd or even sides, or are higher than the part that a thread processes.
 const std::vector<std::vector<int64_t>> kShapes = {
     {3, 8, 1, 1},   {2, 8, 1, 7},    {2, 8, 7, 1},   {2, 24, 2, 2},    {3, 24, 5, 5},
     {2, 3, 7, 7},   {2, 64, 14, 15}, {4, 40, 15, 2}, {2, 2048, 5, 2},  {1, 8, 33, 31},
@@ -25,8 +25,8 @@ const std::vector<std::vector<int64_t>> kShapes = {
 
 class NormPoolTest : public NormOpTest {
  protected:
-  // Whole numbers: many windows have more than one greatest value, and what differs does so by more
-  // than rounding can undo.
+  // Returns random whole numbers. Many windows then have several equal greatest values, and different values differ by
+  // more than a rounding error.
   at::Tensor RandomWhole(at::IntArrayRef sizes) const { return Random(sizes).round(); }
 };
 
@@ -107,14 +107,13 @@ TEST_P(NormPoolTest, NothingPassesWhereNothingIsPositive) {
   }
 }
 
-// Where a window's values are all the same once they are normalised, dy goes to the first of those
-// that lie in the image.
+// If all normalised values of a window are equal, dy goes to the first of them that lies in the image.
 TEST_P(NormPoolTest, TheFirstOfEqualsWins) {
   const std::vector<int64_t> sizes = {2, 24, 7, 12};
   const at::Tensor x = Random(sizes);
   const at::Tensor dy = (3 * at::rand(Pooled(sizes), options())).round() + 1;
   std::vector<double> weights = {0};
-  // So small that 16 bits do not tell its values apart.
+  // This weight is so small that all normalised values are equal in 16 bits.
   if (dtype() != at::kFloat) weights.push_back(1e-5);
   for (const double weight : weights) {
     SCOPED_TRACE(weight);

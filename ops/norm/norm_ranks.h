@@ -9,9 +9,9 @@ namespace lockstep::ops {
 class NormRanks {
  public:
   virtual ~NormRanks() = default;
-  // own: [size] -> [ranks, size].
+  // Returns the tensors `own`, [size], of all ranks as [ranks, size], in the order of the ranks.
   virtual at::Tensor Gather(const at::Tensor& own) = 0;
-  // sums <- sum over ranks of sums.
+  // Replaces `sums` by its sum over the ranks.
   virtual void AddUp(const at::Tensor& sums) = 0;
 };
 

@@ -18,7 +18,7 @@ constexpr int64_t kPack = 8;
 
 class FusedScaledSum : public torch::autograd::Function<FusedScaledSum> {
  public:
-  // -> {sum} or {sum, rounded}
+  // Returns {sum} or {sum, rounded}.
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& branch,
                                const Variable& scale, bool rounds) {
     const at::Tensor sum = at::empty_like(branch, branch.options().dtype(at::kFloat));
@@ -51,7 +51,7 @@ class FusedScaledSum : public torch::autograd::Function<FusedScaledSum> {
     const at::Tensor& branch = saved[0];
     const at::ScalarType type = context->saved_data["type"].toScalarType();
     const RowsShape shape = RowsShapeOf(branch);
-    // The gradient of a float32 x is that of the sum, if that is all there is.
+    // If x is float32 and only the sum has a gradient, this is also the gradient of x.
     const bool is_sums = type == at::kFloat && !d_rounded.defined();
     const bool writes_x = context->needs_input_grad(0) && !is_sums;
     const at::Tensor dx =

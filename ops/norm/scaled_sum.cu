@@ -12,18 +12,18 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;        // columns of a thread: 16 bytes of a branch
-constexpr int kMostPacks = 32;  // that a block has side by side
+constexpr int kPack = 8;        // the columns of a thread: 16 bytes of `branch`
+constexpr int kMostPacks = 32;  // the most packs side by side in a block
 constexpr int kBlocksPerMultiprocessor = 4;
 
 using Columns = Floats<kPack>;
 
-// How blocks lie on a matrix. A narrow one has several rows side by side in a warp.
+// How blocks are distributed over a matrix. If the matrix is narrow, a warp processes several rows at once.
 struct Tiles {
-  int columns;  // blocks side by side
-  int packs;    // of each, the last may have fewer
-  int lanes;    // rows that a block has at a time
-  int slices;   // blocks one above the other
+  int columns;  // the number of blocks side by side
+  int packs;    // the number of packs of a block; the last block may have fewer
+  int lanes;    // the number of rows that a block processes at a time
+  int slices;   // the number of blocks that share the rows
 
   static Tiles Of(const RowsShape& shape) {
     const auto [columns, packs] = BlockColumns::Of(shape.width / kPack, kMostPacks);
@@ -68,7 +68,7 @@ __device__ void StorePack(void* matrix, int64_t pack, const Columns& values) {
   }
 }
 
-// X: x's type. T: branch's.
+// X is the type of x, and T the type of branch.
 template <typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     Forward(ScaledSumForward t, RowsShape shape) {

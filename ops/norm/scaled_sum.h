@@ -1,8 +1,8 @@
-// sum[r, c] = x[r, c] + scale[c] branch[r, c]: a residual addition with the branch's layer scale (arXiv:2103.17239), as
-// autocast computes it: float32 sums beside 16-bit branches.
+// sum[r, c] = x[r, c] + scale[c] branch[r, c]: a residual addition with layer scale (arXiv:2103.17239). As under
+// autocast, the branch has 16 bits and the sum is float32.
 //
-// The next layer rounds the sum to 16 bits again: the same kernel also gives it rounded. All arithmetic is float32. The
-// bits are the same each time, because there are no atomics.
+// The next layer needs the sum rounded to 16 bits, so the same kernel can also write the rounded sum. All arithmetic is
+// float32. The bits are the same each time, because there are no atomics.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,21 +11,21 @@ namespace lockstep::ops {
 
 struct ScaledSumResult {
   at::Tensor sum;      // float32
-  at::Tensor rounded;  // the same in branch's type, or undefined if it is not wanted
+  at::Tensor rounded;  // the sum in branch's type, or undefined if it is not wanted
 };
 
-// `branch` is [..., width] in 16 bits, `x` has its shape, and its type or float32, and `scale` is float32 [width]. Both
-// results have gradients for all three, which one kernel computes. `branch` is kept for backward, so nobody may write
-// to it before backward.
+// `branch` is [..., width] in a 16-bit type. `x` has branch's shape, and either branch's type or float32. `scale` is
+// float32 [width]. `rounds` says whether the rounded sum is wanted. Both results have gradients for x, branch and
+// scale, which one kernel computes. `branch` is kept for backward, so nobody may write to it before backward.
 //
 // The kernels run on a GPU if the width is a multiple of 8. In all other cases ScaledSumTwin() runs.
 ScaledSumResult ScaledSum(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,
                           bool rounds);
 
-// Whether the kernels compute it.
+// Returns whether the kernels support these arguments.
 bool HasScaledSumKernels(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale);
 
-// The same operation from plain ATen calls, for any device.
+// Computes the same with plain ATen calls, on any device.
 ScaledSumResult ScaledSumTwin(const at::Tensor& x, const at::Tensor& branch,
                               const at::Tensor& scale);
 

@@ -1,5 +1,5 @@
-// The kernels of scaled_sum.h. All pointers point to device memory. Matrices are [rows, width], and the width is a
-// multiple of 8.
+// Declares the functions that launch the kernels of scaled_sum.h. All pointers point to device memory. Matrices are
+// [rows, width], and the width is a multiple of 8.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@
 namespace lockstep::ops {
 
 struct ScaledSumTypes {
-  FloatType x;       // of x and dx: float32 or `branch`
-  FloatType branch;  // of branch, rounded and their gradients: 16 bits
+  FloatType x;       // the type of x and dx: float32, or the same as `branch`
+  FloatType branch;  // the 16-bit type of branch, rounded and their gradients
 };
 
 struct ScaledSumForward {
@@ -36,7 +36,7 @@ struct ScaledSumBackward {
   SumsTo d_scale;
 };
 
-// Returns in how many slices the rows are divided. In backward each slice has one row of partial sums.
+// Returns into how many slices the rows are divided. In backward each slice has one row of partial sums.
 int64_t ScaledSumSlices(const RowsShape& shape);
 
 // Enqueues the kernel that computes sum and rounded.

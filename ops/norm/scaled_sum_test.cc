@@ -1,4 +1,5 @@
-// Values and gradients against plain operations in float64: the twin everywhere, the kernels where there is a GPU.
+// Compares values and gradients with those of plain operations in float64. The twin is tested on any machine, and the
+// kernels if there is a GPU.
 
 #include "ops/norm/scaled_sum.h"
 
@@ -24,8 +25,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// Rows that end within a block and beyond a grid; widths of a pack, of rows side by side in a warp, of several blocks,
-// and of no whole packs.
+// Some numbers of rows end within a block, and others exceed a grid. The widths are one pack, so few packs that a warp
+// has several rows, several blocks, and no whole packs.
 TEST_P(ScaledSumTest, IsTheSum) {
   const std::vector<std::vector<int64_t>> shapes = {{1, 8},        {7, 24},   {3, 5, 5, 96},
                                                     {40000, 96},   {9, 264},  {1000, 768},

@@ -23,16 +23,17 @@ using torch::autograd::variable_list;
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr int64_t kPack = 8;
 
-// The tensors that Excite()'s backward leaves for that of Squeeze().
+// The tensors that Excite()'s backward stores for Squeeze()'s backward.
 struct Left {
   at::Tensor dy, gate;
 };
 
-// The two halves of a pair share it. It has tensors only between their backwards, and those have no history, which
-// would lead to the halves again.
+// The object that the Squeeze() and the Excite() of a pair share. It holds tensors only between their backwards. These
+// tensors must have no autograd graph, because the graph would refer to Squeeze() and Excite() and form a reference
+// cycle.
 class Pair : public torch::CustomClassHolder {
  public:
-  // Whether the caller is the other half.
+  // Returns true for the first caller only, which is the Excite() of the pair.
   bool Take() { return !std::exchange(is_taken_, true); }
 
   void Leave(Left left) {
@@ -40,7 +41,7 @@ class Pair : public torch::CustomClassHolder {
     backward_ = torch::autograd::get_current_graph_task_id();
   }
 
-  // Returns nothing if the tensors were left in another run of backward.
+  // Returns undefined tensors if none were stored in this run of backward.
   Left TakeLeft() {
     Left left = std::exchange(left_, {});
     return backward_ == torch::autograd::get_current_graph_task_id() ? left : Left();
@@ -58,7 +59,7 @@ void KeepPair(AutogradContext* context, const PairPointer& pair) {
   context->saved_data["pair"] = c10::IValue::make_capsule(pair);
 }
 
-// Returns the pair that KeepPair() has kept; null if there is none.
+// Returns the pair that KeepPair() saved; null if there is none.
 PairPointer PairOf(const AutogradContext& context) {
   const auto found = context.saved_data.find("pair");
   if (found == context.saved_data.end()) return {};
@@ -76,7 +77,7 @@ at::Tensor InPixels(const at::Tensor& gradient) {
   return gradient.defined() ? Aligned(gradient.contiguous(kLast)) : gradient;
 }
 
-// Returns a tensor of [count, channels] as the kernels read it.
+// Returns a tensor with one value per channel in the layout that the kernels read: contiguous and aligned.
 at::Tensor InChannels(const at::Tensor& tensor) {
   return tensor.defined() ? Aligned(tensor.contiguous()) : tensor;
 }
@@ -85,7 +86,7 @@ const void* DataOf(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// factor * the sums over the pixels of x * by, [count, channels, 1, 1]. An undefined `by` is 1.
+// Returns factor * the sums over the pixels of x * by, [count, channels, 1, 1]. An undefined `by` counts as 1.
 at::Tensor SumsOf(const at::Tensor& x, const at::Tensor& by, double factor) {
   const SqueezeShape shape = ShapeOf(x.sizes(), x.device());
   const at::Tensor sums = at::empty({shape.count, shape.channels, 1, 1}, x.options(), kLast);
@@ -105,7 +106,7 @@ at::Tensor SumsOf(const at::Tensor& x, const at::Tensor& by, double factor) {
   return sums;
 }
 
-// x * gate + factor * shift, of these sizes. An undefined x or shift is 0, an undefined gate 1.
+// Returns x * gate + factor * shift, with these sizes. An undefined x or shift counts as 0, and an undefined gate as 1.
 at::Tensor Gated(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& shift,
                  double factor, at::IntArrayRef sizes) {
   const at::Tensor& like = x.defined() ? x : shift;
@@ -123,9 +124,9 @@ at::Tensor Gated(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& 
 
 class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
  public:
-  static constexpr int64_t kSameX = 1;  // result
+  static constexpr int64_t kSameX = 1;  // the index of the result same_x
 
-  // -> {mean, x}
+  // Returns {mean, x}.
   static variable_list forward(AutogradContext* context, const Variable& x) {
     context->set_materialize_grads(false);
     context->saved_data["sizes"] = x.sizes().vec();
@@ -150,7 +151,8 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
   }
 
  private:
-  // Uses operations that have gradients. Nothing is left for Squeeze() then.
+  // Computes the gradient of x with operations that can be differentiated again. In this case Excite()'s backward has
+  // stored nothing in the pair.
   static at::Tensor Plain(const variable_list& gradients, double pixels, at::IntArrayRef sizes) {
     if (!gradients[0].defined()) return gradients[kSameX];
     const at::Tensor of_mean = (gradients[0] / pixels).expand(sizes);
@@ -160,7 +162,7 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
 
 class FusedExcite : public torch::autograd::Function<FusedExcite> {
  public:
-  // A null pair: there is no other half.
+  // `pair` is null if x does not come from a Squeeze() that still needs an Excite().
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& gate,
                           const PairPointer& pair) {
     context->set_materialize_grads(false);
@@ -194,7 +196,8 @@ class FusedExcite : public torch::autograd::Function<FusedExcite> {
   }
 };
 
-// The pair of the Squeeze() that has given x, if nobody has it yet.
+// Returns the pair of the Squeeze() that returned x as same_x. Returns null if there is no such Squeeze(), or if
+// another Excite() already belongs to it.
 PairPointer TakePairOf(const at::Tensor& x) {
   if (!x.requires_grad() || x.output_nr() != FusedSqueeze::kSameX) return {};
   const auto* squeeze =

@@ -12,23 +12,25 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;  // channels of a thread: 16 bytes
+constexpr int kPack = 8;  // the channels of a thread: 16 bytes
 constexpr int kBlocksPerMultiprocessor = 4;
-constexpr int kPixels = 4;  // of a thread, whose loads are under way at once
-constexpr int kMostSumPacks =
-    32;  // that a block has side by side, so that several pixels are beside each other
-constexpr int kGatedPixels = 8;  // of a thread
+constexpr int kPixels = 4;  // pixels of a thread whose loads are in flight at once
+// The most packs side by side in a block that sums pixels. The limit lets a block process several pixels at a time.
+constexpr int kMostSumPacks = 32;
+constexpr int kGatedPixels = 8;  // pixels of a thread in GatePixels
 
 using Channels = Floats<kPack>;
 
-// How blocks lie on images. A block has one image's pixels, `lanes` at a time, in a column of packs of channels.
+// How blocks are distributed over images. A block processes pixels of one image, `lanes` pixels at a time, for a group
+// of adjacent packs of channels.
 struct Tiles {
-  int columns;  // blocks side by side
-  int packs;    // of each, the last may have fewer
-  int lanes;    // pixels that a block has at a time
-  int slices;   // blocks that share an image's pixels
+  int columns;  // the number of blocks side by side
+  int packs;    // the number of packs of a block; the last block may have fewer
+  int lanes;    // the number of pixels that a block processes at a time
+  int slices;   // the number of blocks that share an image's pixels
 
-  // Returns tiles with as few slices as give each multiprocessor its blocks at once.
+  // Returns tiles for SumPixels. They have as many slices as can run on the multiprocessors at once, so that there are
+  // few partial sums.
   static Tiles OfSums(const SqueezeShape& shape) {
     Tiles tiles = InColumns(shape, kMostSumPacks);
     const int64_t blocks = shape.count * tiles.columns;
@@ -38,7 +40,7 @@ struct Tiles {
     return tiles;
   }
 
-  // So many slices that each thread has few pixels.
+  // Returns tiles for GatePixels. They have so many slices that each thread has only kGatedPixels pixels.
   static Tiles OfGated(const SqueezeShape& shape) {
     Tiles tiles = InColumns(shape, kThreads);
     tiles.slices = static_cast<int>(CeilDivide(shape.pixels, int64_t{tiles.lanes} * kGatedPixels));
@@ -50,18 +52,19 @@ struct Tiles {
  private:
   static Tiles InColumns(const SqueezeShape& shape, int most_packs) {
     const auto [columns, packs] = BlockColumns::Of(shape.channels / kPack, most_packs);
-    // Columns meet between sectors of 32 bytes.
+    // The number of packs is even, so that the border between two blocks is also a border of the memory's 32-byte
+    // sectors.
     const int block_packs = columns == 1 ? packs : RoundUp(packs, 2);
     const int64_t lanes = std::min<int64_t>(kThreads / block_packs, shape.pixels);
     return {columns, block_packs, static_cast<int>(lanes), 1};
   }
 };
 
-// Where a block's thread is: blocks (image, column), and beside them slices.
+// The pack of channels that a thread processes.
 struct Place {
-  int64_t packs;  // of all channels
+  int64_t packs;  // the number of packs of all channels
   int64_t image;
-  int64_t pack;  // of the thread; not below `packs` if it has none
+  int64_t pack;  // the thread's pack; at least `packs` if the thread has none
 
   __device__ Place(const SqueezeShape& shape, int64_t image, int column)
       : packs(shape.channels / kPack),
@@ -75,7 +78,7 @@ struct Place {
   __device__ int64_t OfImage() const { return image * packs + pack; }
 };
 
-// The channels of an image's pack; `other` without a tensor.
+// Returns the channels of the thread's pack of the image. If `tensor` is null, all values are `other`.
 template <typename T>
 __device__ Channels LoadChannels(const void* tensor, const Place& place, float other) {
   if (tensor != nullptr) return ToFloats<T>(Load(tensor, place.OfImage()));
@@ -85,7 +88,7 @@ __device__ Channels LoadChannels(const void* tensor, const Place& place, float o
   return channels;
 }
 
-// Gives a channel's sum over the block's pixels, or this slice's part of it.
+// Writes a channel's sum over the image's pixels, or, if there are several slices, over this slice's pixels.
 template <typename T>
 __device__ void GiveSum(const PixelSums& t, const SqueezeShape& shape, int64_t place, float sum) {
   if (t.partials == nullptr) {
@@ -95,7 +98,7 @@ __device__ void GiveSum(const PixelSums& t, const SqueezeShape& shape, int64_t p
   }
 }
 
-// A grid of (images and their columns, slices).
+// blockIdx.x is the image and the column of blocks, and blockIdx.y is the slice.
 template <typename T, bool kIsProduct>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     SumPixels(PixelSums t, SqueezeShape shape, int columns) {
@@ -132,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// The sums of `slices` partial sums, one in each thread.
+// Adds up the partial sums of the `slices` slices. Each thread computes one sum.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SumSlices(const float* partials, void* sums, float factor, int64_t size, int slices) {
@@ -144,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
   static_cast<T*>(sums)[i] = FromFloat<T>(factor * sum);
 }
 
-// A grid of (images and their slices, columns).
+// blockIdx.x is the image and the slice, and blockIdx.y is the column of blocks.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     GatePixels(GatedPixels t, SqueezeShape shape, int slices) {

@@ -1,24 +1,25 @@
-// Squeeze-and-excitation (arXiv:1709.01507): y = x * gate, where the gate of an image's channel, such as
-// sigmoid(conv2d(silu(conv2d(mean)))), arises from the mean of the image's channels.
+// Squeeze-and-excitation (arXiv:1709.01507): y = x * gate, where the gate of each channel of an image is computed from
+// the means of the image's channels, for example as sigmoid(conv2d(silu(conv2d(mean)))).
 //
 //   const auto [mean, same_x] = Squeeze(x);
 //   y = Excite(same_x, <gate of mean>);
 //
-// ATen needs about 15 passes over x for this and its gradients. Here the forward reads x twice and writes y, and the
-// backward reads dy and x for the gate's gradient, and then reads dy and writes
+// ATen needs about 15 passes over x for this and its gradients. Here forward reads x twice and writes y once. Backward
+// reads dy and x to compute the gate's gradient, and then reads dy and writes
 //
 //   dx = dy * gate + d_mean / pixels
 //
-// Protocol of a pair:
-//   1. Squeeze() gives x once more, as a result whose gradient comes to Squeeze()'s backward.
-//   2. The first Excite() that gets this result itself, not a copy, is the other half of the pair.
-//   3. Excite()'s backward, which always comes before that of Squeeze(), leaves dy and the gate for it, and gives no
-//      gradient of x.
-//   4. Squeeze()'s backward computes dx from what was left for it in the same run of backward, and adds what else has
-//      come as the gradient of its results.
-// Without a pair, because x was detached, copied or excited before, or because gradients are differentiated again,
-// Excite() itself gives the gradient of x. So any use of the results has the right gradients. A gradient that is asked
-// for with regard to `same_x` itself, or a hook there, does not see what goes the short way.
+// Protocol of a pair of Squeeze() and Excite():
+//   1. Squeeze() also returns x, as the result `same_x`, whose gradient is an input of Squeeze()'s backward.
+//   2. The first Excite() that gets `same_x` itself, not a copy, is the other half of the pair.
+//   3. Excite()'s backward, which always runs before Squeeze()'s backward, stores dy and the gate in the pair, and
+//      returns no gradient of x.
+//   4. Squeeze()'s backward computes dx from the stored dy and gate, if they are from the same run of backward, and
+//      adds the other gradients of its results.
+// If there is no pair (because x was detached, copied or passed to another Excite() before, or because gradients are
+// differentiated again), Excite()'s backward itself returns the gradient of x. The gradients are therefore right for
+// any use of the results. There is one exception: torch::autograd::grad() with respect to `same_x`, and a hook on
+// `same_x`, do not get the gradient that is passed through the pair.
 //
 // All sums are float32, and the bits are the same each time, because there are no atomics.
 #pragma once
@@ -29,21 +30,21 @@ namespace lockstep::ops {
 
 struct Squeezed {
   at::Tensor mean;    // [count, channels, 1, 1] in x's type
-  at::Tensor same_x;  // x, in the same memory: for Excite()
+  at::Tensor same_x;  // x in the same memory; to be passed to Excite()
 };
 
-// `x` is [count, channels, height, width] in any float type. The kernels run on a GPU if x is 16-bit, lies channels
-// last and has a multiple of 8 channels. In all other cases SqueezeTwin() runs.
+// `x` is [count, channels, height, width] in any float type. The kernels run on a GPU if x is 16-bit and channels last,
+// and has a multiple of 8 channels. In all other cases SqueezeTwin() runs.
 Squeezed Squeeze(const at::Tensor& x);
 
-// Returns x * gate. The kernels run if they do for Squeeze(), and the gate is [count, channels, 1, 1] in x's type. In
-// all other cases ExciteTwin() runs. Both are kept for backward, so nobody may write to them before backward.
+// Returns x * gate. The kernels run if HasSqueezeKernels(x), and if the gate is [count, channels, 1, 1] in x's type. In
+// all other cases ExciteTwin() runs. x and gate are kept for backward, so nobody may write to them before backward.
 at::Tensor Excite(const at::Tensor& x, const at::Tensor& gate);
 
-// Whether the kernels compute it.
+// Returns whether the kernels support x.
 bool HasSqueezeKernels(const at::Tensor& x);
 
-// The same operations from plain ATen calls, for any device.
+// Compute the same with plain ATen calls, on any device.
 Squeezed SqueezeTwin(const at::Tensor& x);
 at::Tensor ExciteTwin(const at::Tensor& x, const at::Tensor& gate);
 

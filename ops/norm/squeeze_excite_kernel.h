@@ -1,6 +1,6 @@
-// The kernels of squeeze_excite.h. All pointers point to device memory. Images are [count, pixels, channels] in 16
-// bits, and the channels are a multiple of 8. Tensors with a value for each channel of an image are [count, channels]
-// in the same type.
+// Declares the functions that launch the kernels of squeeze_excite.h. All pointers point to device memory. Images are
+// [count, pixels, channels] in a 16-bit type, and the number of channels is a multiple of 8. Tensors with one value for
+// each channel of an image (sums, gate, shift) are [count, channels] in the same type.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,23 +21,23 @@ struct SqueezeShape {
 // sums[n, c] = factor * the sum over p of x[n, p, c] * by[n, p, c]
 struct PixelSums {
   const void* x;
-  const void* by;  // nullptr: 1
+  const void* by;  // nullptr counts as 1
   void* sums;
   float factor;
-  float*
-      partials;  // scratch memory: [PixelSumSlices(shape), count, channels]; nullptr if there is one slice
+  // Scratch memory: [PixelSumSlices(shape), count, channels]; nullptr if there is one slice.
+  float* partials;
 };
 
 // y[n, p, c] = x[n, p, c] * gate[n, c] + factor * shift[n, c]
 struct GatedPixels {
-  const void* x;      // nullptr: 0
-  const void* gate;   // nullptr: 1
-  const void* shift;  // nullptr: 0
+  const void* x;      // nullptr counts as 0
+  const void* gate;   // nullptr counts as 1
+  const void* shift;  // nullptr counts as 0
   float factor;
   void* y;
 };
 
-// Returns in how many slices an image's pixels are divided. If there are several, each has its own partial sums.
+// Returns into how many slices an image's pixels are divided. If there are several, each has its own partial sums.
 int64_t PixelSumSlices(const SqueezeShape& shape);
 
 void LaunchPixelSums(const PixelSums& tensors, FloatType type, const SqueezeShape& shape,

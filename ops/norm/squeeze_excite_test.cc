@@ -1,4 +1,5 @@
-// Values and gradients against plain operations in float64: the twin everywhere, the kernels where there is a GPU.
+// Compares values and gradients with those of plain operations in float64. The twin is tested on any machine, and the
+// kernels if there is a GPU.
 
 #include "ops/norm/squeeze_excite.h"
 
@@ -31,13 +32,14 @@ class SqueezeExciteTest : public OpTest {
 
 Tensor Exact(const Tensor& tensor) { return tensor.detach().to(at::kDouble).requires_grad_(); }
 
-// A gate that arises from the mean, and from nothing else.
+// Returns a gate that depends only on the mean.
 Tensor GateOf(const Tensor& mean) { return at::sigmoid(3 * mean + 0.5); }
 
 Tensor GatedBy(const Tensor& x) { return x * GateOf(at::mean(x, {2, 3}, /*keepdim=*/true)); }
 
-// Pixels that end within a block and within what a thread loads at once; one pixel; many pixels of few images, whose
-// sums are divided; channels of a pack, of several blocks side by side with the last not full, and of no whole packs.
+// Some numbers of pixels end within a block and within a thread's group of loads; one shape has one pixel; some shapes
+// have few images with many pixels, whose sums are divided into slices. The channels fill one pack, several blocks of
+// which the last is not full, or no whole packs.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 8, 1, 1},    {3, 24, 5, 7},    {2, 32, 112, 112}, {5, 96, 56, 56},   {300, 16, 9, 9},
     {2, 1152, 7, 7}, {9, 672, 14, 14}, {1, 272, 3, 3},    {40, 144, 28, 28}, {1, 4104, 2, 3},
@@ -45,7 +47,7 @@ const std::vector<std::vector<int64_t>> kShapes = {
 
 TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
   for (const std::vector<int64_t>& shape : kShapes) {
-    // On a CPU the reference takes too long.
+    // On a CPU the float64 reference takes too long for large shapes.
     if (device() == at::kCPU && c10::multiply_integers(shape) > 200'000) continue;
     SCOPED_TRACE(testing::Message() << at::IntArrayRef(shape));
     const Tensor x = Images(shape).requires_grad_();
@@ -64,7 +66,8 @@ TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
     EXPECT_TRUE(IsNear(mean, exact_mean, tolerance()));
     EXPECT_TRUE(IsNear(y, expected, tolerance()));
     const Tensor dy = Images(shape);
-    // As much in x's gradient as that of y, where float16 has such numbers.
+    // d_mean is so large that it contributes as much to x's gradient as dy does, as far as float16 can represent such
+    // numbers.
     const Tensor d_mean = at::rand_like(mean) * std::min<int64_t>(shape[2] * shape[3], 60'000);
     const auto compare = [&](const std::vector<Tensor>& results,
                              const std::vector<Tensor>& exact_results,
@@ -82,7 +85,7 @@ TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
         EXPECT_TRUE(IsNear(found[i], wanted[i], tolerance())) << "input " << i;
       }
     };
-    // The same graph each time: nothing is left of one backward for the next.
+    // All calls use the same graph, so this also tests that one backward leaves nothing in the pair for the next.
     compare({y, mean}, {expected, exact_mean}, {dy, d_mean}, true, true);
     compare({y, mean}, {expected, exact_mean}, {dy, d_mean}, true, false);
     compare({y}, {expected}, {dy}, true, true);
@@ -131,7 +134,7 @@ TEST_P(SqueezeExciteTest, NeedsNoGradients) {
   EXPECT_TRUE(IsNear(plain, expected, tolerance()));
 }
 
-// Whatever is done with the results, there are the right gradients.
+// The gradients are right for any use of the results.
 TEST_P(SqueezeExciteTest, IsNoPairOfWhatIsNone) {
   const Tensor x = Images({3, 24, 5, 7}).requires_grad_();
   const Tensor gate = at::rand({3, 24, 1, 1}, options()).requires_grad_();
@@ -217,7 +220,7 @@ TEST_P(SqueezeExciteTest, TakesAnyLayout) {
     const auto [mean, same_x] = Squeeze(own);
     const Tensor y = Excite(same_x, GateOf(mean));
     EXPECT_TRUE(IsNear(y, GatedBy(exact), tolerance()));
-    // Gradients with the channels first, and of a sum.
+    // Gradients that are not channels last, and the expanded gradient of a sum.
     const Tensor dy = at::randn(images.sizes(), options());
     const Tensor found = grad({y}, {own}, {dy}, /*retain_graph=*/true)[0];
     EXPECT_TRUE(
@@ -245,7 +248,7 @@ TEST_P(SqueezeExciteTest, GivesTheSameBits) {
   }
 }
 
-// Neither with a backward nor without does a pair keep itself alive.
+// A pair does not keep itself alive, neither after a backward nor without one.
 TEST_P(SqueezeExciteTest, KeepsNothing) {
   const Tensor x = Images({3, 24, 5, 7}).requires_grad_();
   const auto count = [&] { return x.storage().use_count(); };

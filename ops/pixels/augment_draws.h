@@ -11,17 +11,17 @@ enum AugmentDraw {
   kContrast,
   kSaturation,
   kHue,  // the rotation of the hue as a fraction of the circle; 0 changes nothing
-  // Four numbers: which operation comes first, second, third and last.
+  // Four numbers: the operation that is applied first, second, third and last.
   kOrder,
-  // The mixture of two samples. The first sample of a micro-batch decides it for all samples of the micro-batch. Inside
-  // the box left <= x < right, top <= y < bottom, a sample keeps the fraction kOwnInBox of its own pixels, and the rest
-  // comes from the sample before it.
+  // The mixture of each sample with the sample before it. The values of a micro-batch's first sample apply to all its
+  // samples. Inside the box left <= x < right, top <= y < bottom, a pixel is the sample's own pixel times kOwnInBox,
+  // plus the previous sample's pixel times 1 - kOwnInBox.
   kLeft = kOrder + 4,
   kTop,
   kRight,
   kBottom,
   kOwnInBox,
-  kOwnInLoss,  // the fraction of the loss that the sample's own target has
+  kOwnInLoss,  // the weight of the sample's own target in the loss
   kAugmentDraws
 };
 

@@ -12,8 +12,8 @@
 namespace lockstep::ops {
 namespace {
 
-// The functions of torchvision.transforms.v2.functional with these names, for one float32 image x of [3, height,
-// width].
+// The following functions compute what the functions of torchvision.transforms.v2.functional with these names compute,
+// for one float32 image x, [3, height, width].
 
 at::Tensor Grey(const at::Tensor& x) { return 0.2989 * x[0] + 0.587 * x[1] + 0.114 * x[2]; }
 
@@ -21,8 +21,8 @@ at::Tensor Blend(const at::Tensor& x, const at::Tensor& other, double share) {
   return (share * x + (1 - share) * other).clamp(0, 1);
 }
 
-// Through hue, saturation and value; what the hue is to grey pixels does not matter, its range
-// being 0.
+// Rotates the hue in the HSV colour space. The hue of grey pixels is arbitrary, which does not matter because their
+// range is 0.
 at::Tensor AdjustHue(const at::Tensor& x, double turn) {
   const at::Tensor value = x.amax(0);
   const at::Tensor range = value - x.amin(0);
@@ -59,7 +59,7 @@ at::Tensor WithColours(at::Tensor x, const float* draws) {
   return x;
 }
 
-// Mixes the boxes of neighbouring images in place.
+// Mixes, in place, the box of each image with the same box of the image before it.
 void MixBoxes(const at::Tensor& images, const float* draws) {
   const auto box = [&](const at::Tensor& all) {
     return all.slice(2, static_cast<int64_t>(draws[kTop]), static_cast<int64_t>(draws[kBottom]))

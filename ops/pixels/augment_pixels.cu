@@ -8,14 +8,14 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-constexpr int kRounds = 4;  // groups of pixels that a thread writes
+constexpr int kRounds = 4;  // the number of groups of pixels that a thread writes
 
 struct Rgb {
   float r, g, b;
 };
 
-// An image's draws, as far as they are colours, and where its contrast changes its grey mean when
-// that is due. In shared memory: every pixel asks for them.
+// The draws of an image for its colour operations, and, if its contrast changes, the mean grey value of the image just
+// before that operation. The struct is kept in shared memory, because it is read for every pixel.
 struct Colours {
   float draws[kLeft];
   float grey_mean;
@@ -29,8 +29,8 @@ __device__ Rgb Blend(const Rgb& x, float other, float share) {
           __saturatef(fmaf(share, x.b, rest))};
 }
 
-// Through hue, saturation and value: channel = value - range * min(k, 4 - k, 1) where that is
-// positive, k being the hue in sixths of the circle from the channel's own place.
+// Rotates the hue in the HSV colour space. The result is channel = value - range * max(0, min(k, 4 - k, 1)), where k is
+// the hue in sixths of the circle, counted from an origin that differs for each channel.
 __device__ Rgb AdjustHue(const Rgb& x, float turn) {
   const float value = fmaxf(x.r, fmaxf(x.g, x.b));
   const float range = value - fminf(x.r, fminf(x.g, x.b));
@@ -51,7 +51,8 @@ __device__ Rgb AdjustHue(const Rgb& x, float turn) {
   return {channel(5), channel(3), channel(1)};
 }
 
-// The pixel after the image's colour operations, or after those before contrast.
+// Returns the pixel after the image's colour operations. With kBeforeContrast only the operations before the contrast
+// are applied.
 template <bool kBeforeContrast>
 __device__ Rgb WithColours(Rgb x, const Colours& colours) {
   for (int i = 0; i < kColourOperations; ++i) {
@@ -72,8 +73,8 @@ __device__ Rgb WithColours(Rgb x, const Colours& colours) {
   return x;
 }
 
-// kPixels pixels of three channels, as they lie side by side in three packs: of planes a pack of
-// each, of channels last one behind the other.
+// A group of kPixels adjacent pixels with three channels, as three packs. If the image is contiguous, there is one pack
+// for each channel's plane. If it is channels last, the three packs follow one another in memory.
 template <typename T, int kPixels, bool kChannelsLast>
 struct Group {
   Pack<T, kPixels> packs[3];
@@ -106,7 +107,8 @@ struct Group {
 template <int kPixels, bool kChannelsLast>
 using Bytes = Group<uint8_t, kPixels, kChannelsLast>;
 
-// sums[n, part] = sum over a part of image n's pixels of their grey when its contrast is due.
+// Computes sums[n, part] = the sum of the grey values, just before the contrast operation, over a part of image n's
+// pixels.
 template <int kPixels, bool kChannelsLast>
 __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
   __shared__ Colours colours;
@@ -134,7 +136,7 @@ __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
   if (threadIdx.x == 0) a.grey_sums[blockIdx.x] = sum;
 }
 
-// Sets the colours of image n, and of the one before it. All threads of a block must call it.
+// Sets `colours` for image n and for the image `before` it. All threads of a block must call it.
 __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before,
                             Colours (&colours)[2]) {
   const int warp = threadIdx.x / kWarp;
@@ -151,7 +153,7 @@ __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before
   __syncthreads();
 }
 
-// A sample's own share of pixel `place`, counted row by row.
+// Returns the share of the sample itself in the mixed pixel `place`, counted row by row.
 __device__ float OwnShare(const float* mixture, int width, int place) {
   const auto y = static_cast<float>(place / width);
   const auto x = static_cast<float>(place % width);
@@ -160,7 +162,7 @@ __device__ float OwnShare(const float* mixture, int width, int place) {
   return inside ? mixture[kOwnInBox] : 1;
 }
 
-// Images of three channels. A block writes kRounds * kThreads groups of one of them.
+// The kernel for images of three channels. A block writes kRounds * kThreads groups of pixels of one image.
 template <typename T, int kPixels, bool kChannelsLast>
 __global__ void __launch_bounds__(kThreads) AugmentColours(AugmentArguments a, int blocks) {
   using Pixels = Bytes<kPixels, kChannelsLast>;
@@ -196,8 +198,8 @@ __global__ void __launch_bounds__(kThreads) AugmentColours(AugmentArguments a, i
   }
 }
 
-// Images of any number of channels, which have no colours. A block writes kRounds * kThreads
-// numbers of one.
+// The kernel for images with any other number of channels, to which no colour operations are applied. A block writes
+// kRounds * kThreads values of one image.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) MixImages(AugmentArguments a, int blocks) {
   const int64_t n = blockIdx.x / blocks;

@@ -1,7 +1,9 @@
-// Converts pixels to numbers, and in training first applies the random changes (data/feed/augment.h).
+// Converts pixels to floats for training, after it has applied random changes of colours and mixtures
+// (data/feed/augment.h).
 //
-// x = pixels / 255; x[n] = the sample's colour operations, in the sample's order, each clamped to [0, 1]; x[n] = a x[n]
-// + (1 - a) x[n - 1] inside the box; out = 255 x * scale[c] + shift[c], rounded once.
+// The steps are: x = pixels / 255. To x[n] the colour operations of sample n are applied, in the order of the sample's
+// draws, and each result is clamped to [0, 1]. Inside the box x[n] becomes a x[n] + (1 - a) x[n - 1], where a is
+// kOwnInBox. out = 255 x * scale[c] + shift[c], rounded once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,17 +16,17 @@ namespace lockstep::ops {
 // kHalf or kBFloat16. The first sample is mixed with the last.
 //
 // The colour operations are adjust_brightness, _contrast, _saturation and _hue of torchvision.transforms.v2.functional
-// for float32 images. For images that do not have three channels they are skipped.
+// for float32 images. They are skipped for images that do not have three channels.
 //
-// On a GPU one kernel does everything, after a kernel that adds up the pixels of the images whose contrast changes. If
-// images are mixed, the colours of each image are computed twice, once for the image itself and once for the image
-// after it, so that they need not go through memory. On the CPU AugmentPixelsTwin() runs. Throws c10::Error if sizes,
-// types or devices do not fit, or if an image has 2^31 bytes or more.
+// On a GPU there are two kernels: one adds up the grey values of the images whose contrast changes, and one does
+// everything else. If images are mixed, the colours of each image are computed twice, once for the image itself and
+// once for the image after it, so that they need not go through memory. On the CPU AugmentPixelsTwin() runs. Throws
+// c10::Error if sizes, types or devices do not fit, or if an image has 2^31 bytes or more.
 at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, const at::Tensor& scale,
                          const at::Tensor& shift, at::ScalarType dtype);
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernels with it. If `draws` is on a GPU,
-// it waits for the GPU.
+// Computes the same with plain ATen calls, on any device. Tests compare the kernels with it. If `draws` is on a GPU, it
+// waits for the GPU.
 at::Tensor AugmentPixelsTwin(const at::Tensor& pixels, const at::Tensor& draws,
                              const at::Tensor& scale, const at::Tensor& shift,
                              at::ScalarType dtype);

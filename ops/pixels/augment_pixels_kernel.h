@@ -1,4 +1,4 @@
-// The kernels of augment_pixels.h.
+// Declares the functions that launch the kernels of augment_pixels.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

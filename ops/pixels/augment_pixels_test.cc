@@ -1,5 +1,4 @@
-// The twin against torchvision's numbers; the kernels are compared with it in
-// tests/gpu/augment_pixels_test.cc.
+// Compares the twin with numbers from torchvision. tests/gpu/augment_pixels_test.cc compares the kernels with the twin.
 
 #include "ops/pixels/augment_pixels.h"
 
@@ -13,7 +12,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Draws of `count` samples that change nothing.
+// Returns draws for `count` samples that change nothing.
 at::Tensor NoDraws(int64_t count) {
   at::Tensor draws = at::zeros({count, kAugmentDraws});
   for (const int place : {kBrightness, kContrast, kSaturation, kOwnInBox, kOwnInLoss}) {
@@ -28,7 +27,7 @@ void SetMixture(const at::Tensor& draws, std::vector<float> box, float own_in_bo
   draws[0][kOwnInBox].fill_(own_in_box);
 }
 
-// Pixels as shares of 255.
+// Returns the augmented pixels divided by 255.
 at::Tensor Shares(const at::Tensor& pixels, const at::Tensor& draws) {
   const int64_t channels = pixels.size(1);
   return AugmentPixels(pixels, draws, at::full({channels}, 1 / 255.0), at::zeros({channels}),

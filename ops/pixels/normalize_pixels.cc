@@ -14,7 +14,7 @@ at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
   const c10::DeviceGuard guard(pixels.device());
   CheckScaleAndShift(pixels, scale, shift);
   at::Tensor out = at::empty_like(pixels, at::TensorOptions(dtype));
-  // How many bytes of one channel lie side by side.
+  // The number of consecutive bytes that belong to one channel.
   const int64_t run = pixels.is_contiguous() ? pixels.size(2) * pixels.size(3) : 1;
   Launch(pixels, [&](cudaStream_t stream) {
     LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Index is the narrowest type that counts the bytes: divisions are what the kernel's speed hangs on, so
-// each thread divides once.
+// In the kernels below, Index is the narrowest type that can count the bytes. Divisions limit the kernel's speed, so
+// each thread divides only once.
 
 // Each thread reads four bytes and writes four numbers. `quads` = count / 4.
 template <typename T, typename Index>

@@ -1,4 +1,4 @@
-// Converts pixels to numbers: out[n, c, y, x] = pixels[n, c, y, x] * scale[c] + shift[c], rounded once.
+// Converts 8-bit pixels to floats: out[n, c, y, x] = pixels[n, c, y, x] * scale[c] + shift[c], rounded once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@ namespace lockstep::ops {
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype);
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernel with it.
+// Computes the same with plain ATen calls, on any device. Tests compare the kernel with it.
 at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale,
                                const at::Tensor& shift, at::ScalarType dtype);
 

@@ -1,9 +1,8 @@
-// The kernel's share of the GPU's copy bandwidth, beside its ATen twin:
+// Measures the share of the GPU's copy bandwidth that the kernel reaches, and that its ATen twin reaches. Run it with
 // bazel run -c opt //ops/pixels:normalize_pixels_bench
 //
-// Bytes: one read and four or, in bfloat16, two written for each pixel, each once. The limit is what a device-to-device
-// copy of the same number of bytes reaches, which is measured in the same run: `of_copy` is the
-// kernel's rate over that.
+// For each value, one byte is read, and four bytes (in bfloat16 two) are written. The limit is a device-to-device copy
+// of as many bytes in the same run: `of_copy` is the kernel's rate divided by the copy's rate.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -23,7 +22,7 @@ void Run(benchmark::State& state, const Normalize& normalize) {
   const auto bytes = static_cast<int64_t>(pixels.numel() *
                                           (c10::elementSize(at::kByte) + c10::elementSize(dtype)));
   const double copy = static_cast<double>(bytes) / CopySeconds(bytes);
-  // A number may be rounded to either of two neighbours.
+  // Both may round a value differently, to one of its two neighbours.
   if (!at::allclose(normalize(pixels, scale, shift, dtype),
                     NormalizePixelsTwin(pixels, scale, shift, dtype),
                     dtype == at::kFloat ? 1e-6 : 1e-2, 1e-5)) {

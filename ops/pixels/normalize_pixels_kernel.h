@@ -1,4 +1,4 @@
-// The kernel of normalize_pixels.h.
+// Declares the function that launches the kernel of normalize_pixels.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

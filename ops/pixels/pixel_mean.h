@@ -13,7 +13,7 @@ namespace lockstep::ops {
 // any float type. The gradient has x's memory format. If x is not channels last, PixelMeanTwin() runs.
 at::Tensor PixelMean(const at::Tensor& x);
 
-// The same operation from plain ATen calls, for any device.
+// Computes the same with plain ATen calls, on any device.
 at::Tensor PixelMeanTwin(const at::Tensor& x);
 
 }  // namespace lockstep::ops

@@ -52,7 +52,7 @@ std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text) {
       plan.knobs[type] = value;
     }
   }
-  // This compares every character.
+  // The comparison of the whole text rejects any other spelling.
   if (TextOf(plan) != text) return std::nullopt;
   return plan;
 }

@@ -1,5 +1,5 @@
-// The keys and plans of convolutions. A key says which convolution it is, and a plan says which of cuDNN's engines
-// computes the convolution. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
+// The keys and plans of convolutions. A key identifies a convolution, and a plan says which of cuDNN's engines computes
+// it. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
 #pragma once
 
 #include <compare>
@@ -49,20 +49,20 @@ struct ConvolutionPlan {
   // The key is a cudnn_frontend::KnobType_t, whose numbers do not change between versions.
   std::map<int64_t, int64_t> knobs;
   int64_t workspace_bytes = 0;
-  // The measured times of this plan and of the first plan that cuDNN proposes; 0: not measured.
+  // The measured times, in microseconds, of this plan and of the first plan that cuDNN proposes; 0: not measured.
   double us = 0;
   double first_us = 0;
 
   bool operator==(const ConvolutionPlan&) const = default;
 
-  // Returns whether both plans use the same engine with the same knobs, whatever times were measured.
+  // Returns whether both plans use the same engine with the same knobs. Their measured times may differ.
   bool RunsAs(const ConvolutionPlan& other) const {
     return engine == other.engine && knobs == other.knobs;
   }
 };
 
 // TextOf() converts a plan to a text such as "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and
-// ParseConvolutionPlan() converts it back. It returns nothing if the text is not a plan.
+// ParseConvolutionPlan() converts it back. ParseConvolutionPlan() returns nullopt if the text is not a plan.
 std::string TextOf(const ConvolutionPlan& plan);
 std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text);
 

@@ -1,4 +1,4 @@
-// The texts of convolutions and of their plans.
+// Tests the texts of convolution keys and of convolution plans.
 
 #include "ops/plan/convolution_plan.h"
 
@@ -10,7 +10,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Microseconds as a text keeps them.
+// Returns a plan whose times, in microseconds, have no more digits than the text keeps.
 ConvolutionPlan Plan() {
   return {.engine = 62,
           .knobs = {{2, 4}, {13, 0}, {18, -1}},

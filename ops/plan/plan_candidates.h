@@ -18,8 +18,8 @@ namespace lockstep::ops {
 template <typename Plan>
 class PlanCandidates : public Candidates {
  public:
-  // Times the first plan, the library's other proposals, and neighbours of the best plans. Returns the fastest plan,
-  // with its time and the first plan's time. Throws c10::Error if no plan runs.
+  // Times the first plan, the library's other proposals (`proposals`), and neighbours of the best plans. Returns the
+  // fastest plan, with its time and the first plan's time. Throws c10::Error if no plan runs.
   Plan Fastest(const std::vector<Plan>& proposals) {
     for (const Plan& plan : proposals) Add(plan);
     const FastestCandidate found = FindFastest(*this, plans_.size());

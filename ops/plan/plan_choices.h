@@ -15,18 +15,18 @@
 //   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read. The library's first plan is used,
 //      which depends only on the operation, the GPU and the version.
 //
-// Determinism: all processes that share a file use the same plans from the first step on. If a run is resumed on the
-// same machine, it goes on with the same bits, also if it searched before. If there is no folder for the file, each
-// process searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed;
-// but a resumed run gets other bits than the run would have had. There are three more cases in which a resumed run gets
-// other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
+// Determinism: all processes that share a file use the same plans from the first step on. A run that is resumed on the
+// same machine therefore continues with the same bits. If there is no folder for the file, each process searches by
+// itself. Ranks may then round differently, which does no harm, because their gradients are summed. But a resumed run
+// then computes other bits than the uninterrupted run would have. There are three more cases in which a resumed run
+// computes other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
 // checkpointing is on, because the first computation of a checkpointed block must not start a search.
 //
 // A process never drops a plan: each operation keeps its first plan and the plan that was chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
-//   a plan of the file that the library refuses -> a new search -> PlanChoicesTest.ReplacesWhatIsOfNoUse
+//   a search fails, for example for lack of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
+//   the library refuses a plan that was read from the file -> a new search -> PlanChoicesTest.ReplacesWhatIsOfNoUse
 //   the library has no plan -> null -> PlanChoicesTest.ThereMayBeNone
 #pragma once
 
@@ -48,7 +48,7 @@
 
 namespace lockstep::ops {
 
-// The operation that is to run on the current device and stream, as the planner of one library sees it.
+// An operation that is to run on the current device and stream. Each library's planner implements this interface.
 template <typename Plan>
 class PlannedOperation {
  public:
@@ -56,14 +56,14 @@ class PlannedOperation {
 
   virtual bool CanBeTimed() { return !IsCapturing(); }
 
-  // Returns the plan that the library proposes first, without any timing; nothing if the library has no plan.
+  // Returns the plan that the library proposes first, without any timing; nullopt if the library has no plan.
   virtual std::optional<Plan> First() = 0;
 
   // Searches for the fastest plan. Throws c10::Error if the search fails.
   virtual Plan Search(const Plan& first) = 0;
 
-  // Text() converts a plan to its text in the file, and Parsed() converts it back. Parsed() returns nothing if the text
-  // is not a plan that the library accepts here.
+  // Text() converts a plan to its text in the file, and Parsed() converts it back. Parsed() returns nullopt if the text
+  // is not a plan that the library accepts on the current device.
   virtual std::string Text(const Plan& plan) const = 0;
   virtual std::optional<Plan> Parsed(const std::string& text) = 0;
 };
@@ -80,13 +80,14 @@ struct PlanReport {
 template <typename Key, typename Plan>
 class PlanChoices {
  public:
-  // The arguments of a PlanFile. `device_text` returns the text of a GPU.
+  // `folder` and `kind` are the arguments of PlanFile. `device_text` returns the text of a GPU, which is PlanFile's
+  // third argument.
   PlanChoices(std::string folder, std::string_view kind,
               std::function<std::string(c10::DeviceIndex)> device_text)
       : folder_(std::move(folder)), kind_(kind), device_text_(std::move(device_text)) {}
 
   // Returns the plan with which to run the operation; null if there is none. The pointer stays valid as long as the
-  // PlanChoices exists. `searches` says whether it may search for a plan.
+  // PlanChoices exists. `searches` says whether Choose() may search for a plan.
   const Plan* Choose(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
                      bool searches) {
     const std::lock_guard lock(mutex_);

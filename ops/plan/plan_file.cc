@@ -25,7 +25,7 @@ constexpr std::string_view kSeparator = " = ";
 
 constexpr WriteErrors kErrors{.status = ExitStatus::kBug, .when_full = ""};
 
-// Held until it is destroyed, where it could be had in time.
+// Locks a file until the FileLock is destroyed. If the file cannot be locked within a second, it stays unlocked.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)
@@ -38,10 +38,11 @@ class FileLock {
   }
 
  private:
-  FileDescriptor descriptor_;  // closing it ends the lock
+  FileDescriptor descriptor_;  // closing the descriptor releases the lock
 };
 
-// Returns the name of a device's file, in which only letters and digits of the device's text stay.
+// Returns the name of a device's file, in which each run of characters of the device's text that are no letters or
+// digits is replaced by '-'.
 std::string FileName(std::string_view kind, const std::string& device) {
   std::string name = std::string(kind) + '-';
   for (const char c : device) {
@@ -65,7 +66,7 @@ std::optional<std::pair<std::string, std::string>> ParsePlanLine(const std::stri
   if (separator == std::string::npos || end < separator + kSeparator.size()) return std::nullopt;
   const size_t plan = separator + kSeparator.size();
   std::pair parsed(line.substr(0, separator), line.substr(plan, end - plan));
-  // This compares every character, and so the checksum, too.
+  // The comparison of the whole line also checks the checksum.
   if (PlanLine(device, parsed.first, parsed.second) != line) return std::nullopt;
   return parsed;
 }
@@ -78,7 +79,7 @@ PlanFile::PlanFile(const std::string& folder, std::string_view kind, std::string
 PlanTexts PlanFile::Read() const {
   PlanTexts plans;
   std::error_code error;
-  // Opening a pipe would wait for its writer.
+  // Only regular files are opened, because opening a pipe would wait for a writer.
   if (path_.empty() || !fs::is_regular_file(path_, error)) return plans;
   std::ifstream file(path_, std::ios::binary);
   for (std::string line; std::getline(file, line);) {

@@ -1,6 +1,6 @@
 // PlanFile: the file that keeps the plans of operations (matrix products, convolutions) from one run to the next. A key
-// says which operation it is, and a plan says how to compute it. The key and the plan are texts of one line each.
-// Nothing here needs a GPU.
+// identifies an operation, and a plan says how to compute it. The key and the plan are texts of one line each. Nothing
+// here needs a GPU.
 //
 // Promise: the file never makes a run fail. If it cannot be read or written, the run goes on without it. All processes
 // that share a file use the same plan for a key, from the first use on: Keep() returns the plan of the process that
@@ -14,15 +14,15 @@
 //      damaged, or from another device or version.
 //   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads the lines that other processes have written in the meantime,
 //      adds its own line, and replaces the file by a new file with all good lines (base/files/new_file.h). Readers find
-//      a whole file or no file. Keep() waits a second for the lock and then goes on without it. It also goes on without
-//      a lock if the file system has none.
+//      a whole file or no file. Keep() waits at most a second for the lock and then continues without it. It also
+//      continues without a lock if the file system does not support locks.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/plan/plan_file_test.cc)
-//   no home, a folder that cannot be written -> plans that are not kept -> PlanFile.GoesWithoutAFolder
-//   a full disk -> the file as it was -> PlanFile.AFullDiskKeepsWhatWasThere
-//   a file that is cut short, damaged or of another device -> its good lines -> PlanFile.DropsBadLines
-//   several write at once -> one plan of a key, and all keys -> PlanFile.ManyWriteAtOnce
-//   a plan that the library refuses -> it is replaced -> PlanFile.ReplacesWhatIsOfNoUse
+//   there is no home folder, or the folder cannot be written -> plans are not kept -> PlanFile.GoesWithoutAFolder
+//   the disk is full -> the file stays as it was -> PlanFile.AFullDiskKeepsWhatWasThere
+//   the file is truncated, damaged or from another device -> its valid lines are used -> PlanFile.DropsBadLines
+//   several processes write at once -> the file has all keys, each with one plan -> PlanFile.ManyWriteAtOnce
+//   the library refuses a plan of the file -> the plan is replaced -> PlanFile.ReplacesWhatIsOfNoUse
 #pragma once
 
 #include <functional>
@@ -36,8 +36,9 @@ namespace lockstep::ops {
 
 using PlanTexts = std::map<std::string, std::string>;  // plans by their key
 
-// Convert a plan to a line of the file (without the line end), and back. ParsePlanLine() returns nothing if the line is
-// damaged or from another device. A key must not contain " = ".
+// PlanLine() converts a key and its plan to a line of the file (without the line end), and ParsePlanLine() converts the
+// line back. ParsePlanLine() returns nullopt if the line is damaged or from another device. A key must not contain " =
+// ".
 std::string PlanLine(const std::string& device, const std::string& key, const std::string& plan);
 std::optional<std::pair<std::string, std::string>> ParsePlanLine(const std::string& device,
                                                                  const std::string& line);
@@ -52,8 +53,9 @@ class PlanFile {
   // Reads the whole file and returns its plans.
   PlanTexts Read() const;
 
-  // Returns the file's plans, with the plan to use for `key`. If another process has already written a plan for `key`
-  // and it `is_usable`, that plan is used. Otherwise `plan` is used, and is written to the file if possible.
+  // Returns the file's plans, including the plan to use for `key`. If another process has already written a plan for
+  // `key`, and is_usable() returns true for it, that plan is used. Otherwise `plan` is used, and is written to the file
+  // if possible.
   PlanTexts Keep(const std::string& key, const std::string& plan,
                  const std::function<bool(const std::string&)>& is_usable) const;
 

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kDevice[] = "NVIDIA H200, 132 multiprocessors, cuBLASLt 130101";
 
-// Keys and plans that `number` tells apart, as long as a product's.
+// Return a key and a plan that differ for each `number`, with the length of a matrix product's key and plan.
 std::string Key(int number) {
   return fmt::format("{}x2304x768 a=rows/768 b=columns/2304 to=4096 bf16>bf16 adds", 8 * number);
 }
@@ -159,7 +159,7 @@ TEST(PlanFile, ManyWriteAtOnce) {
     EXPECT_EQ(Find(file, Key(number)), Plan(number)) << number;
   }
   for (const std::string& plan : of_shared_key) EXPECT_EQ(Find(file, Key(1)), plan);
-  // Nothing but the file and its lock stays.
+  // Only the file and its lock file are left in the folder.
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
 
@@ -167,7 +167,7 @@ TEST(PlanFile, GoesWithoutAFolder) {
   const PlanFile none = FileIn("");
   EXPECT_EQ(Keep(none, Key(1), Plan(1)), Plan(1));
   EXPECT_FALSE(Find(none, Key(1)));
-  // Nobody makes a folder there, not even root.
+  // A folder cannot be created below a file, not even by root.
   const PlanFile below_a_file = FileIn(WriteTestFile("no-folder", "text") + "/folder");
   EXPECT_EQ(Keep(below_a_file, Key(1), Plan(1)), Plan(1));
   EXPECT_FALSE(Find(below_a_file, Key(1)));

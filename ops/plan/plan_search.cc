@@ -16,14 +16,15 @@
 namespace lockstep::ops {
 namespace {
 
-// A candidate is faster if its time is at most this share of the first one's.
+// A candidate counts as faster if its time is at most this share of the first candidate's time.
 constexpr double kFasterShare = 0.98;
-// Results may differ from the first candidate's by this share, twice the error of rounding to bfloat16.
+// A candidate's results may differ from the first candidate's by this share, which is about twice the error of rounding
+// to bfloat16.
 constexpr double kSameWithin = 0.01;
 
-constexpr int kNeighbours = 96;
-constexpr size_t kParents = 4;    // of neighbours
-constexpr size_t kFinalists = 5;  // the first included
+constexpr int kNeighbours = 96;   // the most attempts to add a neighbour
+constexpr size_t kParents = 4;    // the number of best candidates whose neighbours are tried
+constexpr size_t kFinalists = 5;  // including the first candidate
 
 // A search takes at least kSearch_us, and at least the time of kSearchRuns runs of the first candidate.
 constexpr double kSearch_us = 80e3;
@@ -37,7 +38,7 @@ class Search {
   explicit Search(Candidates& candidates) : candidates_(candidates) {}
 
   FastestCandidate Fastest(size_t proposed) {
-    // Work that was queued before must not count as the search's time.
+    // GPU work that was enqueued before the search must not count as the search's time.
     C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
     begin_ = std::chrono::steady_clock::now();
     // The second time counts, because the first one includes waking up the GPU.
@@ -71,7 +72,7 @@ class Search {
 
   bool Run(size_t candidate) {
     if (candidates_.Run(candidate)) return true;
-    std::ignore = cudaGetLastError();  // it is of no other's concern
+    std::ignore = cudaGetLastError();  // clears the error, which concerns only this candidate
     return false;
   }
 
@@ -82,8 +83,8 @@ class Search {
     return sample;
   }
 
-  // Returns nothing if the candidate does not run. The run before the timed ones loads the kernel, and keeps the GPU
-  // busy while those are queued.
+  // Returns nullopt if the candidate does not run. The run before the timed runs loads the kernel, and keeps the GPU
+  // busy while the timed runs are being enqueued.
   std::optional<double> TimeOnce(size_t candidate) {
     at::cuda::CUDAEvent begin(cudaEventDefault);
     at::cuda::CUDAEvent end(cudaEventDefault);
@@ -104,7 +105,7 @@ class Search {
   }
 
   void TimeNeighbours(size_t next) {
-    std::minstd_rand random(1);  // the same ones in each run
+    std::minstd_rand random(1);  // a fixed seed: each search tries the same neighbours
     for (int i = 0; i < kNeighbours && Elapsed_us() < kNeighboursEnd * limit_us_; ++i) {
       std::ranges::sort(times_us_);
       const size_t parent = times_us_[random() % std::min(kParents, times_us_.size())].second;
@@ -112,8 +113,8 @@ class Search {
     }
   }
 
-  // Returns the times of each finalist. They run in turns, so that a GPU that warms up or is slowed down favours none,
-  // and are queued at once, so that the GPU never waits for the host.
+  // Returns the times of each finalist. The finalists run in turns, so that a GPU whose clock rate changes favours none
+  // of them. All runs are enqueued at once, so that the GPU never waits for the host.
   std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
     double turn_us = 0;
     for (const auto& [us, candidate] : times_us_) {
@@ -145,8 +146,8 @@ class Search {
     return times;
   }
 
-  // The library has checked it; this checks the library. Where a gradient has overflown there is nothing to
-  // compare.
+  // Checks the results of a candidate that the library accepted, in case that the library is wrong. Values that are not
+  // finite, such as a gradient that has overflowed, are not compared.
   bool GivesTheSame(size_t candidate) {
     const at::Tensor first = Sample(0);
     const at::Tensor once = Sample(candidate);
@@ -163,7 +164,7 @@ class Search {
   std::chrono::steady_clock::time_point begin_;
   double limit_us_ = 0;
   int repeats_ = 1;
-  std::vector<std::pair<double, size_t>> times_us_;  // of candidates
+  std::vector<std::pair<double, size_t>> times_us_;  // {time, candidate}
 };
 
 }  // namespace

@@ -3,17 +3,18 @@
 // Protocol of FindFastest():
 //   1. The proposed candidates are timed on the current stream one after the other, and then the neighbours of the best
 //      candidates. The first candidate and the four fastest are timed again in turns. The whole search takes about 80
-//      ms; for a slow operation it takes 48 times as long as the operation.
+//      ms, or, for a slow operation, 48 times as long as the operation.
 //   2. A candidate is chosen if it is at least 2 % faster than the first, gives the same result to within rounding,
 //      and gives the same bits when it runs again. Otherwise the first is chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/plan/plan_search_test.cc)
-//   a candidate does not run -> it is passed over -> FindFastestTest.PassesOverWhatDoesNotRun
-//   a candidate gives something else -> the first -> FindFastestTest.GivesTheSameToWithinRounding
-//   a candidate does not always give the same bits -> the first -> FindFastestTest.GivesTheSameBitsEachTime
-//   the first does not run -> c10::Error -> FindFastestTest.SaysThatTheFirstDoesNotRun
-//   a candidate runs no more -> it is passed over -> FindFastestTest.PassesOverWhatRunsNoMore
-//   none does -> c10::Error -> FindFastestTest.SaysThatNoneRunsAnyMore
+//   a candidate does not run -> the candidate is skipped -> FindFastestTest.PassesOverWhatDoesNotRun
+//   a candidate gives another result than the first -> the first is chosen
+//     -> FindFastestTest.GivesTheSameToWithinRounding
+//   a candidate does not always give the same bits -> the first is chosen -> FindFastestTest.GivesTheSameBitsEachTime
+//   the first candidate does not run -> c10::Error -> FindFastestTest.SaysThatTheFirstDoesNotRun
+//   a candidate that ran before fails -> the candidate is skipped -> FindFastestTest.PassesOverWhatRunsNoMore
+//   all candidates that ran before fail -> c10::Error -> FindFastestTest.SaysThatNoneRunsAnyMore
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +29,8 @@
 
 namespace lockstep::ops {
 
-// The size of the workspace that a candidate may use, which is the same as for at::mm's products. A search allocates
-// all of it, even if memory is short.
+// The size of the workspace that a candidate may use, which is the same as for at::mm's products. A search always
+// allocates a workspace of this size, even if memory is short.
 inline constexpr int64_t kMostWorkspace_bytes = 32 << 20;
 
 enum class PlanSource {
@@ -41,8 +42,8 @@ enum class PlanSource {
 // Returns the source in words. For the library "cuDNN" these are "cuDNN's first", "searched" and "from the file".
 std::string NameOf(PlanSource source, std::string_view library);
 
-// Returns a text that names everything on which plans depend, for example "NVIDIA H100 80GB HBM3, 132 multiprocessors,
-// cuBLASLt 130101" for the library "cuBLASLt 130101".
+// Returns a text that names everything about the device and the library on which plans depend, for example "NVIDIA H100
+// 80GB HBM3, 132 multiprocessors, cuBLASLt 130101" for the library "cuBLASLt 130101".
 std::string DeviceText(c10::DeviceIndex device, std::string_view library);
 
 // Returns whether at::globalContext() asks for deterministic algorithms, so that no plan may be chosen by its time.
@@ -57,7 +58,7 @@ size_t ChooseCandidate(const std::vector<std::vector<double>>& times_us);
 // Returns the median of at least one time.
 double Median(std::vector<double> times);
 
-// The plans for one operation. Plan 0 is the library's first.
+// The candidate plans for one operation. Candidate 0 is the plan that the library proposes first.
 class Candidates {
  public:
   virtual ~Candidates() = default;
@@ -65,8 +66,8 @@ class Candidates {
   // Enqueues the operation on the current stream. Returns false if the candidate does not run.
   virtual bool Run(size_t candidate) = 0;
 
-  // Adds a candidate that differs a little from `candidate` and is not equal to any other. Returns false if it found
-  // none this time.
+  // Adds a candidate that differs a little from `candidate` and is not equal to any existing candidate. Returns false
+  // if this random attempt found none.
   virtual bool AddNeighbour(size_t candidate, std::minstd_rand& random) = 0;
 
   // Runs the candidate and returns some values of its result as a new float32 tensor. The tensor is undefined if the
@@ -74,7 +75,8 @@ class Candidates {
   virtual at::Tensor Sample(size_t candidate) = 0;
 };
 
-// The result of a search: the times in microseconds of the chosen candidate and of candidate 0. 0: not measured.
+// The result of a search: the chosen candidate, its time in microseconds, and the time of candidate 0. A time of 0
+// means: not measured.
 struct FastestCandidate {
   size_t candidate = 0;
   double us = 0;

@@ -1,4 +1,4 @@
-// Which candidate is chosen, by times that the test gives and by those of a GPU.
+// Tests which candidate is chosen, with given times and with times measured on a GPU.
 
 #include "ops/plan/plan_search.h"
 
@@ -37,11 +37,11 @@ TEST(PlanSource, NamesTheLibrary) {
   EXPECT_EQ(NameOf(PlanSource::kFile, "cuDNN"), "from the file");
 }
 
-// Each fills so many MiB and then says that it has computed `value`.
+// A candidate that fills `mib` MiB of memory, and whose result is `value`.
 struct Fill {
   int64_t mib = 0;
   double value = 1;
-  double step = 0;  // by which the value grows each time
+  double step = 0;  // the amount by which the value grows with each run
   bool runs = true;
   int runs_left = std::numeric_limits<int>::max();
 };
@@ -106,7 +106,7 @@ TEST_F(FindFastestTest, StaysWithTheFirst) {
 TEST_F(FindFastestTest, TriesNeighbours) {
   Fills candidates({{.mib = 512}, {.mib = 256}});
   candidates.neighbours = {{.mib = 384}, {.mib = 32}, {.runs = false}};
-  // The last of them comes first.
+  // AddNeighbour() takes the neighbours from the end of the list, so the fastest one is candidate 3.
   EXPECT_EQ(FindFastest(candidates, 2).candidate, 3u);
 }
 
@@ -115,7 +115,8 @@ TEST_F(FindFastestTest, PassesOverWhatDoesNotRun) {
 }
 
 TEST_F(FindFastestTest, PassesOverWhatRunsNoMore) {
-  // Timed once, by a run before it and up to ten that count, and not in turns.
+  // The second candidate has enough runs to be timed once (one run before, and up to ten timed runs), but not enough
+  // for the runs in turns.
   EXPECT_EQ(Find({{.mib = 512}, {.mib = 32, .runs_left = 12}, {.mib = 128}}).candidate, 2u);
 }
 

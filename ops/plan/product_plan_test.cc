@@ -1,4 +1,4 @@
-// The texts of products and of their plans.
+// Tests the texts of product keys and of product plans.
 
 #include "ops/plan/product_plan.h"
 
@@ -10,7 +10,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Microseconds as a text keeps them.
+// Returns a plan whose times, in microseconds, have no more digits than the text keeps.
 ProductPlan Plan(uint64_t number) {
   return {.algorithm = {number, 0, ~uint64_t{0}, 3, 4, 5, 6, 0xfedcba9876543210},
           .workspace_bytes = 32 << 20,

@@ -73,7 +73,7 @@ at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activatio
 }
 
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
-  // Float32 where the bias is, as in the kernel.
+  // With the float32 bias the sum and the activation are computed in float32, as in the kernel.
   return ActivationTwin(x + bias, activation).to(x.scalar_type());
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kBlocksPerMultiprocessor = 3;
-// Rows of a thread whose loads are in flight together.
+// The number of rows whose loads a thread has in flight at once.
 constexpr int kUnroll = 4;
 
 // The type in which a thread holds a pack. A pack of 16 bytes is held as words, because the compiler would give each
@@ -19,7 +19,7 @@ constexpr int kUnroll = 4;
 template <typename T, int kSize>
 using Held = std::conditional_t<kSize == 1, Pack<T, kSize>, uint4>;
 
-// kSize: values of a pack, which the width is a multiple of.
+// kSize is the number of values of a pack; the width is a multiple of it.
 template <Activation kActivation, typename T, int kSize>
 __global__ void __launch_bounds__(kSliceThreads, kBlocksPerMultiprocessor)
     Forward(BiasActivationForward t, RowsShape shape) {
@@ -90,7 +90,7 @@ struct Chosen {
   static constexpr Activation kValue = kActivation;
 };
 
-// Calls launch with the activation as a type.
+// Calls launch() with the activation as a type, Chosen<...>.
 template <typename Launch>
 void WithActivation(Activation activation, const Launch& launch) {
   switch (activation) {

@@ -12,11 +12,11 @@
 namespace lockstep::ops {
 
 // `x` is [..., width] in any float type, and `bias` is float32 [width]. The result has x's shape and type, and
-// gradients for both. x is kept for backward, so nobody may write to it before backward. The kernels run for float32,
-// float16 and bfloat16 on a GPU; in all other cases BiasActivationTwin() runs.
+// gradients for x and bias. x is kept for backward, so nobody may write to it before backward. The kernels run for
+// float32, float16 and bfloat16 on a GPU; in all other cases BiasActivationTwin() runs.
 at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
+// Computes the same with plain ATen calls, on any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
 }  // namespace lockstep::ops

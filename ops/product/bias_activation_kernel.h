@@ -1,4 +1,4 @@
-// The kernels of bias_activation.h. All pointers point to device memory.
+// Declares the functions that launch the kernels of bias_activation.h. All pointers point to device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,10 +12,10 @@
 
 namespace lockstep::ops {
 
-// Returns in how many slices the rows are divided. In backward each slice has one row of partial sums.
+// Returns into how many slices the rows are divided. In backward each slice has one row of partial sums.
 int64_t BiasActivationSlices(const RowsShape& shape);
 
-// All matrices are [rows, width] and have the type that is passed with them.
+// All matrices are [rows, width] and have the type `type` of the launch functions below.
 struct BiasActivationForward {
   const void* x;
   const float* bias;  // [width]

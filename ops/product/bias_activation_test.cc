@@ -1,5 +1,5 @@
-// Values and gradients against PyTorch's activations in float64: the twins everywhere, the kernels where
-// there is a GPU.
+// Compares values and gradients with those of PyTorch's activations in float64. The twins are tested on any machine,
+// and the kernels if there is a GPU.
 
 #include "ops/product/bias_activation.h"
 
@@ -19,8 +19,8 @@ constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu,
                                        Activation::kSilu, Activation::kHardswish,
                                        Activation::kGelu, Activation::kGeluTanh};
 
-// Widths of less than a pack, of packs that fill a tile and that do not; rows that fill a grid's slices and
-// that do not, and none.
+// The widths are less than a pack, and whole packs that do or do not fill a tile. The rows do or do not fill the slices
+// of a grid; one shape has no rows.
 const std::vector<std::vector<int64_t>> kShapes = {{1, 1},    {7, 3},       {333, 33}, {2, 3, 24},
                                                    {5, 256},  {1000, 3072}, {9, 2056}, {16400, 40},
                                                    {4100, 7}, {0, 16}};

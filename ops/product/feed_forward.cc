@@ -43,18 +43,18 @@ void Check(const char* error, const HiddenShape& shape) {
               shape.width, ", ", shape.hidden, "] and its activation: CUTLASS says ", error);
 }
 
-// Returns the tensor as the kernels read it: row by row, beginning at a multiple of 16 bytes.
+// Returns the tensor in the layout that the kernels read: contiguous, beginning at a multiple of 16 bytes.
 at::Tensor ForKernel(const at::Tensor& tensor) { return Aligned(tensor.contiguous()); }
 
 struct Hidden {
-  at::Tensor inner;  // x W + b; undefined where it is not wanted
+  at::Tensor inner;  // x W + b; undefined if it is not wanted
   at::Tensor hidden;
 };
 
-// x: [rows, inputs]; fc: in x's type.
+// `x` is [rows, inputs], and `fc` has x's type.
 Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_bias,
                 bool wants_inner) {
-  // The event has the name of MatrixProduct()'s own.
+  // The event has the name of MatrixProduct()'s events.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({x, fc}));
   const HiddenShape shape = ShapeOf(x, fc.size(1));
   const at::Tensor hidden = at::empty({shape.rows, shape.hidden}, x.options());
@@ -72,7 +72,8 @@ Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_
   return {inner, hidden};
 }
 
-// Returns the gradient of inner; its sums over rows go to d_bias. dy: [rows, outputs]; out: in dy's type.
+// Returns the gradient of `inner`, and writes its sums over the rows to `d_bias`. `dy` is [rows, outputs], and `out`
+// has dy's type.
 at::Tensor InnerGradient(const at::Tensor& dy, const at::Tensor& out, const at::Tensor& inner,
                          const SumsTo& d_bias) {
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({dy, out.t()}));
@@ -108,7 +109,8 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
     const at::Tensor y = at::empty({rows.size(0), rounded_out.size(1)}, x.options());
     MatrixProduct(y, hidden, rounded_out,
                   {.bias = out_bias ? out_bias->to(type) : at::Tensor(), .searches = trains});
-    // These are the inputs of the gradients of fc, of x, of inner with fc_bias, and of out.
+    // These tensors are needed for, in this order: the gradient of fc, that of x, those of inner and fc_bias (two
+    // tensors), and that of out.
     context->save_for_backward({fc.requires_grad() ? rows : at::Tensor(),
                                 x.requires_grad() ? rounded_fc : at::Tensor(), inner,
                                 reaches_inner ? rounded_out : at::Tensor(),
@@ -132,7 +134,7 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
     if (context->needs_input_grad(3)) {
       results[3] = WeightGradient(to("d_out"), hidden, dy, kFusedLayout);
     }
-    // Without it there is no such input.
+    // Without out_bias the Function has no input number 4.
     if (context->saved_data["has_out_bias"].toBool() && context->needs_input_grad(4)) {
       results[4] = BiasGradient(to("d_out_bias"), dy);
     }

@@ -1,16 +1,17 @@
 // y = f(x W + b) V + c: the two linear layers of a transformer's block with the activation between them.
 //
-// If HasFusedFeedForward(), the products that give the hidden layer and its gradient also apply the activation and sum
-// up b's gradient, in their own kernels, while the tensor cores compute the next tile (feed_forward_product.cuh). A
-// step then makes four fewer passes of the hidden layer through memory. The bias is added in float32. f is applied to
-// the sum x W + b before the sum is rounded; for backward, the sum is rounded once and kept. All sums are float32, and
-// the bits are the same each time, because there are no atomics.
+// If HasFusedFeedForward(), the kernel of the matrix product x W also applies the activation, and the kernel of the
+// product that computes the hidden layer's gradient also applies the activation's derivative and sums up b's gradient.
+// They do this while the tensor cores compute the next tile (feed_forward_product.cuh). A training step then makes four
+// fewer passes over the hidden layer in GPU memory. The bias is added in float32. f is applied to the sum x W + b
+// before the sum is rounded; for backward, the sum is rounded once and kept. All sums are float32, and the bits are the
+// same each time, because there are no atomics.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/product/feed_forward_test.cc)
-//   what has no kernel (below) -> the composition of Linear and BiasActivation
+//   HasFusedFeedForward() is false -> the result of Linear() and BiasActivation()
 //     -> FeedForwardTest.KnowsWhatItHasNoKernelFor
-//   sizes that do not fit together -> c10::Error of the composition -> FeedForwardTest.SaysWhatDoesNotFit
-//   CUTLASS refuses a product or fails -> c10::Error with the sizes and CUTLASS's words -> (none)
+//   sizes do not fit together -> c10::Error from Linear() or BiasActivation() -> FeedForwardTest.SaysWhatDoesNotFit
+//   CUTLASS refuses a product or fails -> c10::Error with the sizes and CUTLASS's message -> (none)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +21,7 @@
 
 namespace lockstep::ops {
 
-// The float32 weights, with the shapes that the layout says.
+// The float32 weights. The WeightLayout says whether W and V are stored transposed.
 struct FeedForwardWeights {
   at::Tensor fc;        // W, inputs to hidden
   at::Tensor fc_bias;   // b [hidden]
@@ -40,7 +41,7 @@ at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, W
 bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
                          WeightLayout layout, Activation activation);
 
-// The same operation from LinearTwin() and BiasActivationTwin(), for any device.
+// Computes the same with LinearTwin() and BiasActivationTwin(), on any device.
 at::Tensor FeedForwardTwin(const at::Tensor& x, const FeedForwardWeights& weights,
                            WeightLayout layout, Activation activation);
 

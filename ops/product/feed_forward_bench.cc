@@ -1,10 +1,10 @@
-// The share of the GPU's peak that GPT-2's MLP reaches, fused and as the composition of its parts:
+// Measures the share of the GPU's peak that GPT-2's MLP reaches, fused and as the composition of its parts. Run it with
 // bazel run -c opt //ops/product:feed_forward_bench
 //
-// Arguments: tokens (16 and 64 texts of 1024). The values are bfloat16. It times forward alone, as in training, and
-// with backward, which gives the gradients of all five inputs. FLOPs are those of the products: two forward, four
-// backward. `of_peak` is their rate over an H100's or H200's 989 TFLOP/s of dense bfloat16, of the best of some
-// replays.
+// The argument is the number of tokens (16 and 64 texts of 1024 tokens). The values are bfloat16. It times forward
+// alone, as in training, and forward with backward, which computes the gradients of all five inputs. The FLOPs are
+// those of the matrix products, two in forward and four in backward. `of_peak` is the rate of the best of several
+// replays, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

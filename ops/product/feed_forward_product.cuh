@@ -4,10 +4,11 @@
 //
 // The kernels compute the transposed result, [hidden, rows] in column-major order, which has the same layout in memory
 // as [rows, hidden] in row-major order. Each thread's accumulators then belong to few hidden units and many rows. The
-// bias therefore takes 2 registers for 64 units, and the gradient of a bias is a sum within a thread and over 4 lanes.
-// The weight is the left operand, and the kernels read it without a copy or a transposition.
+// bias of 64 hidden units therefore takes only 2 registers of a thread, and the bias's gradient is summed within each
+// thread and then over 4 lanes. The weight is the left operand, and the kernels read it without a copy or a
+// transposition.
 //
-// In a build without code for GPUs (rules/cuda.bzl) there are no kernels, and each call says so.
+// In a build without code for GPUs (rules/cuda.bzl) there are no kernels, and each call returns a message that says so.
 #pragma once
 
 #include "ops/product/feed_forward_product.h"
@@ -107,7 +108,7 @@ struct Gelu {
   };
 };
 
-// The types of a kernel with a given epilogue. A tile has kHidden hidden units.
+// The types of which CUTLASS composes a kernel. A tile has kHidden hidden units.
 template <typename Element, int kHidden>
 struct Tiling {
   using Tile = cute::Shape<Int<kHidden>, Int<kTileRows>, Int<64>>;
@@ -117,7 +118,7 @@ struct Tiling {
   using Descriptor =
       collective::detail::EpilogueDescriptor<Tile, collective::EpilogueTileAuto,
                                              /*ElementC=*/void, Element, EpilogueSchedule>;
-  // A second matrix that the epilogue writes, or reads.
+  // The second matrix, `inner`, which the epilogue writes in forward and reads in backward.
   using Written = collective::detail::AuxStoreDescriptor<Descriptor, ColumnMajor, Element>;
   using Read = collective::detail::AuxLoadDescriptor<Descriptor, ColumnMajor, Element>;
 
@@ -179,16 +180,17 @@ struct BackwardFusion {
   using DInner = fusion::Sm90EVT<Sums, Product>;
 };
 
-// The strides of an [n, m] matrix without gaps between its rows, or columns.
+// Returns the strides of an [n, m] matrix that has no gaps between its rows or columns.
 template <typename Stride>
 Stride PackedStride(int64_t n, int64_t m) {
   return cutlass::make_cute_packed_stride(
       Stride{}, cute::make_shape(static_cast<int>(n), static_cast<int>(m), 1));
 }
 
-// Enqueues the product with the fusion's arguments, and returns what Launch...() returns. `order` is the direction in
-// which the blocks walk over the tiles. `swizzle` is the number of tiles that they also cover in the other direction
-// before they go on, so that they find in the cache what other blocks have loaded.
+// Enqueues the product with the epilogue's arguments `fused`. Returns null, or CUTLASS's message if CUTLASS refused.
+// `order` is the direction in which the blocks proceed over the tiles. `swizzle` is the number of tiles that they also
+// cover in the other direction before they proceed, so that the L2 cache still holds operands that other blocks have
+// loaded.
 template <typename Gemm, typename Element, typename Fusion>
 const char* Enqueue(const void* weight, const void* x, void* to, const Fusion& fused,
                     const HiddenShape& shape, RasterOrder order, int swizzle, cudaStream_t stream) {

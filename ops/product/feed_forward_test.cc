@@ -1,5 +1,5 @@
-// Values and gradients against the same in float64: the twin and the composition everywhere, the fused kernels
-// where there is a GPU that has them.
+// Compares values and gradients with those of the same operation in float64. The twin and the composition are tested on
+// any machine, and the fused kernels if the GPU supports them.
 
 #include "ops/product/feed_forward.h"
 
@@ -43,7 +43,7 @@ class FeedForwardTest : public OpTest {
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
-  // Whether this device and type have kernels.
+  // Returns whether there are fused kernels for this device and type.
   bool IsFused() const {
     if (!Is16BitOnGpu()) return false;
     const auto* properties = at::cuda::getCurrentDeviceProperties();
@@ -75,7 +75,7 @@ class FeedForwardTest : public OpTest {
     return {Weight(of.inputs, of.hidden, layout), bias(of.hidden),
             Weight(of.hidden, of.outputs, layout), has_out_bias ? bias(of.outputs) : at::Tensor()};
   }
-  // Values and all gradients against the twin's of what the weights are rounded to, in float64.
+  // Compares values and all gradients with those of the twin in float64, which gets the rounded weights.
   void ExpectTheTwins(const at::Tensor& x, const FeedForwardWeights& weights, const at::Tensor& dy,
                       WeightLayout layout, Activation activation) const {
     const at::Tensor y = FeedForward(x, weights, layout, activation);
@@ -111,7 +111,7 @@ TEST_P(FeedForwardTest, IsTheTwins) {
                          Case{{333}, 64, 256, 64}}) {
     for (const WeightLayout layout : kLayouts) {
       for (const Activation activation : kActivations) {
-        // Its slope jumps where the rounding of what it is given changes the sign.
+        // ReLU is skipped for 16-bit types, because rounding can change the sign of its input and thus its slope.
         if (activation == Activation::kRelu && dtype() != at::kFloat) continue;
         for (const bool has_out_bias : {true, false}) {
           SCOPED_TRACE(testing::Message()
@@ -144,7 +144,7 @@ TEST_P(FeedForwardTest, FusedItIsTheTwins) {
   }
 }
 
-// The products have ones on the diagonal, so they round nothing.
+// The weights are identity matrices, so the products have no rounding errors.
 TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   if (!IsFused()) GTEST_SKIP() << "needs a GPU of compute capability 9.0, and 16 bits";
   constexpr int64_t kWidth = 256;
@@ -160,7 +160,7 @@ TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
   const at::Tensor exact = at::gelu(exact_x, "tanh");
   exact.backward(at::ones_like(exact));
-  // The errors of rounding to 8 or 11 bits, of float16 below its normal values, and of tanh.
+  // The errors of rounding to 8 or 11 bits, of float16's subnormal values, and of tanh.
   const bool is_rough = dtype() == at::kBFloat16;
   const double rounding = is_rough ? 0x1p-8 : 0x1p-11;
   const double least = is_rough ? 0 : 0x1p-25;
@@ -190,10 +190,10 @@ TEST_P(FeedForwardTest, KnowsWhatItHasNoKernelFor) {
     const auto has = [&](const at::Tensor& values, const FeedForwardWeights& other) {
       return HasFusedFeedForward(values, other, layout, kFusedActivation);
     };
-    EXPECT_FALSE(has(x.narrow(0, 0, 128), weights));  // few tiles
+    EXPECT_FALSE(has(x.narrow(0, 0, 128), weights));  // too few tiles
     EXPECT_FALSE(has(x.narrow(0, 0, 0), weights));
     EXPECT_FALSE(has(x.to(at::kDouble), weights));
-    EXPECT_FALSE(has(x.narrow(1, 0, 128), weights));  // nor does it fit
+    EXPECT_FALSE(has(x.narrow(1, 0, 128), weights));  // x's width does not fit the weight
     FeedForwardWeights changed = weights;
     changed.out = weights.out.detach().t().contiguous().t();
     EXPECT_FALSE(has(x, changed));
@@ -323,7 +323,8 @@ TEST_P(FeedForwardTest, ABadRowStaysInItsRow) {
       x[bad_row][3].fill_(bad);
       const auto results = run(x.requires_grad_());
       EXPECT_FALSE(results[0][bad_row].isfinite().any().item<bool>());
-      // PyTorch's formulas of the slope at infinity differ from one another.
+      // The gradients are compared only for NaN, because PyTorch's formulas for the slope at infinity differ from one
+      // another.
       if (std::isnan(bad)) {
         EXPECT_TRUE(results[1][bad_row].isnan().all().item<bool>());
         EXPECT_TRUE(weights.fc_bias.grad().isnan().all().item<bool>());

@@ -23,7 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Enqueues the sums over x's rows, of which there may be none; for types that the kernel knows.
+// Enqueues the kernels that compute the sums over the rows of x. x may have no rows; its type must be one that the
+// kernel supports.
 void SumColumns(const at::Tensor& x, const SumsTo& to) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor rows = x.contiguous();
@@ -48,7 +49,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const at::Tensor y = at::empty({rows.size(0), matrix.size(1)}, x.options());
     MatrixProduct(y, rows, matrix,
                   {.bias = bias ? bias->to(x.scalar_type()) : at::Tensor(), .searches = trains});
-    // Each serves the other's gradient.
+    // The gradient of x needs the weight, and the gradient of the weight needs x.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? rounded : at::Tensor()});
     context->saved_data["weight"] = weight;
@@ -85,7 +86,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
       results[1] =
           WeightGradient(context->saved_data["d_weight"].toTensor(), Rows(saved[0]), dy, layout);
     }
-    // Without a bias there is no such input.
+    // Without a bias the Function has no input number 2.
     if (bias.defined() && context->needs_input_grad(2)) {
       results[2] = BiasGradient(context->saved_data["d_bias"].toTensor(), dy);
     }

@@ -1,9 +1,8 @@
-// ColumnSums' share of the GPU's copy bandwidth, beside ATen's sum:
+// Measures the share of the GPU's copy bandwidth that ColumnSums() reaches, and that ATen's sum reaches. Run it with
 // bazel run -c opt //ops/product:linear_bench
 //
-// Bytes: each bf16 value is read once; the sums are few. The limit is what a device-to-device copy
-// that moves as many bytes, read and written together, reaches in the same run: `of_copy` is the
-// rate over that.
+// Each bf16 value is read once; the sums are few. The limit is a device-to-device copy that reads and writes as many
+// bytes together in the same run: `of_copy` is the rate divided by the copy's rate.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

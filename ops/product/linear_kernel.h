@@ -1,4 +1,4 @@
-// The kernels of ColumnSums in linear.h.
+// Declares the functions that launch the kernels of ColumnSums() in linear.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep::ops {
 
-// Returns in how many slices the rows of x are added up. Each slice has one row of partial sums.
+// Returns into how many slices the rows of x are divided. Each slice has one row of partial sums.
 int64_t ColumnSumSlices(const void* x, FloatType type, const RowsShape& shape);
 
 // Enqueues the kernels that write the sums over r of x[r, c] to `to`. `partials` is scratch memory of [slices,

@@ -1,5 +1,5 @@
-// Values and gradients against the same in float64: the twin everywhere, the fused operation and
-// its kernels where there is a GPU.
+// Compares values and gradients with those of the same operation in float64. The twin is tested on any machine, and the
+// fused operation and its kernels if there is a GPU.
 
 #include "ops/product/linear.h"
 
@@ -21,7 +21,7 @@ class LinearTest : public OpTest {
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
-  // The fused operation's gradients of weights are never rounded.
+  // The tolerance is smaller for the fused operation, because it does not round the gradients of weights.
   double weight_tolerance() const { return Is16BitOnGpu() ? 1e-4 : tolerance(); }
   at::Tensor Random(at::IntArrayRef sizes) const { return at::randn(sizes, options()); }
   at::Tensor Parameter(at::IntArrayRef sizes) const {
@@ -99,7 +99,7 @@ TEST_P(LinearTest, TakesStridedValuesAndGradients) {
     EXPECT_TRUE(IsNear(weight.grad(), exact_weight.grad(), weight_tolerance()));
     EXPECT_TRUE(IsNear(bias.grad(), exact_bias.grad(), weight_tolerance()));
 
-    // A gradient whose values are all one in memory.
+    // An expanded gradient, whose values all share one place in memory.
     bias.mutable_grad() = at::Tensor();
     Linear(x.permute({2, 1, 0}), weight, bias, layout).sum().backward();
     EXPECT_TRUE(IsNear(bias.grad(), at::full({32}, 30, options().dtype(at::kDouble)), 1e-6));

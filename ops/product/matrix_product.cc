@@ -32,7 +32,8 @@ using Algorithm = std::array<uint64_t, 8>;
 
 constexpr int kProposals = 16;
 
-// The alignment that algorithms may assume of each matrix, so that a plan fits all matrices for which Multiply() plans.
+// The alignment that algorithms may assume for each matrix, so that a plan can be used for all matrices for which
+// Multiply() uses plans.
 constexpr uint32_t kAlignment_bytes = 16;
 
 cudaDataType_t CudaType(FloatType type) {
@@ -49,7 +50,7 @@ cudaDataType_t CudaType(FloatType type) {
 bool LiesByRows(const at::Tensor& x) { return x.stride(1) == 1 && x.stride(0) >= x.size(1); }
 bool LiesByColumns(const at::Tensor& x) { return x.stride(0) == 1 && x.stride(1) >= x.size(0); }
 
-// Where it lies by rows or by columns, and as its algorithms want it.
+// Returns whether the matrix is row-major or column-major, not empty, and aligned as the algorithms need it.
 bool IsPlannable(const at::Tensor& x) {
   if (x.size(0) == 0 || x.size(1) == 0 || x.size(0) % 8 != 0 || x.size(1) % 8 != 0) return false;
   if (!LiesByRows(x) && !LiesByColumns(x)) return false;
@@ -57,7 +58,7 @@ bool IsPlannable(const at::Tensor& x) {
   return IsAligned(x) && stride * static_cast<int64_t>(x.element_size()) % kAlignment_bytes == 0;
 }
 
-// Returns nothing if at::mm has to compute the product. `to` lies by rows, if it is plannable.
+// Returns nullopt if at::mm has to compute the product.
 std::optional<ProductKey> KeyOf(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                                 const ProductOptions& options) {
   if (!to.is_cuda() || !Is16Bit(a)) return std::nullopt;
@@ -113,7 +114,7 @@ void MultiplyByAten(const at::Tensor& to, const at::Tensor& a, const at::Tensor&
     }
     return;
   }
-  // ATen multiplies 16-bit values to float32 on GPUs alone, and without a bias.
+  // ATen multiplies 16-bit values to a float32 result only on GPUs, and only without a bias.
   if (!to.is_cuda()) {
     const at::Tensor product = at::mm(a.to(at::kFloat), b.to(at::kFloat));
     options.adds ? sum.add_(product) : sum.copy_(product);
@@ -130,7 +131,7 @@ void Check(cublasStatus_t status, const ProductKey& key, const char* doing) {
               ": cuBLASLt says ", cublasLtGetStatusString(status));
 }
 
-// Where the matrices are.
+// The addresses of the matrices.
 struct Pointers {
   const void* a;
   const void* b;
@@ -138,8 +139,8 @@ struct Pointers {
   void* to;
 };
 
-// A product in cuBLASLt's terms. Matrices lie by columns there: it computes to^T = b^T a^T, in which a matrix
-// that lies by rows is its own transpose.
+// The description of a product for cuBLASLt. cuBLASLt expects column-major matrices, so it computes to^T = b^T a^T: a
+// row-major matrix is its own transpose in column-major order.
 class Descriptors {
  public:
   Descriptors(cublasLtHandle_t handle, const ProductKey& key)
@@ -149,7 +150,7 @@ class Descriptors {
     Lay(&to_, key.output, key.m, key.n, /*by_columns=*/false, key.to_stride);
   }
 
-  // Returns the plans that the heuristic proposes, the best first.
+  // Returns the plans that the heuristic proposes, in its order, the best one first.
   std::vector<ProductPlan> Proposals(int count) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulPreferenceOpaque_t preference;
@@ -159,8 +160,8 @@ class Descriptors {
             key_, "preferring");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspace_bytes});
-    // Partial sums are not added in place, because their order is not documented, nor in 16 bits. Whole sums are always
-    // allowed.
+    // This allows algorithms without partial sums, and those that reduce partial sums in the compute type. It excludes
+    // reduction in place, whose order is not documented, and reduction in 16 bits.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute :
@@ -182,7 +183,7 @@ class Descriptors {
     return plans;
   }
 
-  // Returns nothing if the plan cannot be used here.
+  // Returns nullopt if the plan cannot be used here.
   std::optional<ProductPlan> Checked(const Algorithm& algorithm) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulHeuristicResult_t result{};
@@ -229,7 +230,8 @@ class Descriptors {
     return operation;
   }
 
-  // To choose algorithms by: cuBLASLt looks at a bias's alignment, and the plan is to fit all that are planned.
+  // Returns a description of the operation for choosing algorithms. cuBLASLt considers the alignment of the bias, so
+  // this description has the lowest alignment that a plan must support.
   cublasLtMatmulDescOpaque_t AnyOperation() const {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): only its alignment counts, which must not be higher
     return Operation(reinterpret_cast<const void*>(uintptr_t{kAlignment_bytes}));
@@ -248,8 +250,8 @@ class Descriptors {
   cublasLtMatrixLayoutOpaque_t a_, b_, to_;
 };
 
-// Gives one of its settings another value. Returns whether the algorithm has that setting; cuBLASLt has yet to
-// check whether the values go together.
+// Changes one setting of an algorithm at random. Returns false if the algorithm does not have that setting. The caller
+// must let cuBLASLt check whether the settings are valid together.
 bool Mutate(std::minstd_rand& random, Algorithm& words) {
   auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
   const auto set = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
@@ -277,7 +279,7 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
       has_it = set_one_of(CUBLASLT_ALGO_CAP_STAGES_IDS, CUBLASLT_ALGO_CONFIG_STAGES_ID);
       break;
     case 2: {
-      // Those of up to eight blocks, which every GPU that has clusters can place.
+      // The shapes of clusters of up to eight blocks, which every GPU with clusters supports.
       constexpr int kShapes = CUBLASLT_CLUSTER_SHAPE_2x4x1 - CUBLASLT_CLUSTER_SHAPE_1x1x1 + 1;
       has_it = set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
                    static_cast<uint16_t>(CUBLASLT_CLUSTER_SHAPE_1x1x1 + random() % kShapes));
@@ -298,7 +300,7 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
   return has_it;
 }
 
-// The algorithms for one product, tried on `target`, a `to` that may be overwritten.
+// The candidate algorithms for one product. They write to `target`, a matrix like `to` that may be overwritten.
 class ProductCandidates : public PlanCandidates<ProductPlan> {
  public:
   ProductCandidates(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
@@ -345,7 +347,7 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
                  bool adds)
       : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
 
-  // One is asked for, should the count make a difference.
+  // It always asks for one proposal, in case the first proposal depends on the requested count.
   std::optional<ProductPlan> First() override { return descriptors_.Proposals(1)[0]; }
 
   ProductPlan Search(const ProductPlan& first) override {
@@ -396,13 +398,14 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   c10::cuda::OptionalCUDAGuard on_device;
   if (to.is_cuda()) {
     on_device.set_device(to.device());
-    // A thread of autograd's may come to its first product without a context, of which ATen would warn.
+    // A thread of autograd may have no CUDA context before its first product, and ATen would warn of that.
     c10::cuda::set_device(to.device().index(), /*force=*/true);
   }
   const std::optional<ProductKey> key = KeyOf(to, a, b, options);
   if (!key) return MultiplyByAten(to, a, b, options);
 
-  // Seen by profilers, and by whoever counts operations, as ATen's products are.
+  // The event makes the product visible to profilers and to code that counts floating-point operations, like ATen's
+  // products.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({a, b}));
   const cudaStream_t stream = StreamOf(to);
   const void* bias = options.bias.defined() ? options.bias.const_data_ptr() : nullptr;

@@ -1,5 +1,5 @@
 // Computes matrix products of 16-bit values with the fastest of cuBLASLt's algorithms. at::mm takes the first algorithm
-// that cuBLASLt's heuristic proposes, which can be a fifth slower than another.
+// that cuBLASLt's heuristic proposes, which can be 20 % slower than another algorithm.
 //
 // Promise: MatrixProduct() gives the same result as at::mm (within rounding), summed in float32. The search for the
 // fastest algorithm runs only once for each combination of GPU model, cuBLASLt version, shape, layouts and types. The
@@ -13,8 +13,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
-//   a product that it does not plan (below) -> at::mm's -> MatrixProductTest.IsTheProductOfEverySize
-//   cuBLASLt refuses a product or fails -> c10::Error with the product and cuBLASLt's words -> (none)
+//   a product that it does not plan (below) -> at::mm's result -> MatrixProductTest.IsTheProductOfEverySize
+//   cuBLASLt refuses a product or fails -> c10::Error with the product and cuBLASLt's message -> (none)
 //   a file that is damaged -> a new search -> ProductPlannerTest.SearchesAgainWhereTheFileIsDamaged
 #pragma once
 
@@ -50,8 +50,8 @@ class ProductPlanner {
   // strides. `to` is [m, n], of the same type or float32. There is no gradient. `to` must not share memory with a or b.
   //
   // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. Its matrices must be
-  // row-major or column-major, their addresses and strides must be multiples of 16 bytes, and with a bias `to` must be
-  // row-major. at::mm or at::addmm computes all other products, also those of other types and on any device.
+  // row-major or column-major, their addresses and strides must be multiples of 16 bytes, and if there is a bias, `to`
+  // must be row-major. at::mm or at::addmm computes all other products, also for other types and on any device.
   void Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                 const ProductOptions& options = {});
 
@@ -65,11 +65,11 @@ class ProductPlanner {
 // The name of a planned product for at::RecordFunction. The inputs of this event are a and b.
 inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 
-// Does the same with the planner of this process, whose files lie in CacheFolder().
+// Calls Multiply() of the planner of this process, whose files are in CacheFolder().
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options = {});
 
-// Does the same, and returns the result as a new contiguous matrix of `type`.
+// Returns a b as a new contiguous matrix of the type `type`. It uses the same planner.
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
 // Returns the Plans() of the planner of this process.

@@ -1,9 +1,9 @@
-// The share of the GPU's peak that GPT-2's products reach, beside ATen's:
+// Measures the share of the GPU's peak that GPT-2's matrix products reach, and that ATen's reach. Run it with
 // bazel run -c opt //ops/product:matrix_product_bench
 //
-// Arguments: tokens (16 and 64 texts of 1024), inputs, outputs; the last ones are the head's, whose weight
-// lies the other way round. `of_peak` is the rate over an H100's or H200's 989 TFLOP/s of dense bfloat16, of
-// the best of some replays.
+// The arguments are tokens (16 and 64 texts of 1024 tokens), inputs and outputs. The last products are those of the
+// head, whose weight is stored transposed. `of_peak` is the rate of the best of several replays, divided by the 989
+// TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -27,7 +27,7 @@ Operands Make(Pass pass, int64_t tokens, int64_t inputs, int64_t outputs) {
   const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const bool is_head = outputs == kVocabulary;
   const auto activations = [&](int64_t width) { return at::randn({tokens, width}, options); };
-  // [inputs, outputs], as it lies.
+  // Returns the weight as [inputs, outputs]; the head's weight is a transposed view.
   const auto weight = [&](const at::TensorOptions& of) {
     return is_head ? at::randn({outputs, inputs}, of).t() : at::randn({inputs, outputs}, of);
   };
@@ -49,7 +49,7 @@ void Planned(const Operands& of) {
 void Aten(const Operands& of) {
   at::Tensor to = of.to;
   if (to.scalar_type() == at::kFloat && !to.is_contiguous()) {
-    // The backward of that layout has such a result.
+    // The gradient of a transposed weight is transposed as well, so the transposed product is computed.
     to = to.t();
     at::addmm_out(to, to, of.b.t(), of.a.t(), at::kFloat);
   } else if (to.scalar_type() == at::kFloat) {
@@ -61,7 +61,7 @@ void Aten(const Operands& of) {
   }
 }
 
-// Whether both give the same to within rounding, in some rows.
+// Returns whether both functions give the same result to within rounding, in some rows.
 bool AreSame(const Operands& of) {
   const auto rows = [&](void (*multiply)(const Operands&)) {
     if (of.to.scalar_type() == at::kFloat) of.to.zero_();

@@ -1,4 +1,4 @@
-// Products against PyTorch's in float64, by plans that are searched for and kept.
+// Compares matrix products with PyTorch's in float64, and tests how their plans are searched for and kept.
 
 #include "ops/product/matrix_product.h"
 
@@ -28,7 +28,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// The ways in which a matrix of any size may lie in memory.
+// The memory layouts of a matrix of any size.
 enum class Lies { kByRows, kByColumns, kInWiderRows, kMisaligned };
 constexpr Lies kEveryWay[] = {Lies::kByRows, Lies::kByColumns, Lies::kInWiderRows,
                               Lies::kMisaligned};
@@ -71,7 +71,7 @@ class MatrixProductTest : public OpTest {
       product.bias = at::randn({sizes.n}, options(to_type));
       expected += product.bias.to(at::kDouble);
     }
-    // Twice, of which the second has its plan.
+    // The product runs twice; the second run uses the plan that the first run has chosen.
     const at::Tensor before = to.clone();
     for (int i = 0; i < 2; ++i) {
       to.copy_(before);
@@ -102,7 +102,7 @@ TEST_P(MatrixProductTest, IsTheProductOfEverySize) {
     ExpectProduct(planner, sizes, Lies::kByColumns, Lies::kByRows, Lies::kByRows, at::kFloat,
                   /*adds=*/true, /*has_bias=*/false);
   }
-  // Those whose sizes are all multiples of 8.
+  // Only the products whose sizes are all multiples of 8 have plans.
   EXPECT_EQ(planner.Plans().size(), Is16BitOnGpu() ? 4 * 3 : 0u);
 }
 
@@ -118,7 +118,7 @@ TEST_P(MatrixProductTest, IsTheProductHoweverTheMatricesLie) {
     }
   }
   for (const ProductPlanReport& report : planner.Plans()) {
-    // Each was found by this planner and used again.
+    // Each plan was found by a search of this planner.
     EXPECT_EQ(report.source, PlanSource::kSearched) << Description(report.key);
     EXPECT_GT(report.plan.us, 0);
     EXPECT_LE(report.plan.us, report.plan.first_us) << Description(report.key);
@@ -178,7 +178,7 @@ TEST(MatrixProduct, OfATypeIsANewMatrix) {
   }
 }
 
-// On a GPU, a product that is planned.
+// Tests of a product that has a plan, on a GPU.
 class ProductPlannerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -263,7 +263,7 @@ TEST_F(ProductPlannerTest, CanBeCaptured) {
   c10::cuda::device_synchronize();  // the matrices were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   const at::Tensor expected = at::mm(a_.to(at::kDouble), b_.to(at::kDouble));
-  at::mm(a_, b_);  // makes the handle, which a capture may not
+  at::mm(a_, b_);  // creates the handle, which is not allowed during a capture
   const auto capture = [&](ProductPlanner& planner) {
     at::cuda::CUDAGraph graph;
     graph.capture_begin();

@@ -16,14 +16,14 @@
 
 namespace lockstep::ops {
 
-// Call it in a Function's forward. Returns the .grad of `weight` to which backward must add its gradient. Keep it in
-// saved_data, which (unlike save_for_backward) lets it change in between. The result is undefined if backward must
-// return the gradient instead, because `weight` is not a leaf, or has no .grad that is float32 and has the same strides
-// as the weight.
+// Call it in a Function's forward. Returns the .grad of `weight` to which backward must add its gradient. Keep the
+// result in saved_data, because autograd forbids changes of tensors in save_for_backward before backward. The result is
+// undefined if backward must return the gradient instead, because `weight` is not a leaf, or has no .grad that is
+// float32 and has the same strides as the weight.
 at::Tensor GradientToAddTo(const at::Tensor& weight);
 
-// Call it in backward before something is added to `to`, the result of GradientToAddTo(). Returns whether the caller
-// must overwrite the content of `to` instead. `to` may have no memory before this call.
+// Call it in backward before something is added to `to`, the result of GradientToAddTo(). Returns true if the caller
+// must overwrite the content of `to` instead of adding to it. `to` may have no memory before this call.
 bool TakeOver(const at::Tensor& to);
 
 // Call it in backward: adds `gradient`, which has the layout of `to` and any float type, to `to`.

@@ -1,4 +1,4 @@
-// The memory layout of a linear layer's weight.
+// WeightLayout: whether the weight of a linear layer is stored as [inputs, outputs] or as [outputs, inputs].
 #pragma once
 
 namespace lockstep::ops {

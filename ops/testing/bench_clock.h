@@ -1,4 +1,4 @@
-// The clock of the kernels' benchmarks.
+// Measures the time of GPU work for the benchmarks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-// Returns the time in seconds, by the device's own clock, of the work that `launch` enqueues.
+// Returns the time in seconds, measured with CUDA events, of the work that `launch` enqueues.
 template <typename Launch>
 double DeviceSeconds(const Launch& launch) {
   at::cuda::CUDAEvent begin(cudaEventDefault);
@@ -21,7 +21,7 @@ double DeviceSeconds(const Launch& launch) {
   return begin.elapsed_time(end) * 1e-3;
 }
 
-// Returns the time in seconds of a device-to-device copy that reads and writes `bytes` together: the best of several.
+// Returns the shortest time in seconds of 20 device-to-device copies. Each copy reads bytes / 2 and writes bytes / 2.
 inline double CopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -1,4 +1,4 @@
-// For benchmarks: measures the time of kernels that run for a shorter time than the host needs to queue them.
+// For benchmarks: measures kernels that take less time than the host needs to enqueue them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,13 +13,13 @@
 
 namespace lockstep::ops {
 
-// Returns the time in seconds of one `launch`. A CUDA graph replays many of them, and the best of several replays
-// counts. If `launch` differentiates a tensor, that tensor must have been computed on the same stream. Tensors that
-// fit the L2 cache may stay there.
+// Returns the time in seconds of one call of `launch`. A CUDA graph contains 20 calls, and the fastest of 10 replays
+// counts. If `launch` differentiates a tensor, that tensor must have been computed on the same stream. Tensors that fit
+// the L2 cache may stay there.
 template <typename Launch>
 double GraphSeconds(const Launch& launch) {
   constexpr int kLaunches = 20;
-  launch();  // sets up what cannot be set up during a capture
+  launch();  // the first call does setup that a capture forbids
   at::cuda::CUDAGraph graph;
   graph.capture_begin();
   for (int i = 0; i < kLaunches; ++i) launch();
@@ -39,7 +39,7 @@ class BenchStream {
   c10::cuda::CUDAStreamGuard guard_;
 };
 
-// Returns the time in seconds of a device-to-device copy that reads and writes `bytes` together.
+// Returns the time in seconds of a device-to-device copy that reads bytes / 2 and writes bytes / 2.
 inline double GraphCopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -19,8 +19,8 @@ class ConvolutionOpTest : public OpTest {
   at::Tensor Weight(at::IntArrayRef sizes, at::MemoryFormat format) const {
     return at::randn(sizes, options()).to(at::kFloat).contiguous(format).requires_grad_();
   }
-  // Returns the weight as a model passes it: on a GPU with 16 bits Lockstep's operations round it, otherwise autocast
-  // does.
+  // Returns the weight as a model passes it to the operation. For 16-bit types on a GPU the operation itself rounds the
+  // weight. In other cases autocast has already converted it to dtype().
   at::Tensor Passed(const at::Tensor& weight) const {
     return Is16BitOnGpu() ? weight : weight.to(dtype());
   }

@@ -62,9 +62,9 @@ inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tenso
   return testing::AssertionFailure() << "off by " << difference << " of " << scale;
 }
 
-// Runs `backward`, which gives each of `weights` its gradient, three times. The gradients must add up in the memory of
-// the first gradient, and the hooks with which the Reducer notices gradients must run each time. Then runs it twice
-// with memory whose content is meaningless, as in the steps of a Reducer.
+// Runs `backward`, which computes a gradient for each of `weights`, three times. The gradients must add up in the
+// memory of the first gradient, and the hooks with which the Reducer notices gradients must run each time. Then runs it
+// twice with memory whose content is meaningless, as in the steps of a Reducer.
 inline void ExpectAddsToGradients(const std::function<void()>& backward,
                                   const std::vector<at::Tensor>& weights) {
   int hooks = 0;
@@ -98,7 +98,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
 
   std::vector<c10::intrusive_ptr<GradientMemory>> memories;
   for (const at::Tensor& weight : weights) {
-    // The memory exists only after it was asked for.
+    // The gradient's memory is hidden here, and appears only when GradientMemory asks for it.
     const auto hidden = std::make_shared<at::DataPtr>();
     const at::Storage storage = weight.grad().storage();
     memories.push_back(c10::make_intrusive<GradientMemory>([hidden, storage] {

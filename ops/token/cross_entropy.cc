@@ -46,7 +46,7 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    // Without history: what is written over it is not the logits any more.
+    // The tensor is detached, because the gradient that overwrites the logits must not be part of their autograd graph.
     const at::Tensor logits = saved[0].detach();
     const c10::DeviceGuard guard(logits.device());
     const at::Tensor gradient = gradients[0].to(at::kFloat);
@@ -70,7 +70,7 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
                           const Variable& gradient, int64_t classes, double label_smoothing) {
     const c10::DeviceGuard guard(logits.device());
     const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
-    // Without history: what is written over it is not the logits any more.
+    // The tensor is detached, because the gradient that overwrites the logits must not be part of their autograd graph.
     const at::Tensor memory = logits.detach();
     Launch(memory, [&](cudaStream_t stream) {
       LaunchCrossEntropyAndGradient(
@@ -78,8 +78,9 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
           gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
           ShapeOf(memory, classes, label_smoothing), stream);
     });
-    // mark_dirty would want the logits back as an output. The new version alone tells an operation that has kept the
-    // logits. The memory is saved with the new version, so this backward finds no change.
+    // mark_dirty() cannot be used, because it requires that the logits are an output of the Function. The new version
+    // alone makes the backward of another operation that saved the logits throw. `memory` is saved with the new
+    // version, so this Function's own backward does not throw.
     torch::autograd::impl::bump_version(memory);
     context->save_for_backward({memory});
     return losses.sum();

@@ -1,5 +1,5 @@
-// The kernels for rows that are swept once or twice, that are held in registers whole, or that are so short that a
-// thread has one. cross_entropy_pipeline.cuh has the kernels for long rows, on GPUs that can run them.
+// The kernels that read each row once or twice, that hold a whole row in registers, or that process a short row in one
+// thread. cross_entropy_pipeline.cuh has the kernel for long rows, on GPUs that can run it.
 #include <cmath>
 #include <cstring>
 
@@ -14,20 +14,22 @@ namespace {
 
 using namespace cross_entropy;
 
-// The size of blocks that sweep a row once. They are small, so that some load while others wait at a barrier.
+// The size of blocks that read a row once (a sweep). The blocks are small, so that some blocks load while others wait
+// at a barrier.
 constexpr int kSweepThreads = 256;
-// Rows of at least this size are copied ahead. With shorter rows a multiprocessor has many blocks, some of which load
-// while others compute.
+// Rows of at least this size are processed by the kernel of cross_entropy_pipeline.cuh, which copies rows ahead. With
+// shorter rows a multiprocessor has many blocks, some of which load while others compute.
 constexpr int64_t kLongRowBytes = 16 << 10;
 
-// How many of the columns from `column` on come before `end`.
+// Returns the number of columns in [column, end).
 __device__ unsigned Before(int column, int end) {
   unsigned count = static_cast<unsigned>(max(end - column, 0));
   Forget(count);
   return count;
 }
 
-// A pack that stays in registers as the words it is loaded in, half as many as its values unpacked.
+// A pack that stays in registers as the words in which it was loaded. For 16-bit values this takes half as many
+// registers as unpacked values.
 template <typename T, int kSize>
 class Held {
  public:
@@ -40,7 +42,7 @@ class Held {
     memcpy(words_, &pack, sizeof(pack));
     Forget();
   }
-  // From here on the values are unpacked anew.
+  // Makes the compiler unpack the values again when they are used next, instead of keeping them in registers.
   __device__ void Forget() {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) cross_entropy::Forget(words_[i]);
@@ -51,8 +53,8 @@ class Held {
   alignas(16) unsigned words_[kWords];
 };
 
-// Packs first, first + blockDim.x, ... of row x as far as they have classes. Beside these a column
-// that is no class reads as -inf.
+// Loads the packs first, first + blockDim.x, ... of row x that contain classes. In a pack that also contains padding,
+// the columns of the padding are set to -inf.
 template <typename T, int kSize, int kHeld>
 __device__ void Load(const T* x, int first, const CrossEntropyShape& shape,
                      Held<T, kSize> (&held)[kHeld]) {
@@ -81,7 +83,7 @@ template <typename T, int kSize, int kHeld>
 __device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropyShape& shape,
                     Seen& seen) {
   const int classes = static_cast<int>(shape.classes);
-  // The greatest first: one rescaling for all packs.
+  // The greatest logit is found first, so that exp_sum is rescaled only once for all packs.
   float greatest = seen.greatest;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
@@ -114,7 +116,7 @@ __device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropy
   }
 }
 
-// Row x as the block sees it in one sweep.
+// Returns the block's Seen of row x, which the block reads once.
 template <typename T, int kSize>
 __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
   const int packs = CeilDivide(static_cast<int>(shape.classes), kSize);
@@ -128,7 +130,8 @@ __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
   return OfBlock(seen);
 }
 
-// The derivative of what Load has read, to where it was read. The target is left to WriteTarget.
+// Writes the gradients of the logits that Load() has read to the logits' places. WriteTarget() then corrects the
+// target's gradient.
 template <typename T, int kSize, int kHeld>
 __device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivative, T* x, int first,
                       const CrossEntropyShape& shape) {
@@ -161,7 +164,7 @@ template <typename T, int kSize>
 __device__ void SweepGradient(const Derivative& derivative, T* x, const CrossEntropyShape& shape) {
   const int packs = static_cast<int>(shape.columns) / kSize;
   const int step = static_cast<int>(blockDim.x) * kAtOnce;
-  // From the end, which an earlier sweep has left in the cache.
+  // The sweep begins at the row's end, which an earlier sweep has left in the cache.
   for (int begin = (packs - 1) / step * step; begin >= 0; begin -= step) {
     const int first = begin + static_cast<int>(threadIdx.x);
     Held<T, kSize> held[kAtOnce];
@@ -192,14 +195,14 @@ __global__ void __launch_bounds__(kSweepThreads)
   T* x = logits + row * shape.columns;
   const Target column(target[row], shape);
   const Derivative derivative(log_sums[row], *gradient, column, shape);
-  // Read by the one thread that overwrites it.
+  // The target's logit is read by the thread that will overwrite it.
   const bool is_mine = column.IsMine<kSize>();
   const float logit = is_mine ? column.Logit(x) : 0;
   SweepGradient<T, kSize>(derivative, x, shape);
   if (is_mine) WriteTarget(derivative, logit, x, column);
 }
 
-// A block a row, no longer than kHeld packs a thread, which is read once.
+// Each block processes one row, which has at most kHeld packs for each thread. The row is read only once.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -224,8 +227,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// Any row, in two sweeps: large blocks, so that few rows are under way and the second sweep finds
-// its row in the L2 cache.
+// The kernel for any row, which it reads in two sweeps. The blocks are large, so that few rows are being processed at a
+// time, and the second sweep still finds its row in the L2 cache.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradientInTwo(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -243,10 +246,11 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// Rows of so few columns that a thread reads one alone, twice: neighbours' rows lie in the same cache lines.
+// A row with at most this many columns is processed by one thread, which reads it twice. The rows of neighbouring
+// threads lie in the same cache lines.
 constexpr int64_t kFewColumns = 32;
 
-// The row that belongs to this thread; shape.rows or more: none.
+// Returns the row that belongs to this thread. The thread has no row if the result is shape.rows or more.
 __device__ int64_t OwnRow() { return int64_t{blockIdx.x} * kSweepThreads + threadIdx.x; }
 
 template <typename T>
@@ -312,12 +316,12 @@ __global__ void __launch_bounds__(kSweepThreads)
   WriteAlone(Derivative(log_sum, *gradient, column, shape), x, column, shape);
 }
 
-// Blocks with a thread for each row.
+// Returns the number of blocks if each row has one thread.
 unsigned BlocksOfFew(const CrossEntropyShape& shape) {
   return static_cast<unsigned>(CeilDivide<int64_t>(shape.rows, kSweepThreads));
 }
 
-// Rows begin at multiples of 16 bytes and end with a whole pack.
+// Returns whether rows begin at multiples of 16 bytes and consist of whole packs.
 template <typename T>
 bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
   return IsAligned(logits) && shape.columns % Pack<T>::kSize == 0;
@@ -376,7 +380,7 @@ void LossAndGradientOf(void* logits, const int64_t* target, const float* gradien
         shape.label_smoothing > 0 ? LaunchPipelined<T, true> : LaunchPipelined<T, false>;
     if (launch_pipelined(static_cast<T*>(logits), target, gradient, losses, shape, stream)) return;
   }
-  // A short row has a small block, with some loads of each thread in flight all the same.
+  // A short row gets a small block, so that each thread still has several loads in flight.
   if (packs <= 32) return launch(LossAndGradient<T, 1>, 1);
   if (packs <= 128) return launch(LossAndGradient<T, 2>, 2);
   if (packs <= 512) return launch(LossAndGradient<T, 4>, 4);

@@ -18,9 +18,9 @@ namespace lockstep::ops {
 // left out. Throws c10::Error if sizes, types or devices do not fit. The kernels run for float32, float16 and bfloat16
 // on a GPU; in all other cases CrossEntropySumTwin() runs.
 //
-// The kernels' backward overwrites the logits with the gradient, so nobody may use the logits after that. For any other
-// target the kernels compute a loss of NaN, and NaN as the gradient of the row; on the CPU CrossEntropySumTwin()
-// throws.
+// The kernels' backward overwrites the logits with the gradient, so nobody may use the logits after that. If a target
+// is neither in [0, classes) nor kIgnoredTarget, the kernels compute NaN as the loss and as the row's gradient; on the
+// CPU CrossEntropySumTwin() throws.
 //
 // A caller that knows beforehand with which gradient backward will be called can pass it as `gradient`, float32 and
 // 0-dimensional on the logits' device. Then the GPU reads each logit only once: when this function returns, the
@@ -31,7 +31,7 @@ namespace lockstep::ops {
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                            double label_smoothing, const at::Tensor& gradient = {});
 
-// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
+// Computes the same with plain ATen calls, on any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                                double label_smoothing);
 

@@ -1,10 +1,10 @@
-// The kernels' share of the GPU's copy bandwidth, beside their ATen twin:
+// Measures the share of the GPU's copy bandwidth that the kernels reach, and that their ATen twin reaches. Run it with
 // bazel run -c opt //ops/token:cross_entropy_bench
 //
-// Bytes: where the gradient is given beforehand each logit is read once and written once, 4 bytes
-// for one of 16 bits; in two passes forward reads it besides, 6 bytes. The limit is what a
-// device-to-device copy of as many bytes reaches in the same run: `of_copy` is the rate over that.
-// The twin does the same in more bytes; its `of_copy` is its rate in terms of the 6.
+// If the gradient is given beforehand, each 16-bit logit is read once and written once, which moves 4 bytes. In two
+// passes forward reads the logit once more, which makes 6 bytes. The limit is a device-to-device copy of as many bytes
+// in the same run: `of_copy` is the rate divided by the copy's rate. The twin moves more bytes, but its `of_copy` is
+// computed with 6 bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -16,7 +16,8 @@
 namespace lockstep::ops {
 namespace {
 
-// loss: (logits, target, classes, gradient) -> loss, of which `bytes` a logit are counted.
+// `loss` is called with (logits, target, classes, gradient) and returns the loss. `bytes` is the number of bytes that
+// are counted for each logit.
 template <typename Loss>
 void Run(benchmark::State& state, int64_t bytes, const Loss& loss) {
   const int64_t rows = state.range(0);
@@ -30,7 +31,7 @@ void Run(benchmark::State& state, int64_t bytes, const Loss& loss) {
   const double copy = CopySeconds(rows * classes * bytes);
   double seconds = 0;
   for (auto _ : state) {
-    const at::Tensor input = logits.clone();  // the gradient may be written over it
+    const at::Tensor input = logits.clone();  // a copy, because the gradient may overwrite it
     const double once =
         DeviceSeconds([&] { loss(input, target, classes, gradient).backward(gradient); });
     logits.mutable_grad() = at::Tensor();
@@ -56,7 +57,7 @@ void BM_Twin(benchmark::State& state) {
     return CrossEntropySumTwin(logits, target, classes, 0);
   });
 }
-// GPT-2's rows, two lengths from where long rows begin, and ResNet's rows.
+// The rows of GPT-2, two shorter lengths that still count as long rows, and the rows of ResNet.
 BENCHMARK(BM_OnePass)
     ->Args({16384, 50257})
     ->Args({16384, 32000})

@@ -1,4 +1,4 @@
-// The kernels of cross_entropy.h.
+// Declares the functions that launch the kernels of cross_entropy.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,8 +19,8 @@ struct CrossEntropyShape {
   float label_smoothing;
 };
 
-// L_r of a row is the sum of these two parts. They are kept separate because logits may be large and their differences
-// small.
+// L_r (cross_entropy.h) of a row is the sum of these two parts. They are kept separate because logits may be large and
+// their differences small.
 struct alignas(8) LogSum {
   float greatest;  // the greatest logit
   float rest;      // log of the sum of exp(logit - greatest)
@@ -37,8 +37,7 @@ void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* tar
                                 const LogSum* log_sums, const float* gradient,
                                 const CrossEntropyShape& shape, cudaStream_t stream);
 
-// Enqueues a kernel that does both: computes losses[r] for each row, and overwrites the row's logits with their
-// gradient.
+// Enqueues one kernel that computes losses[r] for each row, and overwrites the row's logits with their gradient.
 void LaunchCrossEntropyAndGradient(void* logits, FloatType type, const int64_t* target,
                                    const float* gradient, float* losses,
                                    const CrossEntropyShape& shape, cudaStream_t stream);

@@ -7,7 +7,7 @@
 //   3. adds up the threads' sums. After the barrier of this step no thread needs row i in shared memory
 //   4. starts the copy of row i + kRowsAhead into the same part of shared memory
 // The memory therefore always has something to read and something to write, while the threads compute. An extra loop
-// over the row to find its greatest logit would delay this. The class Running does not need such a loop.
+// over the row to find its greatest logit would cause a delay. The class Running makes such a loop unnecessary.
 //
 // A thread processes every blockDim.x-th pack of classes of each row. A pack that also contains padding is not
 // processed as a pack: each of the fewer than kSize classes in it belongs to one thread.
@@ -24,10 +24,10 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// How many rows are being copied to a block's shared memory while the block computes another row in registers. This
-// number keeps the memory busy whatever step the block is at.
+// How many rows are being copied to a block's shared memory while the block computes another row in registers. With two
+// rows the memory is busy during all steps of a round.
 constexpr int kRowsAhead = 2;
-// Rows begin at multiples of this, in shared memory and in global memory.
+// Rows begin at multiples of this number of bytes, in shared memory and in global memory.
 constexpr int kLineBytes = 128;
 
 // From Hopper on a thread can start a copy of a whole row to shared memory. The copy needs no registers, and the thread
@@ -54,7 +54,7 @@ __device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uin
       : "memory");
 }
 
-// Waits until the phase has ended whose number has this parity.
+// Waits until the barrier's phase whose number has this parity has ended.
 __device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
   unsigned ended;
   do {
@@ -109,14 +109,14 @@ __device__ inline __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
   return __float22bfloat162_rn(values);
 }
 
-// Returns the greater values. If one of two values is NaN, returns the other.
+// Returns the greater value of each pair of values. If one of two values is NaN, returns the other.
 template <typename Halves>
 __device__ Halves Greater(Halves a, Halves b) {
   return __hmax2(a, b);
 }
 __device__ inline float2 Greater(float2 a, float2 b) { return {fmaxf(a.x, b.x), fmaxf(a.y, b.y)}; }
 
-// Returns whether both values are at most the limit; NaN is not.
+// Returns whether both values are at most the limit. The result is false if a value is NaN.
 template <typename Halves>
 __device__ bool AreAtMost(Halves pair, Halves limit) {
   return __hble2(pair, limit);
@@ -147,10 +147,10 @@ __device__ inline void Forget(uint4& words) {
   Forget(words.w);
 }
 
-// Collects what a thread has Seen of a row, one pack after the other, without a search for the greatest logit before.
-// Exps may be relative to any logit that is near the greatest one. Seen's `greatest` is therefore the greatest logit of
-// the first pack, and it is raised only to a logit that exceeds it by more than kSlack. So an exp is at most e^8, or
-// e^16 if bfloat16 rounds the limit up.
+// Computes a thread's Seen of a row in one loop over its packs, without a loop before that finds the greatest logit.
+// exp(logit - base) does not overflow if the base is near the greatest logit. Seen::greatest therefore starts as the
+// greatest logit of the first pack, and is raised only if a logit exceeds it by more than kSlack. An exp is then at
+// most e^8, or e^16 if bfloat16 rounds the limit up.
 template <typename T, bool kSmoothed>
 class Running {
  public:
@@ -188,7 +188,7 @@ class Running {
  private:
   static constexpr float kSlack = 8;
 
-  // NaN and infinity come here, too. When they are added to the sum, the sum becomes NaN.
+  // Raise() is also called for NaN and infinity. The sum becomes NaN when they are added to it.
   __device__ void Raise(float logit) {
     const float greatest = fmaxf(seen_.greatest, logit);
     base_ = Base(greatest);
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     if (is_mine) WriteTarget(derivative, logit, x, column);
   };
 
-  // There is one round more than there are rows, to write the last row. In this round nothing is read.
+  // There is one round more than there are rows. This last round writes the last row and reads nothing.
   for (unsigned round = 0; row - step < rows; row += step, ++round) {
     const unsigned place = round % kRowsAhead;
     const T* from = reinterpret_cast<const T*>(memory + place * row_bytes);
@@ -330,10 +330,12 @@ bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, fl
   const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
   if (capability < 9 || bytes > most_bytes) return false;
 
-  // A thread gets about half of the packs that it can hold, so that a row of GPT-2 occupies all threads of a block.
+  // A thread gets about half as many packs as it can hold, so that a row of GPT-2's logits gives work to all threads of
+  // a block.
   const unsigned threads = Threads(shape.columns / Pack<T>::kSize, kAtOnce, kMostThreads);
   int resident = 1;
-  // This is always the maximum, because another thread may launch the kernel for another shape.
+  // The attribute is always set to the maximum, because another host thread may launch the kernel for another shape at
+  // the same time.
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
                                                 static_cast<size_t>(bytes));

@@ -1,5 +1,5 @@
-// How a block of threads processes a row of logits: what the kernels of cross_entropy.h have in common. The loss and
-// the gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads find together.
+// How a block of threads processes a row of logits. The kernels of cross_entropy.h share this code. The loss and the
+// gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads find together.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,12 @@ constexpr int kWarpThreads = 32;
 constexpr int kMostThreads = 1024;
 // How many loads of a thread are in flight while it reads a row.
 constexpr int kAtOnce = 4;
-// How many packs of a row a thread holds in registers: they take 32 registers, half of those that a thread of a block
-// of 1,024 has.
+// How many packs of a row a thread holds in registers at most. They take 32 registers, which is half of the registers
+// that a thread has in a block of 1,024 threads.
 constexpr int kMostHeld = 8;
 
-// Makes the compiler forget the values that it has computed from x, which would otherwise occupy registers.
+// Makes the compiler compute values from x again when they are used next. It would otherwise keep values that it has
+// already computed from x in registers.
 __device__ inline void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
 // The maximum and the sums over a part of a row's logits.
@@ -33,7 +34,7 @@ struct Seen {
 
 constexpr float kLog2OfE = 1.44269504f;
 
-// Returns 2^x with one instruction. Results below 2^-126 become 0; otherwise it is as accurate as __expf.
+// Returns 2^x with one instruction. Results below 2^-126 become 0. Otherwise the relative error is that of __expf.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));

@@ -1,5 +1,5 @@
-// Loss and gradient against PyTorch's cross-entropy: the twin everywhere, the kernels where there
-// is a GPU.
+// Compares loss and gradient with those of PyTorch's cross-entropy. The twin is tested on any machine, and the kernels
+// if there is a GPU.
 
 #include "ops/token/cross_entropy.h"
 
@@ -14,7 +14,7 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int64_t kIgnored = -100;  // PyTorch's
+constexpr int64_t kIgnored = -100;  // PyTorch's default ignore_index
 
 struct Case {
   int64_t rows, columns, classes;
@@ -22,12 +22,12 @@ struct Case {
 
 class CrossEntropy : public OpTest {
  protected:
-  // For float32 what the twin's sum over 200,003 smoothed classes loses.
+  // The tolerance for float32 is the rounding error of the twin's sum over 200,003 classes with label smoothing.
   double tolerance() const {
     return dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
   }
 
-  // The loss, whose gradient the logits, a leaf, are given anew.
+  // Returns the loss, and replaces the .grad of `logits`, which must be a leaf tensor, by the loss's gradient.
   static at::Tensor Run(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                         double smoothing, const at::Tensor& gradient) {
     logits.mutable_grad() = at::Tensor();
@@ -36,8 +36,9 @@ class CrossEntropy : public OpTest {
     return loss;
   }
 
-  // [rows, classes] of sums that a pass without a look ahead finds hard: of logits that rise far or
-  // by little at a time, fall, come late, or are as large as they can be.
+  // Returns rows, [rows, classes], whose sums of exps are difficult for a single pass that does not know the greatest
+  // logit beforehand. The logits rise in large or in small steps, fall, have the greatest logit at the end, or are as
+  // large as possible.
   at::Tensor HardRows(int64_t classes, double large, double least) const {
     const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
     const at::Tensor ramp = at::linspace(-1, 1, classes, noise.options());
@@ -58,7 +59,7 @@ class CrossEntropy : public OpTest {
                       at::where(is_even, -large, large).to(noise)});
   }
 
-  // [rows, classes] whose softmax is no number.
+  // Returns rows, [rows, classes], whose softmax is NaN.
   at::Tensor MarredRows(int64_t classes) const {
     const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
     std::vector<at::Tensor> rows = {at::full_like(noise, -INFINITY)};
@@ -75,8 +76,8 @@ class CrossEntropy : public OpTest {
 };
 
 TEST_P(CrossEntropy, IsPyTorchs) {
-  // Rows of one to eight packs a thread, rows that go through shared memory from Hopper on (16 to
-  // 113 KiB), rows too long for registers (50,304 in float32), and rows that have no whole packs.
+  // The rows have one to eight packs for each thread, or are processed by the pipelined kernel on Hopper and later GPUs
+  // (16 to 113 KiB), or are too long for registers (50,304 columns in float32), or do not consist of whole packs.
   for (const Case& shape :
        {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
         Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003}, Case{9, 128, 100},
@@ -98,7 +99,7 @@ TEST_P(CrossEntropy, IsPyTorchs) {
                                    at::Reduction::Sum, /*ignore_index=*/kIgnored, smoothing);
         expected.backward(at::full({}, 0.25, exact.options()));
 
-        // A copy: the gradient is written over the logits.
+        // The loss gets a copy, because the gradient overwrites the logits.
         const at::Tensor copy = logits.clone();
         const at::Tensor gradient = at::full({}, 0.25, options().dtype(at::kFloat));
         const at::Tensor loss = CrossEntropySum(copy, target, shape.classes, smoothing,
@@ -132,25 +133,27 @@ TEST_P(CrossEntropy, SaysWhatDoesNotFit) {
   }
 }
 
-// Long rows, of which a block has several on their way: at least three to each place that it has.
+// Tests long rows, several of which are being copied for a block at the same time. Each place in a block's shared
+// memory is used for at least three rows.
 TEST_P(CrossEntropy, ManyLongRowsForABlock) {
   if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
   const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  // Large, so that no class's share is lost in the tolerance.
+  // The gradient is large, so that the tolerance does not hide errors in the share of a class.
   const at::Tensor gradient = at::full({}, 1000, options().dtype(at::kFloat));
-  // A multiprocessor has three blocks of the shorter rows in 16 bits.
+  // In 16 bits a multiprocessor runs three blocks at a time for the shorter rows.
   for (const Case& shape :
        {Case{18 * multiprocessors + 3, 8200, 8187}, Case{6 * multiprocessors + 3, 50304, 50257}}) {
     for (const double smoothing : {0.0, 0.1}) {
-      // Marred: some rows have a logit that is no number or infinite, have only logits of -inf,
-      // have many of them, or have a target that is no class.
+      // If `marred`, some rows have a logit that is NaN or infinite, have many logits of -inf or only such logits, or
+      // have a target that is not a class.
       for (const bool marred : {false, true}) {
         SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << ", smoothing "
                                         << smoothing << (marred ? ", marred" : ""));
         at::Tensor logits = 3 * at::randn({shape.rows, shape.columns}, options());
         at::Tensor target =
             at::randint(shape.classes, {shape.rows}, at::TensorOptions(device()).dtype(at::kLong));
-        // Each 11th row from `first` on: before, between and after rows that are sound.
+        // Returns every 11th row, beginning at row `first`, so that rows without such values come before, between and
+        // after them.
         const auto rows = [](const at::Tensor& x, int64_t first) {
           return x.slice(0, first, x.size(0), 11);
         };
@@ -165,7 +168,7 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
         }
         logits.requires_grad_();
         at::Tensor exact = logits.detach().to(at::kDouble).requires_grad_();
-        // PyTorch takes no target that is no class.
+        // PyTorch throws if a target is not a class, so these targets are ignored in the reference.
         const at::Tensor known = at::where(target == -7, kIgnored, target);
         const at::Tensor expected =
             at::cross_entropy_loss(exact.narrow(1, 0, shape.classes), known, {}, at::Reduction::Sum,
@@ -198,14 +201,14 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
   }
 }
 
-// Long rows again, of one to eight packs a thread, with and without classes and padding after the
-// last pack that is full; a row alone, and more rows than there are blocks.
+// Tests long rows with one to eight packs for each thread, with and without classes and padding after the last full
+// pack. There is one row, or there are more rows than blocks.
 TEST_P(CrossEntropy, HardLongRows) {
   if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
   const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
   const int64_t pack = dtype() == at::kFloat ? 4 : 8;
   const at::Tensor gradient = at::full({}, 1000, options().dtype(at::kFloat));
-  // A multiprocessor has four blocks of the shortest rows, one of the longest.
+  // A multiprocessor runs four blocks at a time for the shortest rows, and one for the longest.
   for (const Case& shape :
        {Case{4 * multiprocessors + 1, 1024 * pack, 1024 * pack},
         Case{4 * multiprocessors + 1, 1025 * pack, 1024 * pack + 1},
@@ -214,10 +217,10 @@ TEST_P(CrossEntropy, HardLongRows) {
         Case{multiprocessors + 1, 7168 * pack, 7168 * pack}, Case{1, 7169 * pack, 7169 * pack - 3},
         Case{2 * multiprocessors + 1, 7169 * pack, 7169 * pack - 3}}) {
     for (const double smoothing : {0.0, 0.1}) {
-      // Smoothing takes the mean of the logits, which must stay finite.
+      // With label smoothing the loss contains the mean of the logits, which must stay finite.
       const double large = smoothing > 0 ? 100 : dtype() == at::kHalf ? 6e4 : 3e38;
       const double least = smoothing > 0 ? -large : -INFINITY;
-      // marred: every other row has values that are no numbers.
+      // If `marred`, every second row has values whose softmax is NaN.
       for (const bool marred : {false, true}) {
         SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << ", smoothing "
                                         << smoothing << (marred ? ", marred" : ""));
@@ -231,7 +234,7 @@ TEST_P(CrossEntropy, HardLongRows) {
           values = at::where((row.remainder(2) == 1).unsqueeze(1),
                              repeated(MarredRows(shape.classes)), values);
         }
-        // The padding is to count for nothing.
+        // The padding is NaN, because it must have no influence.
         const at::Tensor logits =
             at::constant_pad_nd(values.to(dtype()), {0, shape.columns - shape.classes}, NAN)
                 .requires_grad_();
@@ -246,7 +249,8 @@ TEST_P(CrossEntropy, HardLongRows) {
         const at::Tensor first = logits.grad();
         EXPECT_TRUE(at::allclose(loss.to(at::kDouble), expected, 1e-5, 1e-5, /*equal_nan=*/true))
             << loss << expected;
-        // Where all of softmax is one class's, the gradient is what its rounding leaves.
+        // If one class has the whole softmax, the gradient is only a rounding error, so an absolute tolerance is
+        // needed.
         EXPECT_TRUE(at::allclose(first.narrow(1, 0, shape.classes).to(at::kDouble), exact.grad(),
                                  tolerance(), /*atol=*/2e-3, /*equal_nan=*/true));
         EXPECT_TRUE((first.narrow(1, shape.classes, shape.columns - shape.classes) == 0)

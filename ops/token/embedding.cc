@@ -23,13 +23,13 @@ using torch::autograd::variable_list;
 // The values that backward needs besides the indices.
 struct Kept : torch::CustomClassHolder {
   struct Addend {
-    at::Tensor gradient;  // of GradientToAddTo()
+    at::Tensor gradient;  // the result of GradientToAddTo()
     int64_t rows;
     int64_t padding_index;
   };
 
   std::vector<Addend> addends;
-  std::vector<int64_t> sizes;  // of all indices together, which are [count, length] as a matrix
+  std::vector<int64_t> sizes;  // the shape to which all indices broadcast; count * length elements
   int64_t count = 0;
   int64_t length = 1;
   int64_t width = 0;
@@ -44,7 +44,7 @@ variable_list Expanded(const Kept& kept, const variable_list& indices) {
   return expanded;
 }
 
-// Returns the sum for the kernels, with null pointers to weights and gradients. `expanded` is that of Expanded().
+// Returns the sum for the kernels, with null pointers to weights and gradients. `expanded` is the result of Expanded().
 EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
   EmbeddedSum sum{.count = kept.count, .length = kept.length, .width = kept.width};
   for (const at::Tensor& rows : expanded) {
@@ -62,15 +62,16 @@ EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
   return sum;
 }
 
-// The gradient of an addend's weight, with the same bits each time: index_add_() sorts if ATen is set to be
-// deterministic. (at::embedding_dense_backward() would not do. compute-sanitizer's racecheck finds races in its kernel
-// for up to 3,072 indices, whose gradients are wrong while a tool slows it down.)
+// Returns the gradient of an addend's weight, with the same bits each time: index_add_() sorts the indices if ATen is
+// set to be deterministic. (at::embedding_dense_backward() cannot be used: compute-sanitizer's racecheck finds races in
+// its kernel for up to 3,072 indices, and its gradients are wrong while a tool slows it down.)
 at::Tensor RepeatableGradient(const Kept::Addend& addend, const at::Tensor& indices,
                               const at::Tensor& d_out) {
   std::vector<int64_t> sizes = indices.sizes().vec();
   sizes.push_back(d_out.size(-1));
   const at::Tensor summed = at::sum_to(d_out.to(at::kFloat), sizes).reshape({-1, sizes.back()});
-  // Indices of no row point to one past the last.
+  // Indices outside of the rows, and the padding index, are replaced by the index of an additional row, which is
+  // dropped.
   const at::Tensor none = indices.lt(0)
                               .logical_or_(indices.ge(addend.rows))
                               .logical_or_(indices.eq(addend.padding_index));
@@ -117,7 +118,7 @@ class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
     const at::Tensor d_out = gradients[0].contiguous();
     const bool is_repeatable = at::globalContext().deterministicAlgorithms() && d_out.numel() > 0;
     const variable_list expanded = Expanded(*kept, indices);
-    variable_list added(addends.size());  // that the kernel adds to
+    variable_list added(addends.size());  // the gradients to which the kernel adds
     for (size_t i = 0; i < addends.size(); ++i) {
       if (!context->needs_input_grad(i)) continue;
       if (is_repeatable) {
@@ -144,7 +145,7 @@ class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
   }
 
  private:
-  // They do not depend on the weights.
+  // Returns gradients that can be differentiated again. Their values do not depend on the weights' values.
   static variable_list GradientsToDifferentiate(const AutogradContext& context, const Kept& kept,
                                                 const variable_list& indices,
                                                 const at::Tensor& d_out) {

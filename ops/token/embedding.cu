@@ -7,14 +7,14 @@
 namespace lockstep::ops {
 namespace {
 
-// Blocks of 8 warps: in the forward each has a row, in the backward a share of the counts.
+// A block has 8 warps. In forward each warp writes a row. In backward each warp adds up a part of the block's counts.
 constexpr int kLanes = 32;
 constexpr int kWarps = 8;
-// Loads of a thread in flight.
+// The number of loads that a thread has in flight.
 constexpr int kAtOnce = 4;
-// Columns that a thread takes together.
+// The number of adjacent columns that a thread processes at a time.
 constexpr int kPackSize = 4;
-// The counts of a block of the backward.
+// The number of indices c of the first dimension (`count`) that a block processes in backward.
 constexpr int kCounts = 64;
 
 template <int kSize>
@@ -38,13 +38,13 @@ __device__ void AtomicAdd(float* to, const Pack<float, kSize>& x) {
 // The index of a row that does not exist.
 constexpr int64_t kNoRow = -1;
 
-// The row that output row (c, l) reads.
+// Returns the row of the weight that output row (c, l) reads, or a negative number if there is no such row.
 __device__ int64_t RowOf(const EmbeddedRows& addend, int64_t c, int64_t l) {
   const int64_t index = addend.indices[c * addend.count_stride + l * addend.length_stride];
   return index < addend.rows ? index : kNoRow;
 }
 
-// A warp writes a row of the output.
+// Each warp writes one row of the output.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __restrict__ out) {
   const int64_t row = blockIdx.x * int64_t{kWarps} + threadIdx.y;
@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __
   }
 }
 
-// The sum of gradients that came for the same row, one after the other. Another row's first gradient, or Flush(), sends
-// it to the row.
+// The sum of consecutive gradients that belong to the same row of a weight. When a gradient for another row is added,
+// or when Flush() is called, the sum is added to its row in memory.
 template <int kSize>
 struct Run {
-  int64_t row;  // kNoRow at first
+  int64_t row;  // initially kNoRow
   Pack<float, kSize> sum;
 
   __device__ void Add(int64_t to, const Pack<float, kSize>& d, float* gradient, int64_t width) {
@@ -105,9 +105,10 @@ struct Run {
   }
 };
 
-// Block (chunk * length + l, n): columns from n * 32 * kSize on, of the rows (c, l) of kCounts counts c. Warp w adds up
-// counts w, w + 8, ..., then the first warp adds up the warps, always in the same order. A row of a weight that belongs
-// to one block alone, such as a position's, therefore gets the same bits each time.
+// Block (chunk * length + l, n) processes 32 * kSize columns, beginning at n * 32 * kSize, of the rows (c, l) for
+// kCounts consecutive c. Warp w adds up the rows with c = w, w + 8, ..., and then the first warp adds up the sums of
+// the warps, always in the same order. If only one block adds to a row of a weight, as for the embedding of positions,
+// that row therefore gets the same bits each time.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kLanes* kWarps)
     Backward(EmbeddedSum sum, const T* __restrict__ d_out) {
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   for (int k = 0; k < kMostEmbedded; ++k) {
     const EmbeddedRows& addend = sum.addends[k];
     if (k >= sum.addend_count || addend.gradient == nullptr) continue;
-    __syncthreads();  // the addend before has been read
+    __syncthreads();  // the first warp has read the previous addend's sums
     warps[threadIdx.y][threadIdx.x] = runs[k];
     __syncthreads();
     if (threadIdx.y != 0 || column >= sum.width) continue;
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   }
 }
 
-// Whether packs of the weights' values, or of the gradients', may be loaded at once.
+// Returns whether packs of kPackSize values may be loaded at once from `rows`, the weights and the gradients.
 bool ArePacked(const EmbeddedSum& sum, const void* rows, size_t bytes) {
   bool packed = sum.width % kPackSize == 0 && IsAligned(rows, bytes);
   for (const EmbeddedRows& addend : sum.addends) {

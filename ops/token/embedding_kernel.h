@@ -1,4 +1,4 @@
-// The kernels of embedding.h.
+// Declares the functions that launch the kernels of embedding.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,8 +15,8 @@ struct EmbeddedRows {
   const int64_t* indices;
   int64_t count_stride;
   int64_t length_stride;
-  const float* weight;  // [rows, width], of the forward
-  float* gradient;      // likewise, of the backward; null: it is not wanted
+  const float* weight;  // [rows, width]; only forward reads it
+  float* gradient;      // [rows, width]; only backward writes it; null: it is not wanted
   int64_t rows;
   int64_t padding_index;  // the row whose gradient is dropped; -1: none
 };
@@ -31,11 +31,12 @@ struct EmbeddedSum {
   int64_t width;
 };
 
-// Enqueues the kernel that computes out, [count, length, width]. A row is NaN if one of its indices is outside the
-// rows.
+// Enqueues the kernel that computes out, [count, length, width]. A row of `out` is NaN if one of its indices is outside
+// [0, rows).
 void LaunchEmbeddingSum(const EmbeddedSum& sum, void* out, FloatType type, cudaStream_t stream);
 
-// Enqueues the kernel that adds the rows of d_out, which is like out, to the gradients, in no particular order.
+// Enqueues the kernel that adds the rows of d_out, which has the shape and type of `out`, to the gradients, in no fixed
+// order.
 void LaunchEmbeddingSumBackward(const EmbeddedSum& sum, const void* d_out, FloatType type,
                                 cudaStream_t stream);
 

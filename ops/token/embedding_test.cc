@@ -1,4 +1,5 @@
-// The kernels against their twin: its bits forward, its gradients in float64 backward.
+// Compares the kernels with their twin: forward must give the same bits, and backward's gradients are compared with the
+// twin's in float64.
 
 #include "ops/token/embedding.h"
 
@@ -15,7 +16,7 @@
 namespace lockstep::ops {
 namespace {
 
-// The rows of a weight, and the shape of the indices that point to them.
+// The number of rows of a weight, and the shape of the indices that point to these rows.
 struct Addend {
   int64_t rows;
   std::vector<int64_t> indices;
@@ -47,7 +48,8 @@ class Embedding : public OpTest {
   }
 };
 
-// The same on the CPU in float64. (A GPU's kernel of ATen's for few indices has races.)
+// Returns the addends in float64 on the CPU. (They are not kept on the GPU, because ATen's backward kernel for few
+// indices has races.)
 std::vector<Embedded> InFloat64(const std::vector<Embedded>& addends) {
   std::vector<Embedded> exact = addends;
   for (Embedded& addend : exact) {
@@ -177,7 +179,8 @@ TEST_P(Embedding, HasSecondDerivatives) {
   const std::vector<Embedded> exact = InFloat64(addends);
   const at::Tensor scale = at::randn({5, 6, 8}, options(at::kFloat)).requires_grad_();
   const at::Tensor exact_scale = scale.detach().cpu().to(at::kDouble).requires_grad_();
-  // The gradients' squares, by what the result is multiplied with.
+  // Returns the gradient of the sum of the gradients' squares with respect to `by`, with which the result is
+  // multiplied.
   const auto second = [](const at::Tensor& out, const at::Tensor& by,
                          const std::vector<Embedded>& of) {
     const std::vector<at::Tensor> gradients =

@@ -68,7 +68,7 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
             .rounded = rounded_type};
 }
 
-// Returns the index of a gradient's memory, to which it keeps a reference.
+// Returns the index of a gradient's storage in memories_, and adds the storage if it is new.
 int32_t FusedUpdate::IndexOf(const at::Storage& memory) {
   const auto known = std::ranges::find_if(
       memories_, [&](const at::Storage& of) { return of.is_alias_of(memory); });

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 // The tensors that a pass reads or writes.
 enum Part : unsigned { kWeights = 1, kGradient = 2, kMoments = 4, kSquares = 8 };
 
-// A pass that does the whole update, so that no other pass follows.
+// The base of a pass that does the whole update alone.
 struct OnlyPass {
   static constexpr unsigned kReads = kWeights | kGradient | kMoments;
   static constexpr unsigned kWrites = kWeights | kMoments;
@@ -21,7 +21,7 @@ struct OnlyPass {
 // The moments of Adam and LAMB: averages of the gradient and of its square.
 struct Moments {
   float beta1, beta2, epsilon;
-  float rest1, rest2;    // 1 - beta, which in float32 would be off by 5e-5 for 0.999
+  float rest1, rest2;    // 1 - beta, from float64: float32 would be off by 5e-5 for 0.999
   float square_divisor;  // sqrt(1 - beta2^t)
 
   template <typename Rules>
@@ -40,7 +40,8 @@ struct Moments {
   __device__ float Divisor(float v) const { return sqrtf(v) / square_divisor + epsilon; }
 };
 
-// The passes. A call updates one element: w, g, m and v. lr includes the parameter's ratio.
+// The passes. Operator () processes one element: the weight w, the gradient g, and the moments m and v. `lr` is already
+// multiplied by the parameter's ratio (LAMB, LARS).
 struct Adam : OnlyPass, Moments {
   float decay;
   float step_size;  // lr / (1 - beta1^t)
@@ -75,7 +76,7 @@ struct Sgd : OnlyPass {
         decay(static_cast<float>(rules.weight_decay)),
         nesterov(rules.nesterov) {}
 
-  // Without momentum m is no one's.
+  // Without momentum `m` is a temporary variable of the caller.
   __device__ void operator()(float& w, float g, float& m, float&) const {
     g += decay * w;
     m = momentum * m + g;
@@ -93,7 +94,7 @@ struct LambParts : Moments {
         decay(static_cast<float>(rules.weight_decay)),
         mean_factor(static_cast<float>(1 / (1 - pow(rules.beta1, *updates)))) {}
 
-  // u
+  // Returns u of the formula in fused_update.h.
   __device__ float Direction(float w, float m, float v) const {
     return mean_factor * m / Divisor(v) + decay * w;
   }
@@ -156,14 +157,14 @@ struct Lars : OnlyPass {
         momentum(static_cast<float>(rules.momentum)),
         decay(static_cast<float>(rules.weight_decay)) {}
 
-  // Without momentum m is no one's.
+  // Without momentum `m` is a temporary variable of the caller.
   __device__ void operator()(float& w, float g, float& m, float&) const {
     m = momentum * m + lr * (g + decay * w);
     w -= m;
   }
 };
 
-// The block's sums, the same bits each time.
+// Returns the sums over the block's threads. The bits are the same each time.
 __device__ float2 BlockSums(float2 sums) {
   __shared__ float2 warps[kThreads / 32];
   SumOverWarp(sums.x, sums.y);
@@ -177,7 +178,7 @@ __device__ float2 BlockSums(float2 sums) {
   return sums;
 }
 
-// Updates the chunk's packs of kSize values from element `begin` on. `gradient` is the chunk's.
+// Updates the chunk in packs of kSize values, beginning at element `begin`. `gradient` points to the chunk's gradient.
 template <int kSize, typename Rounded, typename Rule>
 __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
                        float grad_divisor, Rule& rule) {
@@ -213,23 +214,24 @@ __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t 
   }
 }
 
-// The values that one pass leaves for another.
+// The memory through which one pass hands values to the next.
 struct Norms {
-  float2* partials = nullptr;  // [chunks]
-  float* ratios = nullptr;     // [parameters]; null: 1
+  float2* partials = nullptr;  // [chunks]: the sums of squares of each chunk
+  float* ratios = nullptr;     // [parameters]: the factors of lr; null: all are 1
 };
 
-// A block for each chunk.
+// Each block processes one chunk.
 template <typename Rule, typename Rounded, typename Rules>
 __global__ void __launch_bounds__(kThreads)
     UpdateKernel(const UpdateChunk* chunks, const __grid_constant__ UpdateGradients gradients,
                  Rules rules, UpdateScalars scalars, Norms norms) {
   if (*scalars.skip != 0) return;
-  // A second pass goes backwards: what the first has come to last may still lie in the GPU's cache.
+  // A second pass processes the chunks backwards, because the chunks that the first pass processed last may still be in
+  // the GPU's cache.
   const UpdateChunk chunk =
       chunks[norms.ratios == nullptr ? blockIdx.x : gridDim.x - 1 - blockIdx.x];
   const float* gradient = gradients.memories[chunk.memory] + chunk.gradient;
-  // Powers in float64: once in a block.
+  // One thread of the block constructs the Rule, because it computes powers in float64, which is slow.
   __shared__ __align__(alignof(Rule)) unsigned char memory[sizeof(Rule)];
   if (threadIdx.x == 0) {
     const float ratio = norms.ratios == nullptr ? 1.0F : norms.ratios[chunk.index];
@@ -253,7 +255,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// ratios[p] = above |x| / (|y| + decay |x|), of parameter p's squares, or 1. A block for each parameter.
+// Computes ratios[p] = above |x| / (|y| + decay |x|) for each parameter p, or 1 if the dividend or the divisor is 0.
+// |x|^2 and |y|^2 are the sums of the parameter's partials. Each block processes one parameter.
 __global__ void __launch_bounds__(kThreads)
     RatioKernel(const int64_t* ends, float above, float decay, const float* skip, Norms norms) {
   if (*skip != 0) return;
@@ -280,7 +283,7 @@ void Launch(const UpdateTable& table, const UpdateGradients& gradients, const Ru
                                                                       rules, scalars, norms);
 }
 
-// Measure, then Step by what comes of it; above and decay: RatioKernel's.
+// Runs the pass Measure, then RatioKernel with `above` and `decay`, and then the pass Step with the ratios.
 template <typename Measure, typename Step, typename Rules>
 void LaunchByNorms(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
                    const UpdateScalars& scalars, double above, double decay, float* memory,

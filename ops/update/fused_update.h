@@ -10,12 +10,12 @@
 //        w <- w - lr |w| / |u| u
 // LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
 //        w <- w - m
-// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 for a parameter that does not adapt,
-// and if the dividend or the divisor is 0. LAMB and LARS take three kernels: one kernel adds up the squares of each
-// chunk, one finishes each parameter's sums in a fixed order, and one updates the weights. The other optimizers, and
-// parameters that do not adapt, take one kernel.
+// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 if the dividend or the divisor is 0,
+// and if the rules' `adapts` is false. LAMB and LARS take three kernels: one kernel adds up the squares of each chunk,
+// one adds up these sums for each parameter in a fixed order, and one updates the weights. The other optimizers, and
+// rules whose `adapts` is false, take one kernel.
 //
-// We do not use ATen's fused kernels for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
+// ATen's fused kernels are not used for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
 // model's update runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights
 // again to round them.
 #pragma once
@@ -38,17 +38,17 @@ class FusedUpdate {
     at::Tensor gradient;
     at::Tensor first;   // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
     at::Tensor second;  // Adam, LAMB: mean square
-    // The copy of the parameter in 16 bits, of the same type for all parameters; or undefined.
+    // The 16-bit copy of the parameter, or undefined. All copies must have the same type.
     at::Tensor rounded;
   };
   // There must be at least one parameter. Throws Error (kBug) if there are more than kMostGradientMemories storages.
   explicit FusedUpdate(std::vector<Parameter> parameters);
 
-  // Each is float32 and 0-dimensional.
+  // Each tensor is float32 and 0-dimensional.
   struct Scalars {
     at::Tensor lr;
-    at::Tensor updates;     // the t of the formulas of Adam and LAMB
-    at::Tensor skip;        // 1: nothing changes, whatever the gradients are
+    at::Tensor updates;     // t in the formulas: the number of updates, including this one
+    at::Tensor skip;        // if it is 1, the update changes nothing
     at::Tensor grad_scale;  // undefined means 1
   };
   void Adam(const AdamRules& rules, const Scalars& scalars) const;

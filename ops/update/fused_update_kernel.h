@@ -1,4 +1,4 @@
-// The kernels of fused_update.h.
+// Declares the functions that launch the kernels of fused_update.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,10 +34,10 @@ struct UpdateGradients {
 struct UpdateTable {
   const UpdateChunk* chunks;  // parameter by parameter
   int64_t count;
-  // [parameters]: how many chunks this parameter and those before it have together
+  // [parameters]: the number of chunks of this parameter and all parameters before it
   const int64_t* ends;
   int64_t parameters;
-  FloatType rounded;  // the type of the chunks' rounded parameters, if there are any
+  FloatType rounded;  // the type of UpdateChunk::rounded, where it is not null
 };
 
 struct AdamRules {
@@ -73,8 +73,8 @@ struct LarsRules {
 struct UpdateScalars {
   const float* lr;
   const float* updates;     // the number of updates so far, including this one
-  const float* skip;        // 1: the update changes nothing
-  const float* grad_scale;  // the kernel divides gradients by it; null: 1
+  const float* skip;        // if it is 1, the update changes nothing
+  const float* grad_scale;  // the kernel divides gradients by it; null counts as 1
 };
 
 // Each function enqueues the update of a table's parameters.
@@ -83,8 +83,8 @@ void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, cons
 void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
                const UpdateScalars& scalars, cudaStream_t stream);
 
-// How many floats of device memory LaunchLamb() and LaunchLars() need at `norms`, where they compute norms. The address
-// must be aligned to float2.
+// The number of floats of scratch memory that LaunchLamb() and LaunchLars() need at `norms` if the rules' `adapts` is
+// true. The address must be aligned to float2.
 inline int64_t NormFloats(const UpdateTable& table) { return 2 * table.count + table.parameters; }
 
 void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,

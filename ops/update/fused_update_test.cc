@@ -1,5 +1,5 @@
-// The kernels against ATen's fused ones or, where it has none, the papers' formulas; and the copies that they
-// round.
+// Compares the kernels with ATen's fused kernels, or with the papers' formulas where ATen has no such kernel. Also
+// tests the rounded copies.
 
 #include "ops/update/fused_update.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 double Norm(const at::Tensor& x) { return x.to(at::kDouble).norm().item<double>(); }
 
-// above / below, or 1 where one is 0.
+// Returns above / below, or 1 if one of them is 0.
 double RatioOrOne(double above, double below) { return above > 0 && below > 0 ? above / below : 1; }
 
 class FusedUpdateTest : public testing::Test {
@@ -28,14 +28,15 @@ class FusedUpdateTest : public testing::Test {
     if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
     at::manual_seed(1);
     const at::Tensor memory = at::randn({70'001}, at::kCUDA);
-    // One element, less than a chunk, several, one at an odd address, and one channels last.
+    // The parameters have one element, less than a chunk, a chunk or several chunks; one begins at an odd address, and
+    // one is channels last.
     for (const int64_t size : {1, 777, 4096, 30'001}) w_.push_back(at::randn({size}, at::kCUDA));
     w_.push_back(memory.narrow(0, 1, 70'000));
     w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
-    // More chunks than a block has threads, which end a norm's sum.
+    // This parameter has more chunks than the block that adds up its chunks' sums has threads.
     w_.push_back(at::randn({300 * kUpdateChunk + 3}, at::kCUDA));
     const size_t alone = w_.size();
-    // Gradients in one memory, at odd addresses, too.
+    // The gradients of these parameters share one storage, some at odd addresses.
     const at::Tensor shared =
         at::randn({5 * static_cast<int64_t>(kMostGradientMemories)}, at::kCUDA);
     for (size_t i = 0; i < kMostGradientMemories; ++i) w_.push_back(at::randn({5}, at::kCUDA));
@@ -50,7 +51,7 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // copies: kFloat for none. Every other parameter has one.
+  // Every second parameter gets a rounded copy of the type `copies`; none does if it is kFloat.
   FusedUpdate Make(bool has_first, bool has_second, at::ScalarType copies) {
     std::vector<FusedUpdate::Parameter> parameters;
     copies_.assign(w_.size(), at::Tensor());
@@ -62,7 +63,7 @@ class FusedUpdateTest : public testing::Test {
     return FusedUpdate(parameters);
   }
 
-  // Views stay views, of memory elsewhere; where it was there are NaN from now on.
+  // Moves the gradients' storages to other memory, so that views stay views, and fills the old memory with NaN.
   void MoveGradients() {
     std::set<const c10::StorageImpl*> moved;
     for (const at::Tensor& gradient : g_) {
@@ -90,14 +91,14 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // Parameters that are 0, and gradients.
+  // Sets some parameters and some gradients to 0.
   void SetSomeToZero() {
     for (const at::Tensor& tensor : {w_[1], expected_[1], g_[1], w_[3], expected_[3], g_[5]}) {
       tensor.zero_();
     }
   }
 
-  // You et al. 2020, algorithm 2.
+  // Computes LAMB by the formulas of You et al. (2020), algorithm 2, and compares the results.
   void ExpectLamb(const LambRules& rules, double lr, double t, double scale) {
     const std::vector<at::Tensor> gradients = Scaled(scale);
     for (size_t i = 0; i < expected_.size(); ++i) {
@@ -112,7 +113,7 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // You et al. 2017, algorithm 1.
+  // Computes LARS by the formulas of You et al. (2017), algorithm 1, and compares the results.
   void ExpectLars(const LarsRules& rules, double lr, double scale) {
     const std::vector<at::Tensor> gradients = Scaled(scale);
     for (size_t i = 0; i < expected_.size(); ++i) {
@@ -144,11 +145,12 @@ class FusedUpdateTest : public testing::Test {
 
   std::vector<at::Tensor> w_, g_, first_, second_, copies_;
   std::vector<at::Tensor> expected_, expected_first_, expected_second_;
-  std::vector<at::DataPtr> left_;  // where gradients were
+  std::vector<at::DataPtr> left_;  // the gradients' previous memory
 };
 
 TEST_F(FusedUpdateTest, AdamIsATens) {
-  // A gradient that all but cancels with the decay is not to count by its rounding alone.
+  // A larger epsilon than usual: if a gradient almost cancels with the weight decay, the update would otherwise depend
+  // mostly on rounding errors.
   constexpr double kEpsilon = 1e-4;
   for (const bool decoupled : {false, true}) {
     const AdamRules rules{.beta1 = 0.9,

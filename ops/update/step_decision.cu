@@ -10,7 +10,7 @@ __global__ void DecideKernel(float* values, double* figures, const float* sums, 
 
 __global__ void JudgeKernel(double* figures, const float* norm) { Judge(figures, *norm); }
 
-// Seconds of the GPU's own clock.
+// Returns the time of the GPU's own clock in seconds.
 __device__ double GpuSeconds() {
   uint64_t ns = 0;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));

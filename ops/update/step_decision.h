@@ -1,8 +1,8 @@
 // Decides the end of a step on the device: whether the gradient is finite, how much it is scaled, whether the update
 // takes place, and what the next loss scale is.
 //
-// All values on which this depends lie in two small tensors on the device. The host therefore need not know them, and
-// the step can be a CUDA graph.
+// All values on which the decision depends are in small tensors on the device. The host need not know them, so the step
+// can be captured in a CUDA graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,12 +18,12 @@ void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::T
                 const at::Tensor& norm, const StepRules& rules);
 
 // Records the norm of a step for which DecideStep() got an undefined norm, and records an anomaly if the norm is not
-// finite. This is only for rules that neither scale the loss nor weigh targets. `figures` and `norm` have the same
+// finite. Call it only if the StepRules neither scale the loss nor weigh targets. `figures` and `norm` have the same
 // shapes and types as for DecideStep().
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
-// On a GPU: adds to figures[kWaitedS] for how long the current stream stands still between the two. Elsewhere it is
-// the host that stands still, and they do nothing.
+// On a GPU these two functions add to figures[kWaitedS] how many seconds pass on the current stream from BeginWait() to
+// EndWait(). On other devices they do nothing, because there the host waits.
 void BeginWait(const at::Tensor& figures);
 void EndWait(const at::Tensor& figures);
 

@@ -17,7 +17,7 @@ namespace lockstep::ops {
 
 LOCKSTEP_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
 
-// Records an anomaly at this step, unless an earlier one was recorded.
+// Records an anomaly at this step, unless an anomaly of an earlier step was recorded.
 LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   if (figures[kBadStep] > 0) return;
   figures[kBadStep] = figures[kSteps];
@@ -52,11 +52,12 @@ LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const fl
   figures[kSkipped] += skip;
   values[kSkip] = skip;
   values[kUpdates] += !skip;
-  // torch.nn.utils.clip_grad_norm_ multiplies by max_norm / (norm + 1e-6) where that is below 1.
+  // This computes what torch.nn.utils.clip_grad_norm_ does, which multiplies by max_norm / (norm + 1e-6) if this factor
+  // is below 1.
   const float stretch = (true_norm + 1e-6F) / rules.max_norm;
   values[kGradScale] = rules.max_norm > 0 && stretch > 1 ? divisor * stretch : divisor;
 
-  // torch.amp.GradScaler.update().
+  // The rest is the algorithm of torch.amp.GradScaler.update().
   if (!rules.scales_loss) return;
   if (!finite) {
     values[kLossScale] = scale * 0.5F;

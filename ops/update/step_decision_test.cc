@@ -53,7 +53,7 @@ TEST_P(StepDecision, ClipsWhatIsLongerThanTheNormAllows) {
   EXPECT_EQ(value(kGradScale), 1);
   Decide(1, 4, {.max_norm = 0.5});
   EXPECT_FLOAT_EQ(value(kGradScale), 8 + 2e-6F);
-  // Unscaled first: the true norm is 4 / 16.
+  // The gradients are unscaled before clipping: the true norm is 4 / 16.
   values_[kLossScale].fill_(16);
   Decide(1, 4, {.max_norm = 0.125});
   EXPECT_EQ(figure(kGradNorm), 0.25);
@@ -125,7 +125,7 @@ TEST_P(StepDecision, TakesANormThatComesLater) {
   EXPECT_EQ(figure(kBadStep), 2);
 }
 
-// torch.amp.GradScaler's rule is ATen's _amp_update_scale_.
+// The reference is ATen's _amp_update_scale_, which torch.amp.GradScaler uses.
 TEST_P(StepDecision, KeepsTheLossScaleAsGradScalerDoes) {
   const StepRules rules{.scales_loss = true, .growth_interval = 3};
   at::Tensor scale = Scalar(65536);

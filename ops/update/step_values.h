@@ -10,9 +10,9 @@ enum StepSum {
   kLossSum,       // the mean loss of the global batch, after the sum over the ranks
   kSaveSum,       // how many checkpoints were asked for so far (only rank 0 counts them)
   kStopSum,       // how many ranks were asked to stop and continue later
-  kInterruptSum,  // on how many ranks the user ended the run
+  kInterruptSum,  // on how many ranks the user interrupted the run
   kProfileSum,    // how many steps were asked to be profiled so far (only rank 0 counts them)
-  // With StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.
+  // If StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.
   kWeightSum,
   kStepSums
 };
@@ -23,8 +23,8 @@ enum StepValue {
   kGrowthTracker,  // how many steps ago the loss scale last changed or a gradient was not finite
   // The divisor of the gradients in the update; it contains the loss scale, the targets' mean weight and clipping.
   kGradScale,
-  kSkip,     // 1: the update does not take place
-  kUpdates,  // the number of updates so far, with this one
+  kSkip,     // if it is 1, the update does not take place
+  kUpdates,  // the number of updates so far, including this one
   kStepValues
 };
 
@@ -33,7 +33,7 @@ enum StepFigure {
   kLoss,
   kGradNorm,  // the L2 norm of the gradient before clipping, without the loss scale
   kScale,     // the loss scale of this step
-  kSteps,     // the number of steps so far, with this one
+  kSteps,     // the number of steps so far, including this one
   kSkipped,   // the number of steps without an update so far
   // The first anomaly: a step, counted from 1, whose loss or gradient was not finite; 0: none.
   kBadStep,
@@ -41,12 +41,12 @@ enum StepFigure {
   kBadGradNorm,     // the gradient norm of that step
   kLastingFigures,  // the figures before this one are part of the run's state
 
-  kSavesAsked = kLastingFigures,  // these four are the sums of StepSum
+  kSavesAsked = kLastingFigures,  // this and the next three are the sums of StepSum
   kStopsAsked,
   kInterruptsAsked,
   kProfilesAsked,
-  // On a GPU: seconds that its stream has stood still between BeginWait() and EndWait() so far, and the GPU's time at
-  // the last BeginWait() (step_decision.h).
+  // Used only on a GPU: the total seconds between BeginWait() and EndWait() (step_decision.h) so far, and the time, by
+  // the GPU's clock, of the last BeginWait().
   kWaitedS,
   kWaitBegan,
   kStepFigures
@@ -54,11 +54,12 @@ enum StepFigure {
 
 struct StepRules {
   float max_norm = 0;  // the norm to which gradients are clipped; 0: no clipping
-  // FP16: a value that is not finite lowers the loss scale and is not an anomaly.
+  // True for FP16, where a loss or gradient that is not finite lowers the loss scale and is not an anomaly.
   bool scales_loss = false;
   int32_t growth_interval = 0;  // after how many steps the loss scale grows
   bool stops = true;            // whether updates stop after an anomaly
-  // Whether the loss and the gradients are to be divided by the targets' mean weight. Where it is 0 they are 0, too.
+  // Whether the loss and the gradients are to be divided by the targets' mean weight. If the mean weight is 0, the loss
+  // and the gradients are 0 as well, and are not divided.
   bool weighs_targets = false;
 };
 

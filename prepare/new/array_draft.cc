@@ -1,4 +1,4 @@
-// A config for NumPy's arrays, MNIST's files and CIFAR-10's batches.
+// Drafts a config for NumPy arrays, MNIST's files and CIFAR-10's batches.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace lockstep {
 namespace {
 
 constexpr double kHeldBack = 0.1;
-constexpr int64_t kLooked = 1000;  // samples that show what all are like
+constexpr int64_t kLooked = 1000;  // samples from which statistics are taken
 
-// How the files are read.
+// The opened samples, and how the config must read them.
 struct Reading {
   const char* format = "NPY";
   bool pixels = false;
@@ -28,7 +28,7 @@ struct Reading {
   std::shared_ptr<const Dataset> samples;
 };
 
-// Whether an array of this shape holds images of unsigned bytes: [n, h, w], [n, h, w, c] or [n, c, h, w].
+// Returns whether an array holds images: unsigned bytes of shape [n, h, w], [n, h, w, c] or [n, c, h, w].
 bool IsPixels(const NpyInfo& info) {
   const auto& shape = info.shape;
   if (info.type != "|u1") return false;
@@ -37,7 +37,7 @@ bool IsPixels(const NpyInfo& info) {
          (shape.size() == 4 && (is_channels(shape[1]) || is_channels(shape[3])));
 }
 
-// Whether the targets are a mask for each image.
+// Returns whether the targets are a mask for each image.
 bool AreMasks(const NpyInfo& inputs, const NpyInfo& targets) {
   return targets.holds_integers() && targets.shape.size() >= 3 && inputs.shape.size() >= 3;
 }
@@ -50,7 +50,7 @@ std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, bo
                  .dtype = pixels ? at::kByte : at::kFloat});
 }
 
-// Whether all targets are 0 or 1.
+// Returns whether all targets are 0 or 1.
 bool AreYesOrNo(const Dataset& samples) {
   std::vector<float> target(samples.spec().targets());
   for (int64_t i = 0; i < samples.size(); ++i) {
@@ -61,7 +61,8 @@ bool AreYesOrNo(const Dataset& samples) {
   return true;
 }
 
-// Whether the targets are integers from 0, at most 1000 different ones, with three samples of each on average.
+// Returns whether the targets, which are integers, are classes: no negative numbers, at most 1000 different ones, and
+// at least three samples of each on average.
 bool AreClasses(const Dataset& numbers) {
   constexpr size_t kMost = 1000;
   constexpr int64_t kRowsOfAClass = 3;
@@ -183,7 +184,7 @@ class ArrayDraft {
     config_.Close();
   }
 
-  // Means and deviations of the channels, over some images.
+  // Writes the means and standard deviations of the channels, from at most kLooked images.
   void WriteColours() {
     const SampleSpec& spec = samples_.spec();
     const int64_t channels = spec.shape[0];

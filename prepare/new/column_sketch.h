@@ -1,11 +1,11 @@
-// ColumnSketch: what one pass over a column of a table finds, in memory that does not grow with the rows.
+// ColumnSketch: statistics of a table's column from one pass, in memory that does not grow with the number of rows.
 //
-// Promise: counts, the mean, the least and the greatest number are those of all cells. Cells are numbers, missing or texts
-// as the trainer sees them (data/tables/csv_value.h), and some texts are dates (data/tables/csv_date.h).
+// Promise: counts, the mean, the least and the greatest number are exact for all cells. A cell is a number, missing or
+// a text by the same rules as in training (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
 //
 // Invariants:
-//   1. At most `most_texts` different texts are kept. When a further one comes, all are dropped, and has_many_texts() is
-//      true from then on. repeats() then speaks for the cells before that one.
+//   1. At most `most_texts` different texts are kept. If one more occurs, all are dropped, and has_many_texts() is true
+//      from then on. repeats() is then valid for the cells before that one.
 //
 // what can fail -> nothing; the tests are in prepare/new/new_test.cc, ColumnSketch.*
 #pragma once
@@ -27,15 +27,16 @@ class ColumnSketch {
   int64_t rows() const { return missing_ + numbers_ + texts_; }
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
-  int64_t texts() const { return texts_; }  // the cells that are neither missing nor a number
-  // Whether all cells that are not missing are dates, and whether one of them has a time.
+  int64_t texts() const { return texts_; }  // cells that are neither missing nor a number
+  // holds_dates(): whether all cells that are not missing are dates. has_times(): whether one of them has a time of
+  // day.
   bool holds_dates() const { return dates_ == present(); }
   bool has_times() const { return has_times_; }
   int64_t present() const { return numbers_ + texts_; }
 
   int64_t first_missing_line() const { return first_missing_line_; }
   int64_t first_text_line() const { return first_text_line_; }
-  // The first cell that is a text, cut after some letters.
+  // The first 40 bytes of the first cell that is a text.
   const std::string& first_text() const { return first_text_; }
   // The mean number of bytes of a text.
   int64_t text_bytes() const { return texts_ == 0 ? 0 : text_bytes_ / texts_; }
@@ -45,10 +46,10 @@ class ColumnSketch {
   double mean() const { return mean_; }
   double least() const { return least_; }
   double greatest() const { return greatest_; }
-  // Whether each cell is the integer after that of the cell before.
+  // Whether each cell is the previous cell's integer plus 1.
   bool counts_rows() const { return counts_ && holds_integers() && missing_ + texts_ == 0; }
 
-  // The different cells that are not missing, with how often each occurs; empty if they are too many.
+  // The different cells that are not missing, each with its number of occurrences; empty if there are too many.
   const std::map<std::string, int64_t, std::less<>>& values() const { return values_; }
   bool has_many_texts() const { return has_many_; }
   bool repeats() const { return repeats_; }

@@ -1,6 +1,6 @@
-// ConfigText: writes the text of a config line by line, with comments that say why.
+// ConfigText: builds the text of a config line by line, with comments that give reasons.
 //
-// Promise: texts and comments may hold any bytes: the config that is written can be read, and a comment stays a comment.
+// Promise: texts and comments may hold any bytes. The config can always be parsed, and no text ends a comment early.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace lockstep {
 
 class ConfigText {
  public:
-  // Lines that begin with #, cut between words at 100 columns.
+  // Adds lines that begin with #, broken between words at 100 columns.
   void Comment(const std::string& text);
 
-  // A line such as `epochs: 40`. The comment stands behind it, or above it if the line would be too long.
+  // Adds a line such as `epochs: 40`. The comment comes after it, or above it if the line would be too long.
   void Line(const std::string& line, const std::string& comment = "");
 
-  // A block in braces; what comes until Close() is indented.
+  // Begins a block in braces. Lines up to Close() are indented.
   void Open(const std::string& name);
   void Close();
 
@@ -32,13 +32,13 @@ class ConfigText {
   size_t depth_ = 0;
 };
 
-// Returns `text` in quotes, as a config holds it.
+// Returns `text` in quotes and escaped, as a string in a config.
 std::string InQuotes(std::string_view text);
 
 // Returns a list of texts as a field's value: "a", or ["a", "b"].
 std::string ListInQuotes(const std::vector<std::string>& texts);
 
-// Returns `number` with as many digits as are needed for a setting.
+// Returns `number` as text with at most 6 significant digits.
 std::string AsSetting(double number);
 
 }  // namespace lockstep

@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How the config names a file: from its own folder, unless the user gave the whole path.
+// Returns a file's path for the config: relative to the config's folder, or absolute if the user gave an absolute path
+// and `request.output` is relative.
 std::string PathInConfig(const NewRequest& request, const std::string& file) {
   if (fs::path(file).is_absolute() && fs::path(request.output).is_relative()) return file;
   const fs::path folder = fs::absolute(request.output).parent_path();

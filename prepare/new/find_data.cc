@@ -28,7 +28,7 @@ constexpr char kAccepted[] =
     "with train and val folders of such; folders images and masks; .tar shards; x.npy and y.npy; "
     "MNIST's or CIFAR-10's files; train.bin and val.bin of tokens";
 
-// The purpose of a file.
+// The part of the data set that a file or folder holds.
 enum class Part { kNone, kTrain, kValidation, kTest };
 
 Part PartOf(const std::string& word) {
@@ -40,7 +40,7 @@ Part PartOf(const std::string& word) {
   return found == kWords.end() ? Part::kNone : found->second;
 }
 
-// The words of a file's name, in small letters: "X_train.npy" -> x, train, npy.
+// Returns the words of a file's name in lower case: "X_train.npy" -> x, train, npy.
 std::vector<std::string> WordsOf(const std::string& name) {
   std::vector<std::string> words(1);
   for (const char c : InSmallLetters(name)) {
@@ -61,7 +61,7 @@ Part PartOfName(const std::string& name) {
   return Part::kNone;
 }
 
-// The entries of a folder, in the order of their names, without hidden ones.
+// The entries of a folder, sorted by name, without hidden ones.
 struct Folder {
   std::string path;
   std::vector<std::string> files;
@@ -80,7 +80,8 @@ struct Folder {
     return (fs::path(path) / name).lexically_normal().string();
   }
 
-  // Whether a file is a table, which may be compressed: by its name, or of train.zip and train.gz by what is in it.
+  // Returns whether a file is a table, which may be compressed. Decides by the file's name, or by its content if the
+  // name is like train.zip or train.gz.
   bool IsTable(const std::string& name) const {
     std::string bare = InSmallLetters(name);
     bool is_packed = false;
@@ -93,7 +94,7 @@ struct Folder {
     return is_packed && bare.find('.') == bare.npos && HoldsTable(At(name));
   }
 
-  // Whether a file is a sample submission.
+  // Returns whether a file is a sample submission.
   bool IsSubmission(const std::string& name) const {
     return InSmallLetters(name).find("submission") != name.npos && IsTable(name);
   }
@@ -109,7 +110,7 @@ bool HoldsImages(const std::string& path) {
                              [&](const std::string& name) { return HoldsImages(folder.At(name)); });
 }
 
-// Whether images lie in folders of classes below `path`, or in shards.
+// Returns whether `path` has class folders with images, or shards.
 bool HoldsClasses(const std::string& path) {
   const Folder folder(path);
   if (std::ranges::any_of(folder.files,
@@ -141,7 +142,7 @@ std::optional<FoundData> TrainTable(const Folder& folder) {
   return std::nullopt;
 }
 
-// The only table of a folder without train.csv.
+// Finds the only table of a folder without train.csv. Throws Error (kData) if there are several.
 std::optional<FoundData> OnlyTable(const Folder& folder) {
   std::vector<std::string> tables;
   for (const std::string& name : folder.files) {
@@ -172,7 +173,8 @@ std::optional<FoundData> Images(const Folder& folder) {
     const auto test = parts.find(Part::kTest);
     if (validation != parts.end()) found.validation = {validation->second};
     if (test != parts.end()) {
-      // Without a folder of its own for validation; images without classes are there to be predicted.
+      // If there is no validation folder, test images in class folders serve for validation. Test images without
+      // classes are to be predicted.
       (found.validation.empty() && HoldsClasses(test->second) ? found.validation
                                                               : found.test) = {test->second};
     }
@@ -200,7 +202,7 @@ Role RoleOf(const std::string& name) {
   for (std::string word : WordsOf(name)) {
     if (kInputs.contains(word)) return Role::kInputs;
     if (kTargets.contains(word)) return Role::kTargets;
-    // xtrain, ytest
+    // The lines below recognize words such as xtrain and ytest.
     if (PartOf(word.substr(1)) == Part::kNone) continue;
     if (word[0] == 'x') return Role::kInputs;
     if (word[0] == 'y') return Role::kTargets;
@@ -216,10 +218,10 @@ Part PartOfArray(const std::string& name) {
   return Part::kNone;
 }
 
-// Inputs and targets of each part.
+// The files of inputs and targets of each part.
 using Pairs = std::map<Part, std::pair<std::string, std::string>>;
 
-// Puts a part's files into `files`, if both are there.
+// Puts a part's inputs and targets into `files` if both exist.
 void Take(const Pairs& pairs, Part part, std::vector<std::string>& files) {
   const auto pair = pairs.find(part);
   if (pair == pairs.end() || pair->second.first.empty() || pair->second.second.empty()) return;
@@ -271,7 +273,8 @@ std::optional<FoundData> Mnist(const Folder& folder) {
                    "train-images-idx3-ubyte and train-labels-idx1-ubyte");
 }
 
-// Adds the folders of images and of masks in `folder` to `pairs`. `part` is theirs, if their names do not say another.
+// Adds the folders of images and of masks in `folder` to `pairs`. They belong to `part` unless their names say another
+// part.
 void FindMasks(const Folder& folder, Part part, Pairs& pairs) {
   static const std::set<std::string> kImages{"images", "image", "imgs", "img"};
   static const std::set<std::string> kMasks{"masks",       "mask",         "labels",
@@ -349,7 +352,7 @@ FoundData InFolder(const std::string& path) {
   throw DataError("{}: nothing to train on: give {}", path, kAccepted);
 }
 
-// Finds the data set that a file of a pair or of several parts makes with the files beside it.
+// Finds the data set that the file `path` and the other files in its folder make together.
 FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&)) {
   const std::string parent = fs::path(path).parent_path().string();
   const auto found = find(Folder(parent.empty() ? "." : parent));
@@ -373,7 +376,7 @@ FoundData OfFile(const std::string& path) {
   if (small.ends_with(".bin")) {
     FoundData found = Beside(path, Binaries);
     if (found.kind != DataKind::kTokens) return found;
-    // The file that the user names is for training, whatever its name is.
+    // The file that the user gives is for training, whatever its name says.
     const auto is_path = [&](const std::string& other) { return fs::equivalent(other, path); };
     found.train = {path};
     std::erase_if(found.validation, is_path);
@@ -382,7 +385,7 @@ FoundData OfFile(const std::string& path) {
   }
   const std::string parent = fs::path(path).parent_path().string();
   FoundData found{.kind = DataKind::kTable, .train = {path}};
-  // Other files beside a table of any name need not belong to it.
+  // Other files in the folder belong to the table only if its name says that it is for training.
   if (PartOfName(name) != Part::kTrain) return found;
   const auto beside = Table(Folder(parent.empty() ? "." : parent), path);
   found.test = beside->test;

@@ -1,4 +1,4 @@
-// A config for folders or shards of images: a ResNet.
+// Drafts a config for folders or shards of images, with a ResNet.
 #include <algorithm>
 #include <memory>
 
@@ -15,10 +15,11 @@ namespace {
 constexpr double kHeldBack = 0.2;
 constexpr int64_t kFewImages = 20'000, kManyImages = 200'000;
 
-// Sides that ResNet's five halvings divide.
+// Sides that are divisible by 32, because a ResNet halves them five times.
 constexpr int64_t kSides[] = {224, 160, 128, 96, 64};
 
-// Mirrored digits and letters are other signs.
+// Returns whether the classes are digits or letters, which must not be mirrored. Decides by the length of the class
+// names.
 bool AreSigns(const ImageSource& source) {
   const std::vector<std::string>& names = source.class_names();
   return !names.empty() &&

@@ -1,4 +1,4 @@
-// ImageSizes: how large the images of a data set are, and what a config says of it.
+// ImageSizes: the typical size of a data set's images, and the parts of a config that depend on it.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,27 @@
 
 namespace lockstep {
 
-// Facts about all images, as some of them show them.
+// Facts about a data set's images, taken from a sample of them.
 struct ImageSizes {
-  int64_t shorter_side = 0;  // the median
-  // The first image that cannot be decoded, and why; empty: all that were looked at can be.
+  int64_t shorter_side = 0;  // median over the sampled images, in pixels
+  // The first sampled image whose size cannot be read, and why; empty: there is none.
   std::string damaged;
 };
 
-// Looks at 100 images, evenly from all of them. Throws Error (kData) if none can be decoded.
+// Reads the sizes of 100 evenly spaced images. Throws Error (kData) if no size can be read.
 ImageSizes SizesOf(const ImageSource& source);
 
-// Returns the first of `sides`, which fall, that is not much larger than the images; 32 if all are.
+// Returns the first of `sides`, which are in descending order, that is at most 8/7 of the images' median side; 32 if
+// there is none.
 int64_t SideFor(const ImageSizes& sizes, std::span<const int64_t> sides);
 
 // Returns a line that says what was found: "cats: 40 images of 2 classes, shorter side 240 pixels in the median".
 std::string FoundText(const std::string& folder, const std::string& what, const ImageSizes& sizes);
 
-// Writes the colours' means and deviations, and begins data.images with the side.
+// Writes the means and standard deviations of the colours, and opens data.images with the size `side`.
 void BeginImages(int64_t side, const ImageSizes& sizes, ConfigText& config);
 
-// Writes what a config needs because of damaged images.
+// Writes data.bad_samples if there are damaged images.
 void WriteDamaged(const ImageSizes& sizes, ConfigText& config);
 
 }  // namespace lockstep

@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, 10> kUsualLabels{
     "target",  "label",    "labels", "class",    "y",
     "outcome", "response", "output", "category", "diagnosis"};
 
-// Integers with so many different values are classes, if rows enough have each of them; more are quantities.
+// The integers of a label column are classes if there are at most kMostClassNumbers different ones, and at least
+// kRowsOfAClass rows of each on average. Otherwise they are quantities, for regression.
 constexpr int64_t kMostClassNumbers = 20;
 constexpr int64_t kRowsOfAClass = 3;
 
@@ -39,7 +40,7 @@ void FromUser(const TablePlanRequest& request, TablePlan& plan) {
                   label) != request.labels.begin() + static_cast<int64_t>(i)) {
       throw UsageError("--label {} is given twice: leave one out", label);
     }
-    // Without a header a config has only the first label's column and the number of labels.
+    // Without a header, the config can only give the number of the first label column and the number of labels.
     if (!request.train.dialect.header &&
         request.train.Find(label) != request.train.Find(request.labels[i - 1]) + 1) {
       throw UsageError(
@@ -52,7 +53,7 @@ void FromUser(const TablePlanRequest& request, TablePlan& plan) {
   plan.label_reason = "as --label says";
 }
 
-// The columns of the sample submission after its first that the table has, too.
+// Returns the columns of the sample submission, except its first, that the table also has.
 std::vector<std::string> InSubmission(const TablePlanRequest& request) {
   std::vector<std::string> names;
   if (request.submission == nullptr) return names;
@@ -122,7 +123,7 @@ bool FromUsualName(const TablePlanRequest& request, TablePlan& plan) {
   return false;
 }
 
-// Whether the values are the integers 0, 1, 2 and so on, each of them.
+// Returns whether the values are exactly the integers 0, 1, 2, ... without gaps.
 bool AreClassNumbers(const ColumnSketch& column) {
   std::set<double> numbers;
   for (const auto& [text, count] : column.values()) {
@@ -139,7 +140,7 @@ bool IsYesOrNo(const ColumnSketch& column) {
          column.greatest() <= 1;
 }
 
-// Whether the sample submission has fractions in its only column to fill in.
+// Returns whether the sample submission has fractions in its only column to fill in.
 bool WantsFractions(const TablePlanRequest& request) {
   if (request.submission == nullptr || request.submission->columns.size() != 2) return false;
   const auto& values = request.submission->columns[1].values();

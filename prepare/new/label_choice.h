@@ -1,14 +1,14 @@
-// Chooses the label columns of a table, and what is learnt of them. See prepare/new/table_plan.h.
+// Chooses the label columns of a table, and the task. See prepare/new/table_plan.h.
 #pragma once
 
 #include "prepare/new/table_plan.h"
 
 namespace lockstep {
 
-// Sets labels and label_reason. Throws Error (kData, kUsage).
+// Sets plan.labels and plan.label_reason. Throws Error (kData, kUsage).
 void ChooseLabels(const TablePlanRequest& request, TablePlan& plan);
 
-// Sets task, task_reason and what belongs to the task. Throws Error (kData, kUsage).
+// Sets plan.task, plan.task_reason and the fields that describe the classes. Throws Error (kData, kUsage).
 void ChooseTask(const TablePlanRequest& request, TablePlan& plan);
 
 }  // namespace lockstep

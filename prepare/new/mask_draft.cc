@@ -1,4 +1,4 @@
-// A config for folders of images and of masks: an exported U-Net.
+// Drafts a config for folders of images and of masks, with an exported U-Net.
 #include <fmt/ranges.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace {
 constexpr double kHeldBack = 0.2;
 constexpr char kModelFile[] = "unet.lsm";
 
-// Sides that a U-Net's five halvings divide.
+// Sides that are divisible by 32, because a U-Net halves them five times.
 constexpr int64_t kSides[] = {256, 192, 128, 96, 64};
 
 class MaskDraft {

@@ -1,4 +1,4 @@
-// Reads meaning from the names of columns and files.
+// Interprets names of columns and files, and puts counts into words.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-// Whether a column of this name usually tells rows apart: id, user_id, userId, PassengerId, index, Unnamed: 0.
+// Returns whether a column of this name usually identifies rows: id, user_id, userId, PassengerId, index, Unnamed: 0.
 bool IsNameOfIds(const std::string& name);
 
-// A file's or folder's name without the folder in which it lies.
+// Returns the last component of a path.
 std::string NameOfFile(const std::string& path);
 
-// "1 row", "891 rows".
+// Returns a number with its noun: "1 row", "891 rows".
 std::string Count(int64_t number, const std::string& noun);
 
 }  // namespace lockstep

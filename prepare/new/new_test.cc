@@ -31,7 +31,7 @@ TableSketch Read(const std::string& content) {
   return ReadTableSketch(WriteTestFile("table.csv", content));
 }
 
-// A header and `rows` rows; cell(i) is row i.
+// Returns a table with a header and `rows` rows. cell(i) returns the text of row i.
 template <typename Cell>
 std::string Table(const std::string& header, int rows, const Cell& cell) {
   std::string text = header + "\n";
@@ -161,7 +161,7 @@ TEST(TablePlan, ChoosesTheTask) {
   EXPECT_TRUE(plan(texts, 2).label_names);
   const char* fractions[] = {"0.5", "1"};
   EXPECT_EQ(plan(fractions, 2).task, LearnTask::kRegression);
-  // Too few rows of each.
+  // There are too few rows of each class.
   EXPECT_EQ(plan(classes, 3, 8).task, LearnTask::kRegression);
 }
 
@@ -182,7 +182,7 @@ TEST(TablePlan, SaysWhyColumnsAreLeftOut) {
   EXPECT_EQ(ColumnOf(plan, "spike").reason, "all but 1 of 40 rows have the same value");
   EXPECT_EQ(ColumnOf(plan, "age").kind, Kind::kNumber);
   EXPECT_EQ(ColumnOf(plan, "kind").kind, Kind::kCategory);
-  // One number and missing cells are two categories.
+  // A column with one number and missing cells has two categories.
   EXPECT_EQ(ColumnOf(plan, "one").categories, 2);
   EXPECT_EQ(plan.inputs, 1 + 2 + 2);
   EXPECT_THAT(plan.missing, HasSubstr("7 of 40 rows have no age"));
@@ -211,7 +211,7 @@ TEST(TablePlan, FindsDates) {
             "dates such as 01.05.2024: written as 2024-05-31 they could be learnt from");
   EXPECT_TRUE(plan.has_dates);
   EXPECT_EQ(plan.inputs, 5 + 7);
-  // The test file has another kind of text.
+  // The test file has texts that are no dates.
   const TablePlan other = PlanOf(Table("day,when,other,y", 40, row), "day,when,other\n?,,x\n");
   EXPECT_EQ(ColumnOf(other, "day").kind, Kind::kIgnored);
   EXPECT_THAT(ColumnOf(other, "day").reason, HasSubstr("it has dates, but other texts, too"));

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = ColumnPlan::Kind;
 
-// Whether a text begins as a date does: 2024-05-31 or 31.05.2024, with any of - / . between the numbers.
+// Returns whether a text begins like a date: 2024-05-31 or 31.05.2024, with any of - / . between the numbers.
 bool LooksLikeDate(const std::string& text) {
   size_t at = 0;
   const auto digits = [&](size_t least, size_t most) {
@@ -68,10 +68,10 @@ class Planner {
            fmt::format("only {} of {} rows have a value there", train.present(), train.rows()));
   }
 
-  // Returns the same column of the test file; null: there is none.
+  // Returns the column of the test file that corresponds to `column`, or null if there is none.
   const ColumnSketch* InTest(int64_t column) const {
     if (request_.test == nullptr) return nullptr;
-    // Without a header only the number of columns says whether the label is missing there.
+    // Without a header, only the number of columns shows whether the test file has the labels.
     if (!request_.train.dialect.header) {
       const bool whole = request_.test->columns.size() == request_.train.columns.size();
       const int64_t label = request_.train.Find(plan_.labels.front());
@@ -112,7 +112,8 @@ class Planner {
     const bool is_dates = train.holds_dates() && (test == nullptr || test->holds_dates());
     if ((!is_numbers && !is_dates) || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
-    // Rows that are held back must not be all that have a value, or another value than the rest.
+    // A column is left out if so few rows have a value, or a value other than the most common one, that all of these
+    // rows could be among those held back for validation.
     const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
     if (train.present() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);
@@ -126,17 +127,18 @@ class Planner {
     plan_.has_dates = true;
   }
 
-  // How many rows have the value that most rows have; 0: there are too many values to tell.
+  // Returns how many rows have the most common value (a missing value counts, too); 0 if there are too many values to
+  // know.
   static int64_t MostOfOneValue(const ColumnSketch& column) {
     int64_t most = column.missing();
     for (const auto& [text, count] : column.values()) most = std::max(most, count);
     return column.has_many_texts() ? 0 : most;
   }
 
-  // A column with texts, or with one number and missing cells, which are two categories.
+  // Plans a column that holds texts, or one number and missing cells, which make two categories.
   void PlanTexts(const ColumnSketch& train, const ColumnSketch* test, bool is_numbers,
                  ColumnPlan& column) {
-    // A text needs rows enough to learn from.
+    // A column is a category only if there are enough rows for each text.
     constexpr int64_t kFew = 50, kMost = 1000, kRowsOfEach = 20;
     const auto different = static_cast<int64_t>(train.values().size());
     const std::string mixture = is_numbers ? "" : Mixture(train, test);
@@ -172,7 +174,7 @@ class Planner {
                                train.present()));
   }
 
-  // Why the column does not hold numbers although most of its cells do; empty: it holds texts.
+  // Returns why a column with some numbers is not a column of numbers; empty if it has no numbers.
   std::string Mixture(const ColumnSketch& train, const ColumnSketch* test) const {
     const bool in_train = train.texts() > 0;
     const ColumnSketch& with_text = in_train || test == nullptr ? train : *test;
@@ -184,7 +186,7 @@ class Planner {
         NameOfFile(in_train ? request_.train.path : request_.test->path));
   }
 
-  // Says which columns lack values.
+  // Returns words that say which columns have missing values.
   std::string Missing() const {
     std::vector<std::string> parts;
     for (size_t i = 0; i < plan_.columns.size(); ++i) {
@@ -247,7 +249,8 @@ void CheckTest(const TablePlanRequest& request, const TablePlan& plan) {
   }
 }
 
-// A run predicts classes, and writes only into a sample that has such cells.
+// Adds a note if the sample submission holds a value that is no class: `lockstep predict` fills in only submissions
+// whose cells hold classes.
 void NoteOnSubmission(const TablePlanRequest& request, TablePlan& plan) {
   if (request.submission == nullptr || plan.task != LearnTask::kClassification ||
       request.submission->columns.size() != 2) {

@@ -1,18 +1,21 @@
-// PlanTable(): decides what is to be learnt from a table, and what becomes of each of its columns.
+// PlanTable(): chooses the labels and the task for a table, and decides how each column is used.
 //
-// Promise: a config that follows the plan trains on the table, and a run of it predicts the test file: no cell of a
-// column of numbers is a text in either file, each cell of one of dates is a date or missing, no category has more
-// texts than the trainer takes, and each column that is left out says why. The plan depends on the files alone.
+// Promise: a config that follows the plan can train on the table, and the trained run can predict the test file. In
+// both files no cell of a number column is a text, and each cell of a date column is a date or missing. No category
+// column has more texts than the trainer accepts. The plan gives a reason for each column that is left out. The plan
+// depends on nothing but the files and the request.
 //
-// The label is, in this order: what the user names; the column that the test file lacks (of several those that the
-// sample submission has, too); the columns of the sample submission after its first; a column with a usual name, such
-// as target; the last column.
+// The label is the first of these that exists: the column that the user names; the column that the test file lacks (if
+// it lacks several, those that the sample submission has); the columns of the sample submission after its first; a
+// column with a usual name, such as target; the last column.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
-//   a label that the table lacks, is constant, has missing cells or as many texts as rows -> Error (kData, or kUsage for
-//     a name that the user gave) with file, line, column and cure -> test_mistakes_are_one_line
-//   a test file with another delimiter, or columns that the table lacks -> Error (kData) naming one -> likewise
-//   no column is left to learn from -> Error (kData) with the reasons -> likewise
+//   the label is not in the table, is constant, has missing cells, or has more different texts than half the number of
+//     rows -> Error (kData, or kUsage for a name that the user gave) with file, line, column and remedy
+//     -> test_mistakes_are_one_line
+//   the test file has another delimiter, or a column that the table lacks -> Error (kData) that names it -> the same
+//     test
+//   no column is left to learn from -> Error (kData) with the reasons -> the same test
 #pragma once
 
 #include "prepare/new/table_plan.h"

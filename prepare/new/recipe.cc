@@ -7,13 +7,13 @@
 namespace lockstep {
 namespace {
 
-// The numbers between which a choice lies.
+// The limits of a choice.
 struct Range {
   int64_t least, most;
 };
 
-// The batch, the epochs and the warm-up: batches as large as leave an epoch about 20 steps, and epochs that together take
-// about `steps` of them.
+// Chooses the batch, the epochs and the warm-up. The batch is the largest power-of-two multiple of `batches.least` up
+// to `batches.most` that leaves at least 20 steps in an epoch. All epochs together have about `steps` steps.
 Recipe Paced(int64_t samples, int64_t steps, const Range& batches, const Range& epochs) {
   constexpr int64_t kStepsOfEpoch = 20, kMostWarmup = 1000;
   Recipe recipe;

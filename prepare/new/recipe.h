@@ -1,6 +1,6 @@
-// Recipe: how a model is trained, chosen from the size of the data and the task alone, never from a file's name.
+// Recipe: the hyperparameters of a training, chosen only by the size of the data and the task.
 //
-// How: the choices for tables were measured beside scikit-learn's HistGradientBoosting and pytabkit's RealMLP on five
+// How: for tables, the choices were compared with scikit-learn's HistGradientBoosting and pytabkit's RealMLP on five
 // tables (tests/bench/tables_against_peers.py).
 #pragma once
 
@@ -18,19 +18,19 @@ struct Recipe {
   double rate = 0.001;
   double weight_decay = 0;
   int64_t warmup_steps = 0;
-  int64_t patience = 5;         // evaluations; 0: the run does not end early
-  std::string metric = "";      // that says which epoch is best
-  std::vector<int64_t> hidden;  // of an mlp
+  int64_t patience = 5;         // in evaluations; 0: no early stopping
+  std::string metric = "";      // metric that chooses the best epoch
+  std::vector<int64_t> hidden;  // widths of an mlp's hidden layers
   double dropout = 0;
 };
 
-// `rows` are those to train on, `inputs` the numbers of each.
+// `rows` is the number of training rows, and `inputs` is the number of inputs of a row.
 Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outputs);
 
-// `images` are those to train on.
+// `images` is the number of training images.
 Recipe RecipeOfImages(int64_t images);
 
-// `samples` are those to train on.
+// `samples` is the number of training samples.
 Recipe RecipeOfTokens(int64_t samples);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A config for a table: an mlp on its columns.
+// Drafts a config for a table, with an mlp on its columns.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr double kHeldBack = 0.2;
 using Kind = ColumnPlan::Kind;
 
-// A test file is read as the training file is.
+// Reads a test file with the dialect of the training file.
 TableSketch ReadTest(const std::string& path, const TableSketch& train) {
   const char own = FindDialect(path).delimiter;
   const char expected = train.dialect.delimiter;
@@ -23,7 +23,7 @@ TableSketch ReadTest(const std::string& path, const TableSketch& train) {
     throw DataError("{}: a {} between cells where {} has a {}: write both alike", path,
                     NameOfDelimiter(own), train.path, NameOfDelimiter(expected));
   };
-  // A file of one column seems to have commas, whatever its real delimiter is.
+  // For a file of one column, FindDialect() returns a comma, whatever the file's delimiter is.
   if (own != expected && own != ',') refuse();
   TableSketch test = ReadTableSketch(path, train.dialect);
   if (own != expected && test.columns.size() == 1 && train.columns.size() > 2) refuse();
@@ -46,7 +46,7 @@ std::vector<std::string> NamesOf(const TablePlan& plan, Kind kind) {
   return names;
 }
 
-// The first few names, for a line of the terminal.
+// Returns the first few names, for a line on the terminal.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 6;
   const size_t shown = std::min(names.size(), kShown);
@@ -141,7 +141,7 @@ class TableDraft {
   }
 
   void WriteColumns() {
-    // Columns of the same reason share a line.
+    // Neighbouring columns with the same reason share a line.
     constexpr size_t kMostOfALine = 12;
     std::vector<std::pair<std::string, std::vector<std::string>>> ignored;
     for (const ColumnPlan& column : plan_.columns) {

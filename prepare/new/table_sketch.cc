@@ -15,13 +15,13 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// So many rows show how a file is to be read.
+// The dialect is found from this many rows.
 constexpr size_t kFirstRows = 50;
 
-// A file that is read.
+// A CSV file's text.
 class Source {
  public:
-  // Throws Error (kData), also if the file is of another kind.
+  // Throws Error (kData), also if the file is a Parquet table.
   explicit Source(const std::string& path) : path_(path), bytes_(path) {
     if (!text().starts_with("PAR1")) return;
     throw DataError(
@@ -48,7 +48,7 @@ std::vector<Row> FirstRows(const Source& source, char delimiter) {
   return rows;
 }
 
-// The number of cells that all rows have; 0 if they differ.
+// Returns the number of cells in each row; 0 if the rows differ.
 size_t CommonWidth(const std::vector<Row>& rows) {
   const size_t width = rows.empty() ? 0 : rows[0].size();
   const bool same = std::ranges::all_of(rows, [&](const Row& row) { return row.size() == width; });
@@ -57,15 +57,15 @@ size_t CommonWidth(const std::vector<Row>& rows) {
 
 char FindDelimiter(const Source& source) {
   char best = ',';
-  size_t most = 1;     // cells that all rows have
-  size_t longest = 1;  // cells of the first row, where the rows of no delimiter agree
+  size_t most = 1;     // cells in each row, with the delimiter `best`
+  size_t longest = 1;  // cells of the first row, with the delimiter `fallback`
   char fallback = ',';
   for (const char delimiter : {',', ';', '\t', '|'}) {
     std::vector<Row> rows;
     try {
       rows = FirstRows(source, delimiter);
     } catch (const Error&) {
-      continue;  // such as text behind a quote, where the delimiter is another one
+      continue;  // with a wrong delimiter, text may seem to follow a closing quote
     }
     if (const size_t width = CommonWidth(rows); width > most) {
       most = width;
@@ -96,7 +96,7 @@ bool FindHeader(const std::vector<Row>& rows) {
   const Row& first = rows[0];
   if (CountsFromZero(first)) return true;
   bool has_number = false;
-  bool is_new = true;  // no cell of the first row comes again below it
+  bool is_new = true;  // whether no cell of the first row occurs again in its column
   for (size_t column = 0; column < first.size(); ++column) {
     size_t numbers = 0, texts = 0;
     for (size_t row = 1; row < rows.size(); ++row) {
@@ -146,7 +146,7 @@ std::string NameOfDelimiter(char delimiter) {
 }
 
 TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
-  // Different texts that are kept of all columns together, and of one.
+  // Limits of the different texts that are kept: for all columns together, and for each column.
   constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
   const Source source(path);
   TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};
@@ -167,7 +167,7 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
   if (table.dialect.header) {
     table.names = first;
     CsvColumnFinder(table.names, static_cast<int64_t>(width),
-                    path);  // refuses a name that is there twice
+                    path);  // throws if two columns have one name
   } else {
     for (size_t i = 0; i < width; ++i) {
       table.names.push_back(std::to_string(i));

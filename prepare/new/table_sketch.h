@@ -1,17 +1,18 @@
-// TableSketch: what one pass over a CSV file finds: its delimiter, whether it has a header, and a sketch of each column.
+// TableSketch: describes a CSV file: its delimiter, whether it has a header, and a sketch of each column.
 //
-// Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h). It
-// is read once, after its first rows were read to find the delimiter and the header. The memory for texts is bounded
-// for all columns together.
+// Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h).
+// First the first rows are read to find the delimiter and the header, and then the whole file is read once. The memory
+// for texts is bounded for all columns together.
 //
-// How: of the delimiters comma, semicolon, tab and bar the one counts that gives the first rows the same number of
-// cells, and the most of them. The first row is a header if a column that holds numbers in the next rows has a text
-// there, if all columns hold texts and those of the first row do not come again, or if its cells are 0, 1, 2 and so on.
+// How: the delimiter is chosen from comma, semicolon, tab and bar. It is the one that gives all of the first rows the
+// same number of cells, and most cells. The first row is a header in three cases: it has a text in a column that has
+// only numbers in the next rows; it has only texts, and none of them occurs again in the next rows; or its cells are 0,
+// 1, 2 and so on.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/new/new_test.cc)
-//   a file that is missing, empty, without rows, no text, or compressed so that it cannot be read; a ragged row; two
-//   columns of one name; one column
-//     -> Error (kData) with path, line and cure -> TableSketch.Refuses*
+//   a file is missing, empty, without rows, not text, or compressed in an unreadable way; a row has another number of
+//   cells; two columns have one name; there is only one column
+//     -> Error (kData) with path, line and remedy -> TableSketch.Refuses*
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 
 namespace lockstep {
 
-// How a CSV file is to be read.
+// How to parse a CSV file.
 struct Dialect {
   char delimiter = ',';
   bool header = false;
@@ -32,21 +33,22 @@ struct Dialect {
 struct TableSketch {
   std::string path;
   Dialect dialect;
-  std::vector<std::string> names;  // of the columns; without a header their numbers from 0
+  std::vector<std::string> names;  // names of the columns; without a header, their numbers from 0
   std::vector<ColumnSketch> columns;
   int64_t rows = 0;
 
-  // The column's number, or -1.
+  // Returns the column's number, from 0, or -1 if there is no such column.
   int64_t Find(const std::string& name) const;
   bool Has(const std::string& name) const { return Find(name) >= 0; }
-  // For messages: "column 4 (Age)".
+  // Returns a column's name for messages: "column 4 (Age)".
   std::string NameOf(int64_t column) const;
 };
 
-// `dialect` says how the file is to be read, which may then have one column; nothing: find out. Throws Error (kData).
+// Reads a CSV file as `dialect` says. Without `dialect`, finds the dialect, and throws if the file has only one column.
+// Throws Error (kData).
 TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect = std::nullopt);
 
-// Finds out how the file is to be read. Throws Error (kData).
+// Finds the delimiter and the header from the file's first rows. Throws Error (kData).
 Dialect FindDialect(const std::string& path);
 
 // Returns the delimiter in words, for messages: "comma".

@@ -1,4 +1,4 @@
-// A config for token files: a small GPT-2.
+// Drafts a config for token files, with a small GPT-2.
 #include <algorithm>
 #include <memory>
 
@@ -19,14 +19,15 @@ struct Sizes {
   int64_t layers, heads, width;
 };
 
-// About one parameter in the layers for each token or fewer, so that the net does not learn the text by heart.
+// Returns a larger net for more tokens: its layers have 0.8, 11 or 85 million parameters. A net that is much larger
+// than the text would memorize it.
 Sizes SizesFor(int64_t tokens) {
   if (tokens < 1'000'000) return {.layers = 4, .heads = 4, .width = 128};
   if (tokens < 30'000'000) return {.layers = 6, .heads = 6, .width = 384};
   return {.layers = 12, .heads = 12, .width = 768};
 }
 
-// The greatest token of the samples.
+// Returns the greatest token of the samples.
 int64_t GreatestToken(const Dataset& samples) {
   std::vector<int64_t> input(samples.spec().shape[0]), target(samples.spec().shape[0]);
   int64_t greatest = 0;
@@ -61,7 +62,7 @@ Draft DraftForTokens(const FoundData& data, const NewRequest& request) {
   const auto train = Open(data.train, length);
   const auto validation = data.validation.empty() ? train : Open(data.validation, length);
   const int64_t greatest = std::max(GreatestToken(*train), GreatestToken(*validation));
-  // A multiple of 64 is what a GPU multiplies fastest.
+  // For an unknown vocabulary, takes a multiple of 64, because GPUs multiply matrices of such sizes fastest.
   const int64_t classes = greatest == kBytesVocabulary - 1 ? kBytesVocabulary
                           : greatest > 40'000 && greatest < kGpt2Vocabulary
                               ? kGpt2Vocabulary

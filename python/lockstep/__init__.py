@@ -1,5 +1,5 @@
-"""Lockstep from Python: trains a config with the lockstep program, reads what the run left, and writes PyTorch modules
-to files that the program trains without Python.
+"""Lockstep from Python: trains a config with the lockstep program, reads the results of runs, and exports PyTorch
+modules to files that the program trains without Python.
 
     import lockstep
     config = lockstep.new("titanic")
@@ -9,13 +9,13 @@ to files that the program trains without Python.
     lockstep.export(model, torch.randn(3, 3, 224, 224), "net.lsm")
 
 run.py      new(), train() and Run
-fields.py   a config's fields: from Python's values, and from the text that the program prints
+fields.py   converts the fields of a config from Python values, and from the text that the program prints
 program.py  finds the program and runs its commands
-child.py    between this process and the program: ends with this process
+child.py    starts the program as a child process that is stopped when this process ends
 export/     export(), and `python -m lockstep.export`
 
-All of it but export() needs the program and no package; where pandas is installed, tables are data frames. Importing
-this package does not import torch.
+Everything but export() needs only the lockstep program, and no other Python package. If pandas is installed, tables
+are returned as data frames. Importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-# Loaded before the function of its name is defined: later imports of its modules then leave that name alone.
+# This import must come before the definition of the function export(). The first import of the subpackage
+# lockstep.export sets this package's name `export` to the subpackage; later imports leave the name alone.
 import lockstep.export as _export_package  # noqa: F401
 from lockstep.program import LockstepError
 from lockstep.run import Run, new, train

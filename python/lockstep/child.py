@@ -1,10 +1,10 @@
-"""python child.py PARENT PROGRAM [ARGUMENT ...]: becomes the program. When the process PARENT, which started this one,
-ends in any way, the kernel asks the program to stop (SIGUSR2), so that a run saves a checkpoint and ends instead of
-training on unseen."""
+"""python child.py PARENT PROGRAM [ARGUMENT ...]: replaces itself by the program. PARENT is the id of the process that
+started this one. When that process ends in any way, the kernel sends the program SIGUSR2, so that a run saves a
+checkpoint and ends instead of training on unnoticed."""
 
 import _signal
 
-# `signal` would take milliseconds in which an interrupt prints a traceback.
+# Importing `signal` instead would take milliseconds, in which an interrupt would print a traceback.
 _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import ctypes  # noqa: E402
@@ -15,10 +15,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Does not return."""
+    """Replaces this process by `command`, and does not return."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _signal.SIGUSR2, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit(0)  # it has ended already, and nobody waits for a result
+        sys.exit(0)  # the parent has ended already, and no process waits for a result
     os.execv(command[0], command)
 
 

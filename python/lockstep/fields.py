@@ -1,7 +1,7 @@
-"""A config's fields: from Python's values to the program's words, and from the text that the program prints.
+"""The fields of a config: converts Python values to command-line arguments, and the program's printed config to a dict.
 
-The program knows its schema and this package does not: a value goes to it as `--set FIELD=VALUE`, so that a mistake
-gets the program's own line. Only what --set cannot say, blocks that are repeated and options by key, goes into a file.
+Only the program knows the schema of a config. So this package passes each value as `--set FIELD=VALUE`, and a mistake
+gives the program's own error message. Repeated messages and maps cannot be given by --set, so they go into a file.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# The fields of the schema that map texts to texts.
+# The names of the fields in the schema that are maps from strings to strings.
 _MAPS = {"option"}
 
 
 class Fields:
-    """The fields of a config: `words` for the command line, and `text` for the config's file."""
+    """The fields of a config: `words` are command-line arguments, and `text` is the content of a config file."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
-        self._blocks: dict[str, Any] = {}  # by name: a dict of those in it, or the texts of a list's blocks
+        self._blocks: dict[str, Any] = {}  # by name: a dict of a message's blocks, or the texts of a repeated block
 
     @property
     def text(self) -> str:
         return _text_of(self._blocks)
 
     def add(self, fields: Mapping[str, Any], message: Sequence[str] = ()) -> None:
-        """Adds the fields of a dict, which may hold dicts. A name may be that of a field of a field, "optimizer.lr" or
+        """Adds the fields of a dict, which may be nested. A name may also be a path, such as "optimizer.lr" or
         "optimizer__lr". Throws TypeError for a value that no field can have.
 
         >>> fields = Fields()
@@ -61,7 +61,7 @@ class Fields:
 
 
 def read_printed(text: str) -> dict[str, Any]:
-    """The fields of a config that the program has printed. A field that stands there several times is a list.
+    """Returns the fields of a config that the program has printed. A field that occurs several times becomes a list.
 
     >>> read_printed('epochs: 3\\ndata {\\n  train: "\\\\303\\\\251.csv"\\n  format: CSV\\n}\\n')
     {'epochs': 3, 'data': {'train': 'é.csv', 'format': 'CSV'}}
@@ -83,7 +83,7 @@ def read_printed(text: str) -> dict[str, Any]:
 
 
 def _text_of(blocks: Mapping[str, Any]) -> str:
-    """A message stands in it once, as the text format wants it, and a list's block as often as there are some."""
+    """Returns the text of the blocks. A message occurs once in it, and a repeated block once for each of its texts."""
     texts = []
     for name, content in blocks.items():
         inner = [_text_of(content)] if isinstance(content, dict) else content
@@ -121,7 +121,7 @@ def _quoted(text: str) -> str:
 
 
 def _scalar(name: str, value: Any) -> str | None:
-    """Numbers and truth values, also NumPy's; nothing: it is a text."""
+    """Returns the text of a number or bool, also of NumPy's types; None if the value is a string or a path."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def _scalar(name: str, value: Any) -> str | None:
 
 
 def _item(name: str, value: Any) -> str:
-    """In a list or a block, where a text needs its quotes."""
+    """Returns the text of a value in a list or a block, where strings need quotes."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_item(name, item) for item in value) + "]"
     scalar = _scalar(name, value)
@@ -142,8 +142,8 @@ def _item(name: str, value: Any) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    """Behind --set, where a text has no quotes: the program knows whether the field is a text or has names of its
-    own. Those that would look like something else get them."""
+    """Returns the text of a value after --set FIELD=. A string has no quotes there, because the program knows whether
+    the field is a string or an enum. Only strings that would be read as something else get quotes."""
     if isinstance(value, (list, tuple)):
         return _item(name, value)
     scalar = _scalar(name, value)

@@ -1,19 +1,20 @@
 """Finds the lockstep program and runs its commands.
 
-Promise: a command runs in a process of its own, with what it prints passed on line by line. An interrupt reaches it
-exactly once, so that a run saves a checkpoint; the second one ends it at once. It does not outlive this process.
+Promise: a command runs in a child process, whose output is printed line by line. The child process gets each interrupt
+exactly once: at the first one a run saves a checkpoint and ends, at the second one it ends at once. It does not outlive
+this process.
 
-Which program: $LOCKSTEP where that is set, such as a program with models of your own; else the one that the wheel has
-brought; else, in a source checkout, the script ./lockstep, which builds it when it must.
+Which program is run: $LOCKSTEP if it is set, for example to a program with models of your own; otherwise the program in
+the wheel; otherwise, in a source checkout, the script ./lockstep, which builds the program if necessary.
 
-How: the program gets a process group of its own (a terminal's or Jupyter's interrupt goes to all of a group, and the
-program would get it twice). A thread for each of its two streams reads lines into a queue; the calling thread prints
-them, so that a notebook shows them below the cell that runs.
+How it is run: the program gets a process group of its own. A terminal or Jupyter sends an interrupt to a whole process
+group, so in this process's group the program would get it twice. Two threads read the lines of standard output and
+standard error into a queue. The calling thread prints them, so that a notebook shows them below the running cell.
 
 what can fail -> what the caller sees -> the test that shows it (tests/python_test.py)
   the command ends with an error -> LockstepError with the program's line and status -> test_an_error_is_one_line
   there is no program -> LockstepError, which says where it was looked for -> test_a_program_that_is_not_there
-  an interrupt -> KeyboardInterrupt, when the program has ended -> test_an_interrupt_leaves_a_checkpoint
+  an interrupt -> KeyboardInterrupt after the program has ended -> test_an_interrupt_leaves_a_checkpoint
   this process is killed -> the program gets SIGUSR2 -> test_a_run_does_not_outlive_its_python
 """
 
@@ -30,16 +31,16 @@ import threading
 from collections.abc import Sequence
 from typing import IO, NamedTuple
 
-DONE, USAGE, STOPPED, INTERRUPTED = 0, 2, 75, 130  # of the exit statuses in docs/design.md
+DONE, USAGE, STOPPED, INTERRUPTED = 0, 2, 75, 130  # some of the exit statuses in docs/design.md
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _ERROR = "lockstep: error: "
 
 
 class LockstepError(Exception):
-    """The line with which the program ended. `status` is its exit status: 2 for a command line or a config that is
-    wrong, 3 for data, 4 for weights, checkpoints or outputs, 5 for a rank that died or hung; negative: the signal that
-    ended it."""
+    """Its text is the error line that the program printed. `status` is the program's exit status: 2 for a wrong command
+    line or config, 3 for data, 4 for weights, checkpoints or outputs, 5 for a rank that died or hung. A negative
+    `status` is the signal that ended the program."""
 
     def __init__(self, text: str, status: int):
         super().__init__(text)
@@ -47,23 +48,23 @@ class LockstepError(Exception):
 
 
 class Result(NamedTuple):
-    """How a command ended: its exit status, and what it printed to standard output."""
+    """The exit status of a command, and its standard output."""
 
     status: int
     output: str
 
 
 def bundled() -> list[str]:
-    """The words that start the program of the wheel, if this package comes from one; otherwise an empty list."""
+    """Returns the command that starts the wheel's program, if this package was installed from a wheel; otherwise []."""
     for start in sorted((_PACKAGE / "_program").glob("*")):
         if start.is_file() and (_PACKAGE / "_program" / "bin" / start.name).exists():
-            # Without the site's packages, which the start script loads itself.
+            # The option -S leaves out site-packages, which the start script adds itself.
             return [sys.executable, "-S", str(start)]
     return []
 
 
 def command() -> list[str]:
-    """The words that start the program. Throws LockstepError if there is none."""
+    """Returns the command that starts the program. Throws LockstepError if there is no program."""
     if named := os.environ.get("LOCKSTEP"):
         path = shutil.which(named)
         if path is None:
@@ -84,8 +85,8 @@ def command() -> list[str]:
 def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted: Sequence[int] = (DONE,)) -> Result:
     """Runs one of the program's commands and waits for its end.
 
-    With `progress` each line is printed as it comes. Warnings go to standard error in any case. Throws LockstepError if
-    the exit status is not `accepted`, and KeyboardInterrupt if this process was interrupted.
+    With `progress` each line is printed as soon as it comes. Warnings are always printed to standard error. Throws
+    LockstepError if the exit status is not in `accepted`, and KeyboardInterrupt if this process was interrupted.
     """
     start = [sys.executable, "-I", "-S", str(_PACKAGE / "child.py"), str(os.getpid())]
     process = subprocess.Popen(
@@ -121,7 +122,7 @@ def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted:
         except KeyboardInterrupt:
             is_interrupted = True
             process.send_signal(signal.SIGINT)
-        except BaseException:  # what this process prints to is gone, say
+        except BaseException:  # for example, standard output is closed
             process.send_signal(signal.SIGUSR2)
             process.wait()
             raise
@@ -135,7 +136,7 @@ def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted:
 
 
 def main() -> None:
-    """The command that the wheel installs: becomes the program."""
+    """The command that the wheel installs: replaces this process by the program."""
     words = bundled()
     if not words:
         sys.exit(f"{_ERROR}{_PACKAGE}/_program holds no program: install the wheel again")

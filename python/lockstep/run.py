@@ -1,13 +1,13 @@
-"""new(), train() and Run: a config for files, a training from Python, and what it left.
+"""new(), train() and Run: writes a config for data files, trains a config, and reads the results of a run.
 
-Promise: all training, evaluation and prediction is the program's; the numbers are those of the same commands in a
-shell. Nothing is written but what the program writes, and files in a temporary folder that is removed.
+Promise: the program does all training, evaluation and prediction, so the numbers are those of the same commands in a
+shell. Only the program writes files, except for files in a temporary folder, which is removed.
 
 what can fail -> what the caller sees -> the test that shows it (tests/python_test.py)
   a mistake in the config or an override, wrong files, no best checkpoint -> LockstepError with the program's line
     -> test_an_error_is_one_line
-  a folder that is no run's -> LockstepError -> test_what_is_no_run
-  a frame or an array for a run that learnt from something else -> LockstepError -> test_inputs_that_do_not_fit
+  a folder that is not a run's -> LockstepError -> test_what_is_no_run
+  a frame or an array for a run that was trained on another format -> LockstepError -> test_inputs_that_do_not_fit
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def new(
     """Writes a commented config for the files in `data`, as `lockstep new` does, and returns its path.
 
     Args:
-        data: a table, or a folder of a table, images, arrays or tokens.
-        label: the column to predict, or several; None finds it.
+        data: a table, or a folder with a table, images, arrays or tokens.
+        label: the column to predict, or several; None: the program chooses it.
         test: the file to predict, if it is not test.csv beside the data.
-        task: "classification", "multi_label" or "regression"; None finds it.
+        task: "classification", "multi_label" or "regression"; None: the program chooses it.
         output: the config to write, which must not exist.
         progress: print what was found, and the next commands.
 
@@ -70,24 +70,25 @@ def train(
     progress: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Trains a config, or goes on with it where its run folder has checkpoints, and returns the run.
+    """Trains a config, or continues training if its run folder has checkpoints, and returns the run.
 
     Args:
-        config: the path of a config file, or its fields as a dict, which may hold dicts: {"data": {"train": "a.csv"}}.
-            Paths in a dict are relative to the current folder, and its run folder is runs/train if it names none.
-        folds: cross-validation: train so many folds, as `--folds` does, each a run of Run.folds.
+        config: the path of a config file, or a dict of its fields, which may be nested: {"data": {"train": "a.csv"}}.
+            Paths in a dict are relative to the current folder. A dict without run_dir uses the folder runs/train.
+        folds: the number of folds of a cross-validation, as for `--folds`. Each fold is a run in Run.folds.
         ranks: how many ranks to start, as `-n` does; None trains in one process.
-        fresh: begin anew; a run that is in the folder is moved to another name.
+        fresh: start a new run; an existing run in the folder is renamed.
         progress: print the program's lines as they come.
         overrides: fields that replace the config's, as `--set` does: epochs=3, optimizer__lr=0.01, or
-            optimizer={"lr": 0.01}. Relative paths begin in the current folder.
+            optimizer={"lr": 0.01}. Paths are relative to the current folder.
 
-    A run that was asked to stop (`lockstep stop`, a signal to the program) is returned, too; the same call goes on with
-    it. An interrupt (Ctrl-C, a notebook's stop button) stops the run after its step with a checkpoint; then
-    KeyboardInterrupt is raised, and the same call goes on from there. A second interrupt ends it at once.
+    A run that was asked to stop (`lockstep stop`, a signal to the program) is returned, too; calling train() again with
+    the same arguments continues it. An interrupt (Ctrl-C, a notebook's stop button) makes the run save a checkpoint and
+    stop after the current step, and then raises KeyboardInterrupt; such a run can be continued in the same way. A
+    second interrupt ends the run at once.
 
     Raises:
-        LockstepError: with the program's line.
+        LockstepError: with the error line that the program printed.
         TypeError: for a value that no field of a config can have.
 
     >>> run = train(DIGITS, epochs=2, run_dir="runs/two", progress=False)
@@ -101,7 +102,7 @@ def train(
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
         if isinstance(config, Mapping):
             fields.add(config)
-            path = os.path.join(folder, "train.pbtxt")  # the run is named after it
+            path = os.path.join(folder, "train.pbtxt")  # the default run folder has the name of this file
         else:
             path = os.fspath(config)
         file_text = fields.text
@@ -119,8 +120,8 @@ def train(
 
 
 class Run:
-    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120". Or the folder of a
-    cross-validation: it is evaluated as its folds are, and predicts as their mean.
+    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120". It may also be the
+    folder of a cross-validation: its metrics and its predictions are then the means over the folds.
 
     Raises LockstepError if no run has written to the folder.
 
@@ -142,12 +143,12 @@ class Run:
 
     @property
     def best(self) -> Run:
-        """The best checkpoint, which the program keeps if the config sets checkpoint.keep_best or early_stopping."""
+        """The best checkpoint. The program keeps it if the config sets checkpoint.keep_best or early_stopping."""
         return Run(f"{self.folder}@best")
 
     @property
     def folds(self) -> list[Run]:
-        """The runs of a cross-validation, in order; of another run none."""
+        """The runs of a cross-validation, in order. Empty for any other run."""
         first = self.folder / "fold-0"
         if _has_config(self.folder) or not _has_config(first):
             return []
@@ -158,8 +159,8 @@ class Run:
     @property
     def log(self) -> Any:
         """The events that the run has written to log.jsonl so far: a data frame with a row for each event if pandas is
-        installed, otherwise a list of dicts. A cross-validation has those of all folds, with `fold`. Raises
-        LockstepError if there is no log.
+        installed, otherwise a list of dicts. For a cross-validation, the events of all folds, with the fold's number in
+        `fold`. Raises LockstepError if there is no log.
 
         >>> log = Run("runs/train").log
         >>> bool(log[log.event == "eval"].val_accuracy.iloc[-1] > 0.9)
@@ -174,11 +175,12 @@ class Run:
         return events if pandas is None else pandas.DataFrame(events)
 
     def evaluate(self, files: _Path | Iterable[_Path] | None = None, *, ranks: int | None = None) -> dict[str, Any]:
-        """The metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy and
-        others as log.jsonl names them without val_, and `samples`, their number. A metric that these samples do not
-        define is None. `weights` says which weights these are if they are not the run's final ones; otherwise it is "".
+        """Returns the metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy
+        and others under their names in log.jsonl without val_, and `samples`, the number of samples. A metric that is
+        not defined for these samples is None. `weights` says which checkpoint was used; it is "" for the run's final
+        weights.
 
-        For a cross-validation: the means over its folds, `deviations`, and `folds` with the metrics of each.
+        For a cross-validation: the means over its folds, `deviations`, and `folds` with the metrics of each fold.
 
         Raises LockstepError.
 
@@ -200,22 +202,23 @@ class Run:
         submission: _Path | None = None,
         output: _Path | None = None,
     ) -> Any:
-        """The predictions for `inputs`, a row for each sample in their order.
+        """Returns the predictions for `inputs`: a row for each sample, in the order of the samples.
 
         Args:
-            inputs: a path or several, of files of the format that the run learnt from; or a pandas data frame, for runs
-                that learnt from CSV; or a NumPy array, for runs that learnt from NPY (the inputs) or from CSV without a
-                header (a row for each sample). Labels are not needed.
+            inputs: one or several paths of files in the format that the run was trained on; or a pandas data frame, for
+                runs trained on CSV; or a NumPy array, for runs trained on NPY (the inputs) or on CSV without a header
+                (a row for each sample). Labels are not needed.
             ranks: how many ranks to start; None predicts in one process.
-            probabilities: for classes, a column for each class with its probability.
-            submission: a competition's sample submission: the rows have its columns, ids and order.
-            output: a CSV file to write, which may be sent; for masks a .npy file. A plain file of this name is replaced.
+            probabilities: for classes, whether to return a column with the probability of each class.
+            submission: a competition's sample submission. The result then has its columns, ids and order.
+            output: a CSV file to write, for example to submit it; for masks a .npy file. An existing regular file of
+                this name is replaced.
 
         Returns:
-            A data frame if `inputs` is one, otherwise a list of dicts. For classes these are `label`, a text if classes
-            have names, and `probability`; for several labels or numbers there is a column for each. `index` is the
-            sample's number, from 0, and for images there is `file` instead. A data frame has the index of `inputs`,
-            unless it is a submission. For masks: an array, uint8 [samples, height, width].
+            A data frame if `inputs` is a data frame, otherwise a list of dicts. For classes the columns are `label`, a
+            string if classes have names, and `probability`; for several labels or numbers there is one column for each.
+            `index` is the sample's number, from 0; for images there is a column `file` instead. A data frame has the
+            index of `inputs`, unless it is a submission. For masks: an array, uint8 [samples, height, width].
 
         Raises LockstepError.
 
@@ -258,9 +261,9 @@ class Run:
         return pandas.DataFrame(rows, index=frame.index if submission is None else None)
 
     def held_back(self, *, ranks: int | None = None, probabilities: bool = False) -> Any:
-        """The predictions for the samples that training held back: for those of a cross-validation each by the fold that
-        has not seen it, with `fold`. A data frame if pandas is installed, otherwise a list of dicts, as predict() returns
-        them. Raises LockstepError.
+        """Returns the predictions for the samples that training held back. In a cross-validation each sample is
+        predicted by the fold that was not trained on it, whose number is in `fold`. The result is a data frame if
+        pandas is installed, otherwise a list of dicts, as predict() returns them. Raises LockstepError.
 
         >>> run = train(DIGITS, folds=3, epochs=2, run_dir="runs/three", progress=False)
         >>> len(run.held_back())
@@ -313,7 +316,7 @@ def _events(folder: pathlib.Path) -> list[dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise LockstepError(f"{path}: {error.strerror}", USAGE) from error
-    # The last line may still be being written.
+    # The program may still be writing the last line.
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
@@ -342,5 +345,5 @@ def _rows(path: str, form: str) -> list[dict[str, Any]]:
 
 
 def _cell(text: str) -> int | float | str:
-    """A number where JSON has one, so not "007"."""
+    """Returns a number if the text is a number in JSON, otherwise the text; "007" stays a text."""
     return json.loads(text) if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", text) else text

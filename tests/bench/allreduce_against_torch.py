@@ -1,10 +1,10 @@
-"""All-reduce between the ranks of one machine: lockstep's communicator against torch.distributed's, gloo on CPUs or
-NCCL on GPUs, in turns, by the same definitions.
+"""Benchmarks all-reduce between the ranks of one machine: Lockstep's communicator and torch.distributed's (gloo on
+CPUs, NCCL on GPUs) take turns, and times and bandwidths are defined alike.
 
     python allreduce_against_torch.py LOCKSTEP [--device cpu|cuda] [--ranks 2 4] [--mib 1 25 100] [--rounds 3]
 
-One JSON line a size: medians over the rounds of each one's median time, and the ratio of bandwidths (above 1: lockstep
-is faster).
+Prints one JSON line for each size: for each of the two the median over the rounds of its median time, and the ratio of
+the bandwidths (above 1: Lockstep is faster).
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 
 
 def torch_rank(rank, world, device, mib, meeting):
-    """One rank of the peer: prints its median time in microseconds for each size."""
+    """Runs one rank of torch.distributed: prints its median time in microseconds for each size."""
     import torch
     import torch.distributed as dist
 

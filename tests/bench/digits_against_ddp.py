@@ -1,11 +1,11 @@
-"""Lockstep against PyTorch's DistributedDataParallel on the digits, two ranks on the CPU, turn and turn about.
+"""Compares Lockstep with PyTorch's DistributedDataParallel on the digits, with two ranks on the CPU; runs alternate.
 
     .venv/bin/python tests/bench/digits_against_ddp.py [PAIRS]
 
 Both train the model of examples/digits on the same 1,437 rows and test it on the same 360 (the rows shuffled with
-NumPy's seed 0), with the same batch and epochs. Prints one JSON line a run, then the medians over the pairs of the
-ratios, ours over theirs, with the machine. samples_per_s is training alone, after the first epoch, on both sides;
-first_step_s counts from the start of mpirun's or of torchrun's worker to the end of step 1.
+NumPy's seed 0), with the same batch and epochs. Prints one JSON line for each run, and then the machine and the medians
+over the pairs of the ratios, Lockstep's value over PyTorch's. On both sides, samples_per_s covers training alone, after
+the first epoch, and first_step_s counts from the start of mpirun's or torchrun's worker to the end of step 1.
 """
 
 import json

@@ -1,10 +1,11 @@
-"""The digits under PyTorch's DistributedDataParallel with gloo: what examples/digits is measured against.
+"""Trains the digits with PyTorch's DistributedDataParallel and gloo. digits_against_ddp.py compares Lockstep with it.
 
     torchrun --nproc-per-node=2 tests/bench/digits_ddp.py TRAIN.csv TEST.csv
 
-The same model (64-256-128-10), optimizer (AdamW, lr 0.002, weight decay 0.01), batch (32 a rank) and number of
-epochs (60), fp32, one thread a rank. Rank 0 prints one JSON line: first_step_s (from the process's start to the
-end of step 1), samples_per_s (training, after the first epoch), accuracy, total_s.
+The model (64-256-128-10), optimizer (AdamW, lr 0.002, weight decay 0.01), batch (32 samples on each rank) and number of
+epochs (60) are those of examples/digits, in fp32 with one thread on each rank. Rank 0 prints one JSON line:
+first_step_s (from the process's start to the end of step 1), samples_per_s (training, after the first epoch), accuracy,
+total_s.
 """
 
 import json

@@ -1,21 +1,22 @@
-"""How many models lockstep.export can write and Lockstep trains: the smallest member of every timm module at the least
-image size that it takes, and 20 Hugging Face architectures from tiny configs.
+"""Counts how many models lockstep.export can export and Lockstep can train: the smallest model of every timm module, at
+the smallest image size that it takes, and 20 Hugging Face architectures with tiny configs.
 
     python export_breadth.py LOCKSTEP [PATTERN ...] [--jobs 1] [--seconds 600] [--operations FILE]
 
-LOCKSTEP is the program, such as ./lockstep. Definition: a model counts as `ok` if it exports with two samples, and the file
-then gives what the module itself gives in eager mode for three other samples, from the same weights and the same seed, in
-fp32 on one thread of a CPU. Dropout is on: all draw the same numbers.
+LOCKSTEP is the program, such as ./lockstep. A model counts as `ok` if it can be exported with two samples, and the file
+then gives the same results as the module in eager mode for three other samples, from the same weights and the same
+seed, in fp32 on one CPU thread. Dropout is on, and all draw the same random numbers. The results are compared
 
-- By tests/lsm_executor.py, with torch alone: the output, all gradients, all buffers, and the output in evaluation, within
-  1e-5 of their largest element.
-- By `lockstep train`: the loss of a step and that of evaluation after it, and the gradient of all parameters as one vector
-  and the statistics of norms as another one, within CLOSE, or else within five times what eager mode itself is off when
-  every weight is changed by its last digit: BatchNorm of three values magnifies that, and Lockstep adds in another order.
+- with tests/lsm_executor.py, which runs the file in PyTorch: the output, all gradients, all buffers, and the output in
+  evaluation mode, within 1e-5 of their largest element;
+- with `lockstep train`: the loss of a step, the loss of the evaluation after it, the gradient of all parameters as one
+  vector, and the statistics of norms as another one, within CLOSE, or else within five times the error that eager mode
+  itself has when every weight's last digit is changed. BatchNorm over three values magnifies such differences, and
+  Lockstep adds in another order.
 
-One line a model, then the counts; the exit status is 0 if at least 95 % are ok. `refused` comes with the exporter's line.
-`eager` is a model that does not train in eager mode either; it does not count. Each model runs in a process of its own.
-export_breadth_models.txt lists timm's models; --list writes it again (some minutes).
+Prints one line for each model, and then the counts. The exit status is 0 if at least 95 % are ok. `refused` comes with
+the exporter's message. `eager` is a model that does not train in eager mode either, and is not counted. Each model runs
+in its own process. export_breadth_models.txt lists timm's models; --list writes it again (some minutes).
 """
 
 import argparse
@@ -39,8 +40,8 @@ CLOSE = 1e-5
 SEED = 7
 # The seed of the generator of the trainer's first rank (trainer/run/trainer.cc).
 SEED_OF_RANK = SEED ^ 0x9E3779B97F4A7C15
-LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
-NO_LR = 1e-30  # so small that a step leaves the weights as they are
+LR = 4096.0  # of the one step, so that the change of the weights is the gradient up to the last digit
+NO_LR = 1e-30  # a learning rate so small that a step leaves the weights unchanged
 
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent.parent / "python")]
 
@@ -71,11 +72,11 @@ HUGGING_FACE = {
 
 
 class NoEager(Exception):
-    """The model does not train in eager mode."""
+    """Raised if the model does not train in eager mode."""
 
 
 def mean_of_tokens(model):
-    """The model with an output for each sample instead of one for each token."""
+    """Wraps a model that has an output for each token: the result has one output for each sample, their mean."""
     import torch
 
     class MeanOfTokens(torch.nn.Module):
@@ -90,7 +91,7 @@ def mean_of_tokens(model):
 
 
 def make(source):
-    """The module and example inputs of two samples."""
+    """Returns the module, and example inputs of two samples."""
     import torch
 
     from lockstep.export import sources
@@ -123,7 +124,7 @@ def other_samples(value):
 
     if value.is_floating_point():
         return torch.randn(3, *value.shape[1:])
-    if value.dtype == torch.bool or (value == 1).all():  # a mask: the last sample is shorter
+    if value.dtype == torch.bool or (value == 1).all():  # a mask of which tokens are real; the last sample is shorter
         mask = torch.ones(3, *value.shape[1:], dtype=value.dtype)
         mask[2, -3:] = 0
         return mask
@@ -131,7 +132,7 @@ def other_samples(value):
 
 
 def distance(ours, eager):
-    """The largest difference as a share of the largest element."""
+    """Returns the largest difference as a share of the largest element of `eager`."""
     if ours is None or eager is None:
         return 0.0 if ours is eager else float("inf")
     if ours.shape != eager.shape:
@@ -145,18 +146,18 @@ def length_of(tensors):
 
 
 def share_off(ours, expected):
-    """The length of the difference of tensors, by name, as a share of the length of those expected."""
+    """Returns the norm of the difference of the named tensors, as a share of the norm of the expected ones."""
     length = length_of(expected.values())
     return length_of(ours[name].double() - tensor.double() for name, tensor in expected.items()) / length if length else 0.0
 
 
 @dataclasses.dataclass
 class Step:
-    """The results of a step and of the evaluation after it, with the same weights."""
+    """The results of one training step, and of the evaluation after it."""
 
     loss: float
     validation: float
-    gradients: dict  # by the parameter's name, of those that have one
+    gradients: dict  # by the parameter's name, for those that have a gradient
     statistics: dict  # by the buffer's name
 
     def shares_off(self, expected):
@@ -175,7 +176,7 @@ def targets_of(output):
 
 
 def step_of(model, inputs):
-    """The Step of a module in eager mode, with its outputs in training and in evaluation."""
+    """Returns the Step of a module in eager mode, and its outputs in training and in evaluation mode."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -200,7 +201,7 @@ def call(model, inputs):
 
 
 def nudged_step_of(model, start, inputs):
-    """The Step of a module that begins at the state `start`, with each weight's last digit changed."""
+    """Returns the Step of a module that starts at the state `start` with each weight's last digit changed."""
     import torch
 
     model.load_state_dict(start)
@@ -213,7 +214,8 @@ def nudged_step_of(model, start, inputs):
 
 
 def trained(folder, samples, output, lr):
-    """The folder of a run that made a step of the folder's net.lsm, and evaluated it; `output` is what the model gives."""
+    """Trains one step of the folder's net.lsm, and evaluates. Returns the run folder. `output` is the model's output.
+    """
     import numpy
     from harness import DONE, train, write_config
 
@@ -235,7 +237,7 @@ def trained(folder, samples, output, lr):
 
 
 def step_in_lockstep(folder, samples, output, start, expected):
-    """The Step of `lockstep train`, of the gradients and statistics that the expected one has."""
+    """Returns the Step of `lockstep train`, with the gradients and statistics that `expected` has."""
     from harness import events, step_losses, weights_of
 
     stepped, still = (trained(folder, samples, output, lr) for lr in (LR, NO_LR))
@@ -247,7 +249,7 @@ def step_in_lockstep(folder, samples, output, start, expected):
 
 
 def one(source):
-    """Exports one model and compares; returns the report."""
+    """Exports one model and compares the results. Returns the report."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -295,7 +297,7 @@ def one(source):
         gradients = (distance(executor.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
         buffers = (distance(executor.buffers_[name], b) for name, b in model.named_buffers())
         distances |= {"gradients": max(gradients), "buffers": max(buffers, default=0.0)}
-        del executor, executed  # a large model has much memory
+        del executor, executed  # frees the memory of a large model
         try:
             ours = step_in_lockstep(folder, flat, output, start, expected).shares_off(expected)
         except ChildProcessError as error:
@@ -320,7 +322,7 @@ def in_process(source, program, seconds):
 
 
 def smallest_members():
-    """The member with the fewest parameters of each timm module."""
+    """Yields the model with the fewest parameters of each timm module."""
     import timm
     import torch
 
@@ -355,7 +357,7 @@ def main():
     every = [f"hf:{name}" for name in HUGGING_FACE] + [f"timm:{name}" for name in MODELS.read_text().split()]
     chosen = [source for source in every if any(fnmatch.fnmatch(source, pattern) for pattern in options.patterns)]
     counts, operations = collections.Counter(), collections.Counter()
-    # ./lockstep builds what has changed, which two models at a time cannot.
+    # ./lockstep builds the program if sources have changed, and two processes cannot do that at the same time.
     program = os.path.abspath(options.lockstep)
     subprocess.run([program, "version"], check=True, stdout=subprocess.DEVNULL)
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Whether `lockstep tune --only loader` finds the fastest number of threads:
+"""Checks whether `lockstep tune --only loader` finds the fastest number of threads:
 
     fastest_loader.py LOCKSTEP FOLDER [--cold] [--threads 1 2 3 ...] [--seconds 3] [--rounds 3] [--time 60] [--set NAME=VALUE ...]
 
-FOLDER has images in a folder for each class. Lets tune look for the loader's settings. Then times what it suggests, and
-the same with each number of --threads, in turns, for --rounds rounds of --seconds with `bench loader`. Prints a JSON line
-for each. The best of many is in part the luckiest one, so the suggestion and the best are timed again, in turns, twice as
-often; the last line has the ratio of their samples/s (medians) then, and the seconds that tune took.
+FOLDER has images in one folder for each class. The script lets tune search the loader's settings. Then it times the
+suggestion, and the same settings with each number of --threads, in turns, for --rounds rounds of --seconds with `bench
+loader`, and prints a JSON line for each. The best of many measurements is partly luck, so the suggestion and the best
+number are timed again, in turns, twice as often. The last line has the ratio of their samples/s (medians) in this
+second comparison, and the seconds that tune took.
 """
 
 import argparse

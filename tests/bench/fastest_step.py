@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Whether `lockstep tune --only batch` finds the fastest way to make a step:
+"""Checks whether `lockstep tune --only batch` finds the fastest way to make a step:
 
     fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--keep FILE]
                     [--set NAME=VALUE ...]
 
-Lets tune look for it. Then times --points points one by one with `bench step`, each for --seconds: 1, 2, 3, ...
-micro-batches, as far as they divide the batch, without and with activation checkpointing. Prints a JSON line for each
-point, and at the end the ratio of the suggestion's samples/s, timed in the same way, to the best point's, and the seconds
-that tune took. With --keep a run that was cut off goes on, on the same machine.
+The script lets tune search it. Then it times --points settings one by one with `bench step`, each for --seconds: 1, 2,
+3, ... micro-batches, if the number divides the batch, each without and with activation checkpointing. It prints a JSON
+line for each setting, and at the end the ratio of the suggestion's samples/s, timed in the same way, to the best
+setting's, and the seconds that tune took. With --keep, a run that was interrupted continues where it stopped, on the
+same machine.
 """
 
 import argparse
@@ -29,8 +30,9 @@ def timed(options, accumulation, checkpointing, steps=10):
 
 
 def point(options, accumulation, checkpointing, like):
-    """The line that `bench step` prints, and samples/s; 0 if it does not fit, or leaves less memory than --reserve.
-    `like`: the line of a similar point, which says how many steps take --seconds."""
+    """Returns the line that `bench step` prints, and samples/s; 0 if the step does not fit, or leaves less free memory
+    than --reserve. `like` is the line of a similar setting; from its step time follows how many steps take --seconds.
+    """
     steps = max(5, int(1e3 * options.seconds / like["step_ms"]))
     line = timed(options, accumulation, checkpointing, steps)
     fits = "failure" not in line and line["accum"] == accumulation
@@ -43,7 +45,7 @@ def point(options, accumulation, checkpointing, like):
 
 
 class Kept:
-    """The measurements so far, by name, in a file of JSON lines; without a file, in memory."""
+    """The measurements so far, by name: kept in a file of JSON lines, or in memory if there is no file."""
 
     def __init__(self, path):
         self.path = path
@@ -60,7 +62,7 @@ class Kept:
 
 
 def accumulations(global_batch, count):
-    """The least that divide the batch: the largest micro-batches, next to each other."""
+    """Returns the `count` smallest divisors of the batch, which give the largest micro-batches."""
     return [n for n in range(1, global_batch + 1) if global_batch % n == 0][:count]
 
 
@@ -76,7 +78,7 @@ def main():
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     kept = Kept(options.keep)
-    like = kept.of("first", lambda: timed(options, 1, "false"))  # its plans are warm from here on
+    like = kept.of("first", lambda: timed(options, 1, "false"))  # after this run the cache has the step's plans
     global_batch = like["global_batch"]
 
     def tuned():

@@ -1,7 +1,8 @@
 """Measures the gains that guides promise for settings: guide_claims.py LOCKSTEP [--only precision,cores,...]
 
-For each setting it times steps with and without it (`lockstep bench step`), in processes of their own, one after the
-other on this machine. It prints a line of JSON for each, with the ratio of their samples/s. docs/figures.md has the figures.
+For each setting it times steps with and without it (`lockstep bench step`), in separate processes, one after the other,
+on this machine. It prints a line of JSON for each setting, with the ratio of the samples/s. The figures are in
+docs/figures.md.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def precision(program):
 
 
 def cores(program):
-    """A GPU against all cores of its machine."""
+    """Compares a GPU with all CPU cores of its machine."""
     few = {"steps": 3, "warmup": 1}
     for model in ("lstm", "tinygpt", "mlp", "resnet18"):
         for after in ("FP32", "BF16"):

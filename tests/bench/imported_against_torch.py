@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""One training step of models that other people wrote, exported and trained by Lockstep, and in PyTorch on the same GPU:
+"""Times one training step of third-party models, exported and trained by Lockstep, and in PyTorch on the same GPU:
 
     imported_against_torch.py LOCKSTEP [MODEL ...] [--modes eager default reduce-overhead] [--torchscript]
 
-MODEL is one of the names below, by default all: timm's, torchvision's, classifiers of Hugging Face with tokens and their
-mask, and a U-Net. Needs timm, torchvision and transformers, and their configurations, but no weights of theirs.
+MODEL is one of the names below, by default all: models of timm and torchvision, Hugging Face's classifiers with tokens
+and their attention mask, and a U-Net. Needs timm, torchvision and transformers, but downloads no weights.
 
-Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of plans and then with a full one
-(`tag` cold and warm), and PyTorch's step: forward under autocast, loss, backward and fused optimizer, with the channels
-last and torch.backends.cudnn.benchmark, the median of three groups of 30 steps. And one line for each model with PyTorch's
-milliseconds over Lockstep's: above 1 Lockstep is the faster one. With --torchscript Lockstep trains torch.jit.script's
-file of the model instead, if it is timm's or torchvision's.
+Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of plans and then with a full
+one (`tag` is cold or warm), and PyTorch's step. That step is the forward under autocast, the loss, the backward and a
+fused optimizer, in channels-last format and with torch.backends.cudnn.benchmark; its time is the median of three groups
+of 30 steps. Then prints one line for each model with PyTorch's milliseconds divided by Lockstep's: above 1, Lockstep is
+faster. With --torchscript, Lockstep trains the file that torch.jit.script makes of the model instead; this works for
+models of timm and torchvision.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import tempfile
 import time
 
 PYTHON = pathlib.Path(__file__).parents[2] / "python"
-# name -> where it is from, samples
+# name -> (library and model, samples in a batch)
 MODELS = {
     "efficientnet_b0": ("timm:efficientnet_b0", 256),
     "convnext_tiny": ("timm:convnext_tiny", 128),
@@ -38,7 +39,7 @@ MODELS = {
     "unet": ("own:UNet", 32),
     "llama": ("hf:Llama", 64),
 }
-# Sizes for those of Hugging Face's models whose usual size is far from 100 million parameters.
+# Config values for the Hugging Face models whose default size is far from 100 million parameters.
 SIZES = {
     "llama": {
         "hidden_size": 768,
@@ -90,7 +91,7 @@ def unet(width=64, classes=4):
 
 
 def make(name, batch, scripted=False):
-    """The module, its inputs by name, and targets."""
+    """Returns the module, its inputs by name, and targets."""
     import torch
 
     torch.manual_seed(0)
@@ -120,7 +121,7 @@ def make(name, batch, scripted=False):
 
 
 def write(name, folder, scripted):
-    """Writes the model's file, and the samples of texts. Returns the config."""
+    """Writes the model's file, and for texts the samples. Returns the config."""
     import numpy
     import torch
 
@@ -156,7 +157,7 @@ def in_lockstep(lockstep, name, folder, tag):
 
 
 def in_torch(name, mode):
-    """The line of PyTorch's step."""
+    """Returns the JSON line of PyTorch's step."""
     import torch
     from torch.nn import functional
 
@@ -195,7 +196,7 @@ def in_torch(name, mode):
         step()
     torch.cuda.synchronize()
     times = []
-    for _ in range(3):  # groups, so that the host runs ahead within one
+    for _ in range(3):  # synchronises once a group, so that the host may run ahead within it
         begin = time.monotonic()
         for _ in range(30):
             loss = step()
@@ -232,7 +233,7 @@ def main():
                 print(json.dumps(ours), flush=True)
         ratios = {}
         for mode in options.modes:
-            # Each in a process of its own, whose memory is its own.
+            # Each measurement has its own process, and so its own GPU memory.
             command = [sys.executable, "-W", "ignore", __file__, options.lockstep, name, "--in-torch", mode]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:

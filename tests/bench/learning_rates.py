@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How good is the learning rate that `lockstep tune` suggests? Trains with it and with each rate of a grid over 1e-5 to 1,
-half a decade apart, and prints the validation losses at the end and their ratio, for three tasks and three seeds.
+"""Measures how good the learning rate is that `lockstep tune` suggests. Trains with it and with each rate of a grid
+from 1e-5 to 1, half a decade apart, and prints the final validation losses and their ratio, for three tasks and three
+seeds.
 
     tests/bench/learning_rates.py LOCKSTEP PHOTOGRAPHS [--tasks digits,crops,gpt] [--seeds 3] [--time 60]
 
-PHOTOGRAPHS is a folder with scikit-learn's china.jpg and flower.jpg. digits: the README's perceptron with AdamW. crops:
-two convolutions with SGD on crops of 32 pixels, whose class says which tenth of the photographs they come from. gpt: two
-layers on the bytes of this project's documents.
+PHOTOGRAPHS is a folder with scikit-learn's china.jpg and flower.jpg. The tasks: digits is the README's perceptron with
+AdamW; crops is two convolutions with SGD, which classify crops of 32 pixels by the tenth of the photographs that they
+come from; gpt is a GPT of two layers on the bytes of this project's documents.
 """
 
 import argparse

@@ -1,12 +1,13 @@
-"""The loader against PyTorch's DataLoader on the same image folder, in turns: random resized crops of 224 x 224,
-mirrored at random, normalised, on the CPU or on a GPU.
+"""Compares Lockstep's loader with PyTorch's DataLoader on the same image folder, in turns. Both make random resized
+crops of 224 x 224, mirrored at random and normalised, on the CPU or on a GPU.
 
     python loader_against_torch.py LOCKSTEP --images DIR [--crops-of PHOTO ...] [--device cpu|cuda]
         [--workers 2 ...] [--threads 1 2 ...] [--batch 64] [--rounds 3]
 
-With --crops-of the folder is made first: 600 crops of these photographs, of ImageNet's sizes. One JSON line: medians
-over the rounds of images/s for each number of the peer's workers and of lockstep's threads, the ratio of the best ones,
-and how lockstep's rate grows with its threads. A measurement is of two epochs, after one that warms up.
+With --crops-of, the folder is first filled with 600 crops of these photographs, in sizes as in ImageNet. Prints one
+JSON line: medians over the rounds of images/s for each number of PyTorch's workers and of Lockstep's threads, the ratio
+of the best ones, and the speedup of Lockstep's loader with more threads. A measurement takes two epochs, after one
+epoch of warm-up.
 """
 
 import argparse
@@ -26,7 +27,8 @@ def sets(*settings):
 
 
 def time_torch(folder, workers, batch, device):
-    """Prints images/s. A process of its own: workers are forked before CUDA or threads are there."""
+    """Prints images/s. This runs in its own process: workers must be forked before CUDA is initialised or threads are
+    started."""
     import torch
     import torchvision
     from torchvision import transforms
@@ -61,7 +63,7 @@ def time_torch(folder, workers, batch, device):
 
 
 def make_crops(photographs, folder, count=600):
-    """Crops of about 500 x 375 pixels, enlarged a little or not, as JPEG files in two folders."""
+    """Writes crops of about 500 x 375 pixels, some slightly enlarged, as JPEG files into two folders."""
     from PIL import Image
 
     draw = random.Random(1)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures the cost of observing a run: the same training runs in a build that does not observe (or with everything
-off) and in one with all sinks on, in turns:
+"""Measures the cost of observing a run. The same training runs in a build that does not observe (or with everything
+switched off) and in one with all sinks on, in turns:
 
     observing_cost.py WITHOUT WITH CONFIG [--rounds 20] [--ranks 1] [--set NAME=VALUE ...] [--only-sinks]
 
-Both programs train CONFIG in a new folder. WITH also gets TensorBoard, Prometheus by port and by file, an alert command
-and readings. Prints a JSON line: the medians over the rounds, the median ratio and the upper 95 % bound (Student's t, on
-the logarithms) of the seconds of a step, and the median ratio of the processes' CPU seconds. Above 1 WITH is slower. The
-first round, in which plans are searched, is not counted. With --only-sinks, WITHOUT is a build of today, too, whose
-readings are off.
+Both programs train CONFIG in a new folder. WITH also writes to TensorBoard and to Prometheus by port and by file, and
+has an alert command and readings of the machine. Prints a JSON line: for the seconds of a step, the medians over the
+rounds, the median ratio and its upper 95 % bound (Student's t on the logarithms), and for the CPU seconds of the
+processes the median ratio. Above 1, WITH is slower. The first round, in which plans are searched, is not counted. With
+--only-sinks, WITHOUT is a current build, too, and its readings are switched off.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def sinks(folder):
 
 
 def train(program, config, ranks, settings):
-    """Seconds for a sample, and the CPU seconds of all its processes."""
+    """Returns the seconds for each sample, and the CPU seconds of all processes of the run."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         settings = settings(folder) | {"run_dir": folder / "run"}
@@ -76,7 +76,7 @@ def main():
     }
     rounds = []
     for number in range(options.rounds + 1):
-        # Who is first takes turns, too.
+        # The programs also take turns in running first.
         found = {
             side: train(sides[side][0], options.config, options.ranks, sides[side][1])
             for side in (("without", "with") if number % 2 else ("with", "without"))

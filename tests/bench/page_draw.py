@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How long the page of many long runs takes, from the command to the last drawn pixel:
+"""Measures how long the page of many long runs takes, from the command to the last drawn pixel:
 
     LOCKSTEP=bazel-bin/launch/lockstep .venv/bin/python tests/bench/page_draw.py [--runs 20] [--lines 50000] [--rounds 5]
 
-Writes RUNS logs of LINES step lines each (20 times 50,000 are a million), with evaluations, accounts and readings as
-such runs have them, starts `lockstep watch FOLDER --page`, and opens the page in a headless Chromium on a screen of 1440
-by 900. Prints a JSON line: the seconds until the URL is printed (all logs are read), the bytes of the page, the least
-and the median milliseconds from the request to the frame in which all is drawn, and the server's memory.
+Writes --runs logs of --lines step lines each (20 times 50,000 are a million), with the evaluations, time accounts and
+machine readings that such runs have. Starts `lockstep watch FOLDER --page`, and opens the page in a headless Chromium
+on a screen of 1440 by 900. Prints a JSON line: the seconds until the URL is printed (all logs are read by then), the
+bytes of the page, the least and the median milliseconds from the request to the frame in which everything is drawn, and
+the server's memory.
 """
 
 import argparse
@@ -32,7 +33,7 @@ CAUSES = ("reading", "decoding", "copying", "launching", "communication", "slow_
 
 
 def write_log(folder, seed, lines, step_s=0.1):
-    """A run of as many steps, each logged."""
+    """Writes the log of a run of `lines` steps, each of which is logged."""
     noise = random.Random(seed)
     folder.mkdir()
     config = f"global_batch: 64 epochs: 10 optimizer {{ type: ADAMW lr: {0.001 * (1 + seed)} }}"

@@ -1,12 +1,12 @@
-"""`lockstep prepare images` against Pillow in two processes, and `lockstep prepare tokens` against the tokenizers
+"""Compares `lockstep prepare images` with Pillow in two processes, and `lockstep prepare tokens` with the tokenizers
 package, on the same files, in turns.
 
     python prepare_against_python.py LOCKSTEP --images DIR --texts FILE ... [--size 256] [--rounds 3] [--threads 1 2]
 
-DIR: a folder of class folders of JPEG files. The vocabulary, of 30,000 tokens, is trained on the texts first. One JSON
-line: medians over the rounds of images/s and MB/s for each number of threads (Lockstep's own clock: from the end of the
-listing to the committed result), and the peer's; and what 4:2:0 saves over 4:4:4 in bytes and in time to decode, for
-the resized images at quality 90.
+DIR is a folder of class folders of JPEG files. The vocabulary, of 30,000 tokens, is first trained on the texts. Prints
+one JSON line: medians over the rounds of images/s and MB/s for each number of threads (by Lockstep's own clock, from
+the end of the listing to the committed result), and the same for the Python packages; and how many bytes and how much
+decoding time chroma subsampling 4:2:0 saves over 4:4:4, for the resized images at quality 90.
 """
 
 import argparse
@@ -25,7 +25,8 @@ PROCESSES = 2
 
 
 def shrink(job):
-    """One image as Pillow's users do it: decoded at a reduced size where possible, resized, written."""
+    """Shrinks one image as Pillow's users do it: decodes it at a reduced size where possible, resizes it, and writes
+    it."""
     from PIL import Image
 
     source, target, size = job
@@ -39,7 +40,7 @@ def shrink(job):
 
 
 def time_pillow(files, folder, size):
-    """Images/s."""
+    """Returns Pillow's images/s."""
     jobs = [(file, folder / f"{i}.jpg", size) for i, file in enumerate(files)]
     with multiprocessing.Pool(PROCESSES) as pool:
         pool.map(shrink, jobs[:8])
@@ -66,7 +67,7 @@ def train_vocabulary(texts, folder):
 
 
 def time_tokenizers(texts, vocabulary):
-    """MB/s of its own threads: pieces of 100 kB, in batches."""
+    """Returns MB/s of the tokenizers package with its own threads; it gets texts of 100 kB, in batches."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary / "vocab.json"), str(vocabulary / "merges.txt")))
@@ -80,7 +81,7 @@ def time_tokenizers(texts, vocabulary):
 
 
 def chroma(files, size):
-    """4:4:4 over 4:2:0: bytes, seconds to decode."""
+    """Returns the bytes, and the seconds to decode, of 4:4:4 over those of 4:2:0."""
     from PIL import Image
 
     def measure(**options):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whether steps after a profile are as fast as before it:
+"""Measures whether steps after a profile are as fast as before it:
 
     profiling_cost.py LOCKSTEP CONFIG [--steps 2000] [--rounds 3] [--ranks 1] [--set NAME=VALUE ...]
 
-Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line for each
-round: steps/s between an eighth and three eighths of the run, and in its last quarter, by the times of the log's lines,
-their ratio (above 1: slower after the profile), and the same of a run without profiles. The last line has the medians of
-the ratios.
+Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line for each round: steps/s
+between an eighth and three eighths of the run and in its last quarter, by the times in the log, the ratio of the two
+(above 1: slower after the profile), and the same for a run without profiles. The last line has the medians of the
+ratios.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def quarters(options, profile):
         times = {line["step"]: line["time"] for line in lines if line["event"] == "step"}
 
     def steps_per_s(first, last):
-        """Between the step lines that are nearest."""
+        """Returns steps/s between the two logged steps that are nearest to `first` and `last`."""
         first, last = (min(times, key=lambda step: abs(step - wanted)) for wanted in (first, last))
         return (last - first) / (times[last] - times[first])
 

@@ -1,30 +1,31 @@
 #!/usr/bin/env python3
-"""The least time that a training step of an imported model takes on a GPU, in bf16 under autocast:
+"""Computes a lower bound of the time that a training step of an imported model takes on a GPU, in bf16 under autocast:
 
     step_floor.py [MODEL ...] [--tflops 790] [--copy-tbps 4.2] [--measure]
 
-MODEL is one of tests/bench/imported_against_torch.py's, whose modules, batches and optimizers these are. The step is
-traced with tensors that have no values, and counted; only --measure uses a GPU. Prints a row of a Markdown table for each
-model, in milliseconds:
+MODEL is a name of tests/bench/imported_against_torch.py, which defines the modules, batches and optimizers. The step is
+traced with fake tensors, and its FLOPs and bytes are counted; only --measure uses a GPU. Prints a row of a Markdown
+table for each model, in milliseconds:
 
-  products   Matrix products and convolutions, each the greater of its FLOPs / --tflops and its bytes / --copy-tbps. It
-             reads its inputs and writes its result once: 2 bytes a value, and 4 of a weight's gradient. The bias that it
-             adds is free.
-  attention  The same of attention, which neither writes nor reads scores and masks.
-  memory     Bytes / --copy-tbps of everything else. Operations with no product between them are one kernel, which reads
-             each tensor from outside once and writes each tensor that others need once.
-             - Views, moves and concatenations are free: who writes a value writes it where it is read. Random numbers,
-               weights, and what depends on weights alone, are free, too.
-             - What a later kernel needs is computed there again if that reads no more; otherwise it is written. No kernel
-               reads what it can compute from what it reads anyway.
-             - A norm of batches, and its gradient, read what they sum up a second time, unless that fits in the L2 cache.
-             - ReLU's gradient needs one bit of a value, max-pooling's one byte of a window.
-             - A depthwise convolution is a kernel, and its two gradients are another: the greater of the bytes and of
-               the FLOPs / --vector-tflops.
-  update     AdamW reads weight, gradient and two moments, and writes all but the gradient, and a matrix once more in 16
-             bits: 30 bytes a weight. SGD has one moment: 22 bytes.
+    products   Matrix products and convolutions: each takes the greater of its FLOPs / --tflops and its bytes /
+               --copy-tbps. It reads its inputs and writes its result once: 2 bytes for each value, and 4 for a value of
+               a weight's gradient. Adding a bias is free.
+    attention  The same for attention, which neither writes nor reads the scores and masks.
+    memory     The bytes of everything else / --copy-tbps. Operations with no product between them are one kernel, which
+               reads each tensor from outside once, and writes each tensor that other kernels need once.
+               - Views, moves and concatenations are free: the kernel that computes a value writes it to its final
+                 place. Random numbers, weights, and values that depend on weights alone are free, too.
+               - A value that a later kernel needs is computed there again if this reads no more bytes; otherwise it is
+                 written. No kernel reads a value that it can compute from the other values that it reads.
+               - BatchNorm and its gradient read the values that they sum up a second time, unless these fit in the L2
+                 cache.
+               - ReLU's gradient needs one bit for each value, and max-pooling's one byte for each window.
+               - A depthwise convolution is one kernel, and its two gradients are another: each takes the greater of
+                 its bytes / --copy-tbps and its FLOPs / --vector-tflops.
+    update     AdamW reads the weight, the gradient and two moments, writes all but the gradient, and writes matrices
+               once more in 16 bits: 30 bytes for each weight. SGD has one moment: 22 bytes.
 
-Values have autocast's types: float32 for norms of rows and sums after them.
+Values have autocast's types: norms over rows and the sums after them are float32.
 """
 
 import argparse
@@ -51,7 +52,7 @@ CONSTANTS = set("bernoulli bernoulli_ empty_like full_like new_empty new_full ne
 
 
 def prepare_tracing():
-    """Makes operations those of a GPU, although the step is traced for a CPU."""
+    """Makes the traced operations those that a GPU runs, although the step is traced on the CPU."""
     three = "Tensor q, Tensor k, Tensor v"
     torch.library.define("floor::attention", f"({three}) -> Tensor")
     torch.library.define("floor::attention_backward", f"(Tensor grad, {three}, Tensor out) -> (Tensor, Tensor, Tensor)")
@@ -65,11 +66,12 @@ def prepare_tracing():
     rows_norm = functional.layer_norm
     functional.layer_norm = lambda x, *args, **kwargs: rows_norm(x.float(), *args, **kwargs)
     functional.scaled_dot_product_attention = lambda q, k, v, *args, **kwargs: torch.ops.floor.attention(q, k, v)
-    timm.layers.set_fused_attn(True, experimental=True)  # in Swin, too
+    timm.layers.set_fused_attn(True, experimental=True)  # so that Swin uses it, too
 
 
 def trace(name):
-    """The graph of forward, loss and backward, how many of its inputs are weights or buffers, and the update's bytes."""
+    """Returns the graph of forward, loss and backward, the number of its inputs that are weights or buffers, and the
+    bytes of the weights' update."""
     model, inputs, target = peers.make(name, peers.MODELS[name][1])
     model.train()
     inputs = {key: x.bfloat16() if x.is_floating_point() else x for key, x in inputs.items()}
@@ -81,11 +83,11 @@ def trace(name):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = torch.func.functional_call(model, state, *arguments)
         loss = functional.cross_entropy(getattr(output, "logits", output).float(), target)
-        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # a mask's has none
+        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # a mask has none
         return [gradient for gradient in gradients if gradient is not None]
 
-    graph = fx_graph_cse(make_fx(step, tracing_mode="fake")(state, inputs, target).graph)  # rounds a value once
-    bytes_each = 20 if "x" in inputs else 28  # SGD, AdamW
+    graph = fx_graph_cse(make_fx(step, tracing_mode="fake")(state, inputs, target).graph)  # merges equal casts
+    bytes_each = 20 if "x" in inputs else 28  # SGD for images, AdamW for tokens
     return graph, len(state), sum(w.numel() * (bytes_each + 2 * (w.dim() > 1)) for w in weights.values())
 
 
@@ -99,7 +101,7 @@ def shape_of(node):
 
 def bytes_of(node):
     values = node.meta.get("val")
-    sizes = {torch.bool: 1 / 8, torch.bfloat16: 2, torch.float32: 4}  # of indices 1
+    sizes = {torch.bool: 1 / 8, torch.bfloat16: 2, torch.float32: 4}  # 1 byte for all other types, such as indices
     tensors = [x for x in (values if isinstance(values, (tuple, list)) else [values]) if isinstance(x, torch.Tensor)]
     return sum(x.numel() * sizes.get(x.dtype, 1) for x in tensors)
 
@@ -110,15 +112,15 @@ def is_depthwise(node):
 
 
 def products_of(node):
-    """FLOPs of each product of the node, and the tensors that it reads and writes."""
+    """Returns (FLOPs, the tensors that it reads and writes) for each product of the node."""
     name, inputs = name_of(node), node.all_input_nodes
     if name == "attention":
         return [(4 * shape_of(inputs[0]).numel() * shape_of(inputs[1])[-2], [*inputs, node])]
-    if name == "attention_backward":  # computes the scores again
+    if name == "attention_backward":  # it computes the scores again
         return [(10 * shape_of(inputs[1]).numel() * shape_of(inputs[2])[-2], [*inputs, node])]
     if name == "convolution":
         x, weight = inputs[:2]
-        pixels = shape_of(x if node.args[6] else node)  # args[6]: it is transposed
+        pixels = shape_of(x if node.args[6] else node)  # args[6] says whether it is transposed
         return [(2 * pixels.numel() // pixels[1] * shape_of(weight).numel(), [x, weight, node])]
     if name == "convolution_backward":
         grad, x, weight = inputs
@@ -126,25 +128,26 @@ def products_of(node):
         flops = 2 * pixels.numel() // pixels[1] * shape_of(weight).numel()
         results = {user.args[1]: user for user in node.users}
         reads = [(0, [grad, weight]), (1, [grad, x])]
-        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: what is wanted
+        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: which gradients
     left, right = inputs[-2:]
     return [(2 * shape_of(node).numel() * shape_of(left)[-1], [left, right, node])]
 
 
 class Step:
-    """The bytes that a step's products and kernels read and write. For the graph's nodes
+    """Counts the bytes that a step's products and kernels read and write. The nodes of the graph have these properties:
 
-    kind    is "constant" (no values of samples), "given" (samples, an embedding's rows), "product", "move" or "cheap"
-    parts   are the tensors that it is a view of or is joined from, with the bytes that it has of each
-    kernel  is the list of the cheap nodes that are computed together with a cheap one
-    source  is what must be read to compute a cheap one again, with the bytes
-    kept    has the cheap ones that are in memory, if somebody reads them
+    kind    is "constant" (does not depend on samples), "given" (samples, an embedding's rows), "product", "move" or
+            "cheap"
+    parts   maps each tensor that the node is a view of, or is joined from, to the bytes that the node has of it
+    kernel  is the list of the cheap nodes that are computed in one kernel with a cheap node
+    source  maps each tensor that must be read to compute a cheap node again to its bytes
+    kept    is the set of the cheap nodes whose values are written to memory, if another kernel reads them
     """
 
     def __init__(self, graph, weights):
         """The first `weights` inputs of the graph are weights and buffers."""
         for node in list(graph.nodes):
-            if name_of(node) == "threshold_backward":  # ReLU's
+            if name_of(node) == "threshold_backward":  # the gradient of ReLU
                 with graph.inserting_after(node.args[1]):
                     bits = graph.call_function(torch.ops.aten.gt.Scalar, (node.args[1], 0))
                 bits.meta["val"] = torch.empty(shape_of(node.args[1]), dtype=torch.bool, device="meta")
@@ -167,7 +170,7 @@ class Step:
         crossing = {x for node in cheap for x, _ in self.inputs_from_outside(node)}
         for node in cheap:
             self.source[node] = self.reads(self.inputs_of(node))
-            # A tenth more are statistics and the like.
+            # A tenth more is allowed, for statistics and other small tensors.
             if node in crossing and sum(self.source[node].values()) > 1.1 * self.bytes[node]:
                 self.kept.add(node)
 
@@ -182,7 +185,7 @@ class Step:
         return "product" if name in PRODUCTS else "move" if name in MOVES else "cheap"
 
     def write_in_float32(self, gradient):
-        """A product that computes the gradient of a weight writes it in float32, and nobody converts it."""
+        """Lets the product that computes a weight's gradient write it in float32, so that no kernel converts it."""
         views = []
         while self.kind[gradient] == "move" or name_of(gradient) == "_to_copy":
             views.append(gradient)
@@ -205,7 +208,8 @@ class Step:
         return [(x, size) for x, size in self.inputs_of(node) if self.kernel.get(x) is not self.kernel[node]]
 
     def find_kernels(self, nodes):
-        """Joins cheap nodes that are neighbours and have as many products before them. In order of these."""
+        """Joins connected cheap nodes with the same number of products before them into one kernel. Returns the
+        kernels, ordered by that number."""
         before = {}
         for node in nodes:
             levels = [before[x] + (self.kind[x] == "product") for x, _ in self.inputs_of(node)]
@@ -219,7 +223,7 @@ class Step:
         return sorted(kernels, key=lambda kernel: before[kernel[0]])
 
     def reads(self, inputs):
-        """Returns the tensors that must be read for these, with their bytes."""
+        """Returns the tensors that must be read to have these inputs, with their bytes."""
         found = {}
         for x, size in inputs:
             in_memory = self.kind[x] != "cheap" or x in self.kept
@@ -228,7 +232,7 @@ class Step:
         return found
 
     def fewest_reads(self, inputs):
-        """Returns the same without the tensors that can be computed from the rest of it."""
+        """Returns reads(inputs) without the tensors that can be computed from the rest of them."""
         found = self.reads(inputs)
         for node in [x for x in found if self.kind[x] == "cheap"]:
             known = dict.fromkeys(found.keys() - {node}, True)
@@ -247,7 +251,7 @@ class Step:
         for kernel in reversed(self.kernels):
             written = wanted & self.kept & set(kernel)
             used = set(written)
-            for node in sorted(kernel, reverse=True):  # in the graph's order
+            for node in sorted(kernel, reverse=True):  # in reverse order of the graph
                 if node in used:
                     used.update(x for x, _ in self.inputs_of(node))
             reads = self.fewest_reads([part for x in kernel if x in used for part in self.inputs_from_outside(x)])
@@ -259,13 +263,13 @@ class Step:
         return total
 
     def size(self, node):
-        """Bytes of what a product reads or writes."""
+        """Returns the bytes that a product reads or writes for this node."""
         if self.kind[node] == "constant":
             return 2 * shape_of(node).numel()
         return min(self.bytes[node], sum(self.parts[node].values()))
 
     def floors(self, rates):
-        """Milliseconds of products, of attention, and of everything else."""
+        """Returns the milliseconds of products, of attention, and of everything else."""
         bandwidth = rates.copy_tbps * 1e9  # bytes a millisecond
         found = {"products": 0, "attention": 0, "memory": self.memory_bytes(rates.l2_mb * 1e6) / bandwidth}
         for node in self.products:
@@ -282,7 +286,7 @@ class Step:
 
 
 def milliseconds(run):
-    """The shortest of 20 runs on the GPU."""
+    """Returns the time of the shortest of 20 runs on the GPU."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(21)]
     run()
     for event in events:

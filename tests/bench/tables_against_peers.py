@@ -1,16 +1,16 @@
-"""Five small tables from their files to predictions: `lockstep new`, then `lockstep train --folds 5`, beside scikit-learn's
-HistGradientBoosting and pytabkit's RealMLP on the same folds.
+"""Compares five small tables, from their files to predictions: `lockstep new` and `lockstep train --folds 5`, and
+scikit-learn's HistGradientBoosting and pytabkit's RealMLP on the same folds.
 
     python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
                                    [--peers gradient_boosting real_mlp] [--model tabm] [--set FIELD=VALUE ...]
 
-The score of a table with classes is the area under the ROC curve (one against the rest, the mean over the classes),
-that of numbers R2. It is computed on each fold's held-back rows and averaged over the folds, and then over the seeds. A
-seed is that of the folds and of everything random. Seconds are those of all five trainings of a seed; lockstep's are
-with the start of the program and the predictions. `new` lets the held-back rows choose the best epoch, which favours it
-a little: lockstep_all_epochs is without that choice (early_stopping.metric empty), so that only the training rows have
-a say, as with the peers. All have the machine's cores. A JSON line for each table and seed, and one for each table.
-Needs scikit-learn, pandas and, for real_mlp, pytabkit.
+The score of a table with classes is the area under the ROC curve (one against the rest, the mean over the classes), and
+R2 for a table with numbers. It is computed on each fold's held-back rows, and averaged over the folds and then over the
+seeds. A seed determines the folds and everything random. The seconds are those of all five trainings of a seed; for
+Lockstep they include the start of the program and the predictions. `new` lets the held-back rows choose the best epoch,
+which favours Lockstep a little. lockstep_all_epochs is without that choice (early_stopping.metric is empty), so that
+only the training rows are used, as in the peers. All programs may use all cores. Prints a JSON line for each table and
+seed, and one for each table. Needs scikit-learn, pandas and, for real_mlp, pytabkit.
 """
 
 import argparse
@@ -30,7 +30,7 @@ FOLDS = 5
 
 
 def titanic_like(rows=891):
-    """A table like Kaggle's Titanic: categories, missing cells, an id, names and tickets."""
+    """Returns a table like Kaggle's Titanic: categories, missing cells, an id, names and tickets."""
     draw = np.random.default_rng(0)
     sex = draw.choice(["male", "female"], rows, p=[0.65, 0.35])
     klass = draw.choice([1, 2, 3], rows, p=[0.24, 0.21, 0.55])
@@ -60,7 +60,7 @@ TABLES["titanic"] = titanic_like
 
 
 def score_of(truth, predicted):
-    """`predicted`: a vector of numbers, or the probabilities of the classes."""
+    """`predicted` holds numbers, or the probabilities of the classes as a matrix."""
     if predicted.ndim == 1:
         return r2_score(truth, predicted)
     if predicted.shape[1] == 2:
@@ -69,7 +69,7 @@ def score_of(truth, predicted):
 
 
 def lockstep(options, config, seed, folder, classes, *more):
-    """The fold of each row, what is predicted of it, and the seconds."""
+    """Returns the fold of each row, the predictions, and the seconds."""
     run = folder / f"run-{seed}-{len(more)}"
     settings = [f"seed={seed}", f"run_dir={run}", *options.set, *more]
     words = [options.lockstep, "train", config, "--folds", str(FOLDS), *(w for s in settings for w in ("--set", s))]
@@ -108,7 +108,7 @@ def of_peer(make, inputs, truth, folds, seed, has_classes):
     scores, begin = [], time.monotonic()
     for fold in range(FOLDS):
         trained, held_back = inputs[folds != fold], inputs[folds == fold]
-        if make is real_mlp:  # which takes no missing numbers
+        if make is real_mlp:  # RealMLP takes no missing numbers
             means = trained.mean(numeric_only=True)
             trained, held_back = trained.fillna(means), held_back.fillna(means)
         model = make(has_classes, seed).fit(trained, truth[folds != fold])

@@ -1,10 +1,10 @@
-"""Trains examples/titanic/titanic.pbtxt with several seeds, and scikit-learn's logistic regression on the same rows: each
-seed holds back other rows, which both are measured on.
+"""Trains examples/titanic/titanic.pbtxt with several seeds, and scikit-learn's logistic regression on the same rows.
+Each seed holds back other rows, on which both are evaluated.
 
     python titanic_against_sklearn.py LOCKSTEP TRAIN_CSV [--seeds 1 2 3 4 5] [--set FIELD=VALUE ...]
 
-TRAIN_CSV is Kaggle's (https://www.kaggle.com/c/titanic). Needs scikit-learn. One JSON line: accuracy and loss on the rows
-held back, for each seed and as means.
+TRAIN_CSV is Kaggle's file (https://www.kaggle.com/c/titanic). Needs scikit-learn. Prints one JSON line: accuracy and
+loss on the held-back rows, for each seed and as means.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from sampler_reference import Permutation  # noqa: E402
 
 CONFIG = ROOT / "examples/titanic/titanic.pbtxt"
 NUMBERS, TEXTS = ["Pclass", "Age", "SibSp", "Parch", "Fare"], ["Sex", "Embarked"]  # the config's columns
-FRACTION = 0.2  # its validation_fraction
-SPLIT_ROUND = 2**64 - 1  # the round of the permutation that holds rows back
+FRACTION = 0.2  # the config's validation_fraction
+SPLIT_ROUND = 2**64 - 1  # the round of the permutation that selects the held-back rows
 
 
 def table(path):

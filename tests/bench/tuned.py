@@ -1,4 +1,4 @@
-"""The suggestions of `lockstep tune`, for benchmarks that compare them with other settings."""
+"""Gets the suggestions of `lockstep tune`, for benchmarks that compare them with other settings."""
 
 import json
 import subprocess
@@ -11,7 +11,8 @@ def sets(settings):
 
 
 def suggestion(lockstep, config, only, *words):
-    """Lets tune look for `only`, and prints its lines. Returns what it suggests, {field: value}, and its seconds."""
+    """Lets `lockstep tune` search for `only`, and prints its lines. Returns its suggestion, {field: value}, and the
+    seconds that it took."""
     command = [str(word) for word in [lockstep, "tune", config, "--only", only, "--json", *words]]
     began = time.monotonic()
     tuned = subprocess.run(command, capture_output=True, text=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A dependency of a lower room on an upper one does not build. The test tries it in a copy of the sources, with a Bazel
-# server of its own. Each mistake is the only one in the copy, and what it says must name it.
+# A dependency of a lower room (top-level folder) on an upper one must not build. The test plants such mistakes, one at
+# a time, in a copy of the sources with its own Bazel server, and the error message must name the mistake.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
 scratch=$(mktemp -d)
 copy=$scratch/lockstep
-# A Bazel started by a Bazel test would take these for its own.
+# A Bazel that a Bazel test starts would take these variables for its own.
 unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
 bazel=(bazel --max_idle_secs=60 --output_user_root="$scratch/bazel")
 failures=0
@@ -18,7 +18,7 @@ finish() {
 }
 trap finish EXIT
 
-# Lower: a library of base/ with one source. Upper: a room above it. Kernel: a cuda_library with one source.
+# lower: a library of base/ with one source. upper: a target in a room above it. kernel: a cuda_library with one source.
 lower=//base:clock lower_source=base/clock.cc
 upper=//trainer/step upper_folder=trainer/step
 kernel=//ops/token:embedding_kernel kernel_source=ops/token/embedding.cu
@@ -32,7 +32,7 @@ cd "$copy"
 
 build() { "${bazel[@]}" build --symlink_prefix=/ "$@" >"$scratch/log" 2>&1; }
 
-# refused WHAT TEXT BAZEL_ARGUMENT ...: the build fails, and says TEXT.
+# refused WHAT TEXT BAZEL_ARGUMENT ...: checks that the build fails and that its output contains TEXT.
 refused() {
   local what=$1 text=$2
   shift 2
@@ -48,7 +48,7 @@ refused() {
   failures=$((failures + 1))
 }
 
-# A kernel of a line, beside the header that its target has: it compiles in seconds.
+# This kernel has one line that includes the target's header, so it compiles in seconds.
 header=${kernel_source%.cu}_kernel.h
 echo "#include \"$header\"" >"$kernel_source"
 echo '#pragma once' >"$upper_folder/planted.h"
@@ -58,7 +58,7 @@ build "$lower" "$kernel" || { cat "$scratch/log" && echo "the copy does not buil
 
 cp "$lower_source" "$scratch/source"
 sed -i "1i #include \"$upper_folder/planted.h\"" "$lower_source"
-# With the kernel, so that Bazel shows the compiler the upper folder at all.
+# The kernel is built as well, so that Bazel makes the upper folder visible to the compiler at all.
 refused "an include from base to $upper_folder in a .cc" "$upper_folder/planted.h" "$lower" "$kernel"
 cp "$scratch/source" "$lower_source"
 
@@ -70,7 +70,7 @@ echo "#include \"$upper_folder/planted.h\"" >>"$kernel_source"
 refused "an include from ops to $upper_folder in a .cu" "$upper_folder/planted.h" "$kernel"
 echo "#include \"$header\"" >"$kernel_source"
 
-# Bazel shows the compiler this folder, so that only the check of what a target declares refuses it.
+# Bazel makes this folder visible to the compiler, so only the check of the target's declared dependencies refuses it.
 echo "#include \"ops/update/planted.cuh\"" >>"$kernel_source"
 refused "an include from ops/token to ops/update in a .cu" "includes ops/update/planted.cuh, which $kernel" "$kernel"
 echo "#include \"$header\"" >"$kernel_source"

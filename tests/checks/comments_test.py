@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""No comment begins with 'Of' or 'What': it begins with its subject, and a question ends with a question mark.
+"""Checks that no comment begins with 'Of' or 'What': it begins with its subject, and a question ends with a question
+mark.
 
 The check reads the comments of C++, CUDA, protobuf, JavaScript and CSS (// and /*) and of Python, Starlark and Bash
-(#), and docstrings. A comment that runs over several lines counts at its first line, and after each empty line.
+(#), and docstrings. Of a comment of several lines, it looks at the first line and at each line after an empty one.
 """
 
 import io
@@ -21,7 +22,8 @@ REFUSED = re.compile(r"(Of|What) ")
 
 
 def all_files():
-    """Yields the source files below the folders that git knows; a clone without git has the same."""
+    """Yields the source files. Only folders that git tracks are searched, and this works in a clone without git, too.
+    """
     for folder, folders, names in os.walk(ROOT):
         top = pathlib.Path(folder) == ROOT
         folders[:] = sorted(
@@ -34,15 +36,15 @@ def all_files():
 
 
 def in_slashes(text):
-    """Yields (line, column, alone, text) for each line of the comments; alone: no code stands before it.
+    """Yields (line, column, alone, text) for each line of the comments; alone: no code stands before it on the line.
 
-    Literals are skipped, raw ones too.
+    String literals are skipped, raw ones too.
     """
     pattern = re.compile(
         r'R"([^()\\\s]{0,16})\(.*?\)\1"'  # a raw literal
         r'|"(?:\\.|[^"\\\n])*"'
-        r"|`(?:\\.|[^`\\])*`"  # JavaScript's
-        r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"  # not the ' of 1'000
+        r"|`(?:\\.|[^`\\])*`"  # a template literal of JavaScript
+        r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"  # not the ' in 1'000
         r"|//[^\n]*|/\*.*?\*/",
         re.S,
     )
@@ -60,7 +62,8 @@ def in_slashes(text):
 
 
 def in_hashes(text):
-    """Yields (line, column, alone, text) for each comment of a Bash script, behind code only after two spaces."""
+    """Yields (line, column, alone, text) for each comment of a Bash script. Behind code a comment needs two spaces
+    before #."""
     for number, line in enumerate(text.split("\n"), 1):
         found = re.match(r"(\s*)#(?!!)(.*)$", line) or re.match(r"(.*?\S  )# (.*)$", line)
         if found:
@@ -84,7 +87,7 @@ def in_python(text):
 
 
 def comments_of(path):
-    """Returns the lines of the comments in a file; None: it is no source file."""
+    """Returns the lines of the comments in a file; None: it is not a source file."""
     is_python = path.suffix in PYTHON or path.name in PYTHON_NAMES
     if not (is_python or path.suffix in WITH_SLASHES or path.suffix in WITH_HASHES or path.suffix == ""):
         return None
@@ -104,7 +107,7 @@ def comments_of(path):
 
 def faults_in(comments):
     """Yields (line, text) for each comment, or paragraph of one, that begins with a refused word."""
-    last = None  # the place of a line that the next one may go on from
+    last = None  # (line, column) of the last comment line, which the next line may continue
     paragraph = []
 
     def fault():

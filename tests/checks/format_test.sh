@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Every C++, CUDA and JavaScript file looks as .clang-format says. To make it so:
+# Checks that every C++, CUDA and JavaScript file is formatted as .clang-format says. To format them all:
 #   git ls-files '*.h' '*.cc' '*.cu' '*.cuh' '*.c' '*.js' | xargs .venv/bin/clang-format -i
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
 cd "$root"
-# All below the folders that git knows, new ones too; a clone without git has the same.
+# Searches all folders that git tracks, including new files; this works in a clone without git, too.
 mapfile -t files < <(find . -name '.?*' -prune -o -path ./runs -prune -o -name 'bazel-*' -prune -o \
   -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' -o -name '*.js' \) \
   -print | sort)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The house stands: no top-level folder holds more than a fifth of the product, no files include each other in a circle,
-no include goes up in the order of rules/rooms.bzl, and no two types of one namespace have the same name. It prints the
-lines of each room.
+"""Checks the structure of the sources: no top-level folder ("room") holds more than a fifth of the product, no files
+include each other in a cycle, no include goes up in the order of rules/rooms.bzl, and no two types of one namespace
+have the same name. It prints the number of lines of each room.
 
-Two types of one name are two definitions of each inline function that takes one, of which the linker keeps any: a
-std::vector of one type then moves its elements as if they were of the other.
+If two types have the same name, an inline function that takes the type, such as a function of std::vector, is defined
+twice, and the linker keeps either definition. One of the types is then moved as if it were the other.
 
-The product is what is built into the program and the Python package: sources without tests, benchmarks, folders named
-testing, examples and build files. A unit is the files of one name in one folder, such as foo.h and foo.cc. Bazel
-refuses an arrow between rooms that rooms.bzl does not list; here circles within a room are found, too.
+The product is the sources that are built into the program and the Python package: without tests, benchmarks, folders
+named testing, examples and build files. A unit is the files of one name in one folder, such as foo.h and foo.cc. Bazel
+refuses a dependency between rooms that rooms.bzl does not list; this test finds cycles within a room, too.
 """
 
 import collections
@@ -18,7 +18,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST = 0.2  # the greatest share of a top-level folder
+MOST = 0.2  # the greatest share of the product that a top-level folder may hold
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".c", ".proto", ".inc", ".js", ".css", ".html", ".py"}
 OUTSIDE = {"tests", "examples", "docs", "findings", "third_party", "rules", "runs"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
@@ -39,12 +39,12 @@ def product_files():
 
 
 def unit_of(path):
-    # A list of things, such as metrics.inc, is read by several units.
+    # An .inc file is a list, such as metrics.inc, that several units include, so it is a unit of its own.
     return str(path if path.suffix == ".inc" else path.with_suffix(""))
 
 
 def circles(arrows):
-    """The groups of units of which each reaches each other (Tarjan's algorithm, without recursion)."""
+    """Returns the cycles: groups of units that all reach each other (Tarjan's algorithm, without recursion)."""
     number, low, on_stack, stack, found = {}, {}, set(), [], []
     for root in sorted(arrows):
         if root in number:

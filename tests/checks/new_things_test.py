@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A new command and a new format of data are each one file, one line of a list, and what the table in CONTRIBUTING.md,
-'Where a new thing goes', says besides: they are added to a copy of the repository, which is built, and used.
+"""Checks that a new command or a new data format takes one file, one line in a list, and the other changes that the
+table in CONTRIBUTING.md, 'Where a new thing goes', lists. The test makes these changes in a copy of the repository,
+builds it, and uses the new things.
 
-The copy's build results are kept in .lockstep/new_things, and what Lockstep's own build left in its cache is used.
+The copy's build results are kept in .lockstep/new_things, and the cache of Lockstep's own build is used.
 """
 
 import os
@@ -96,7 +97,8 @@ UNIT = """unit(
 )
 """
 
-# The new file, its text, and each list with the lines that it gets and the line that they stand before.
+# For each thing: the new file, its text, and the lists with the lines that are added and the line to insert them
+# before.
 NEW_THINGS = {
     "a command": (
         "launch/cli/machine/hello.cc",
@@ -127,14 +129,14 @@ def run(*words, cwd):
 
 
 def must(*words, cwd):
-    """Returns the command's standard output."""
+    """Runs a command that must succeed. Returns its standard output."""
     done = run(*words, cwd=cwd)
     assert done.returncode == 0, f"{words}: status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 def copied(folder):
-    """The repository's files as they lie there, as the only commit of one of its own."""
+    """Copies the repository's files, with uncommitted changes, into a new repository with one commit."""
     files = must("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in files:
         if not name or not (ROOT / name).is_file():
@@ -164,14 +166,14 @@ def add(folder, listing, text, before):
 
 
 def touched(folder):
-    """Returns how many lines were added to, and taken from, each file since the last commit."""
+    """Returns how many lines were added to, and removed from, each file since the last commit."""
     must("git", "add", "-A", cwd=folder)
     lines = must("git", "diff", "--cached", "--numstat", cwd=folder).splitlines()
     return {name: (int(added), int(taken)) for added, taken, name in (line.split("\t") for line in lines)}
 
 
 def main():
-    # A Bazel started by a Bazel test would take these for its own.
+    # A Bazel that a Bazel test starts would take these variables for its own.
     for name in ("TEST_TMPDIR", "RUNFILES_DIR", "TEST_SRCDIR"):
         os.environ.pop(name, None)
     folder = pathlib.Path(tempfile.mkdtemp())
@@ -194,7 +196,7 @@ def main():
     (folder / "points.pbtxt").write_text(TRAINING)
     trained = must(program, "train", "points.pbtxt", cwd=folder)
     accuracy = float(trained.split("accuracy ")[-1].split()[0])
-    # Two moons: what a line can tell apart is 0.88 of them.
+    # The data are two moons, of which a straight line can separate 0.88.
     assert accuracy > 0.95, trained
     (folder / "points.txt").write_text(points + "1 2 x\n")
     refused = run(program, "train", "points.pbtxt", "--fresh", cwd=folder)

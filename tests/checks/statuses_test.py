@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The exit statuses in docs/design.md are those of base/error.h, and the supervisor knows each."""
+"""Checks that the exit statuses in docs/design.md are those of base/error.h, and that the supervisor handles each."""
 
 import pathlib
 import re

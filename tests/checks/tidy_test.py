@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""clang-tidy finds nothing (.clang-tidy says what it looks for).
+"""Checks that clang-tidy finds nothing (.clang-tidy lists its checks).
 
-Usage: tidy_test.py [FILE.cc ...]: these, or without names every .cc file of the workspace whose state is not known.
+Usage: tidy_test.py [FILE.cc ...]. Without names it checks every .cc file of the workspace whose result is not known.
 
-The whole tree takes hours of a core, so a file that was found clean is not looked at again until it, a header of ours
-that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests. No further file is begun after 45
-seconds in a commit and five minutes with LOCKSTEP_TIER=all, without Clang's static analyser, which takes two thirds of
-the time: what was edited since the last commit but one comes first, then files without LibTorch's headers, in an order
-that each commit shuffles, and with LOCKSTEP_TIER=all then the others. TIDY=all (./lockstep test --soak tidy) ends when every file's state is known,
-the analyser's word included.
+The whole tree takes hours on one core. So a file that was found clean is not checked again until it, a header of ours
+that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests. In a commit's tests no further file
+is begun after 45 seconds, and with LOCKSTEP_TIER=all after five minutes; both run without Clang's static analyser,
+which takes two thirds of the time. Files edited since the last commit but one come first, then files without LibTorch's
+headers, in an order that each commit shuffles, and with LOCKSTEP_TIER=all then the others. TIDY=all (./lockstep test
+--soak tidy) runs until every file's result is known, with the analyser.
 """
 
 import concurrent.futures
@@ -28,7 +28,7 @@ KNOWN = ROOT / ".lockstep/tidy"
 BUDGET_S = 300 if os.environ.get("LOCKSTEP_TIER") == "all" else 45
 WITHOUT_ANALYSER = "--checks=-clang-analyzer-*"
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
-# The headers for which a compiler needs ten seconds.
+# Headers of LibTorch, which a compiler needs ten seconds to parse.
 LIBTORCH = ("ATen/", "c10/", "torch/")
 # Folders below site-packages. They come after the system's folders, because LibTorch brings old copies of the system's
 # libraries.
@@ -46,7 +46,7 @@ def output_of(*command):
 
 
 def sources():
-    """Paths below ROOT, of .cc files and of .proto files."""
+    """Returns the paths, relative to ROOT, of the .cc files and of the .proto files."""
     found = {".cc": [], ".proto": []}
     for folder, folders, names in os.walk(ROOT):
         here = pathlib.Path(folder).relative_to(ROOT)
@@ -65,13 +65,13 @@ def read(path):
 
 @functools.lru_cache(maxsize=None)
 def includes(path):
-    """Returns the headers that the file includes itself; for generated messages their .proto."""
+    """Returns the headers that the file itself includes; for the headers of generated messages, their .proto."""
     names = [name for _, name in INCLUDE.findall(read(path))]
     return [name[: -len(".pb.h")] + ".proto" if name.endswith(".pb.h") else name for name in names]
 
 
 def all_includes(path):
-    """Returns our files that it includes, directly or not, and the headers that those include from outside."""
+    """Returns our files that `path` includes, directly or not, and the outside headers that these include."""
     ours, outside, remaining = {path}, set(), [path]
     while remaining:
         file = remaining.pop()
@@ -98,7 +98,8 @@ def needs_libtorch(path):
 
 
 def generate(folder, files, protos):
-    """Generates the files that a build would generate: messages, and texts as string literals, which stay empty."""
+    """Generates the files that a build would generate: messages, and embedded texts as .inc files with an empty
+    literal."""
     subprocess.run(
         ["protoc", "--proto_path=.", "--proto_path=/usr/include", f"--cpp_out={folder}", *protos], cwd=ROOT, check=True
     )
@@ -109,7 +110,7 @@ def generate(folder, files, protos):
 
 
 def not_built(path):
-    """Generated headers of ours, other than messages, that no build has left in bazel-bin."""
+    """Returns the generated headers that `path` includes, other than messages, that no build has left in bazel-bin."""
     folders = {entry.name + "/" for entry in ROOT.iterdir() if entry.is_dir()}
     return [
         name
@@ -130,7 +131,7 @@ def edited():
 
 
 def in_order(files):
-    """Returns the files at which a run with little time looks."""
+    """Returns the files to check, in order, in a run with little time."""
     first = [path for path in edited() if path in files]
     take_long = os.environ.get("LOCKSTEP_TIER") == "all"
     others = [path for path in files if path not in first and (take_long or not needs_libtorch(path))]
@@ -187,7 +188,7 @@ def main(names):
                     print(done.stdout, flush=True)
                 else:
                     (KNOWN / digests[path]).touch()
-    # Nobody asks again for results of earlier versions of files.
+    # Results for earlier versions of files are never needed again.
     if not names:
         for old in {entry.name for entry in KNOWN.iterdir()} - {*with_analyser.values(), *without_analyser.values()}:
             (KNOWN / old).unlink(missing_ok=True)

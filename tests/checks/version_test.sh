@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The version is said once, in the program, and CHANGELOG.md's newest release is that one.
+# Checks that the version is stated once in the program, and that CHANGELOG.md's newest release is that version.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

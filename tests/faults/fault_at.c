@@ -1,14 +1,14 @@
-// For tests, to be preloaded: something goes wrong at the FAULT_AT-th call (from 1) by which a program
+// For tests, loaded through LD_PRELOAD: injects a fault at the FAULT_AT-th call (counted from 1) by which a program
 // changes a file system.
-//   FAULT=kill        the process is killed (SIGKILL) before the call; a write has written half by then
-//   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all after it fail so
-// Calls are counted in all threads together.
-//   FAULT_PATH=TEXT    only calls on files whose path holds it; only then write() counts, too
-//   FAULT_RANK=RANK    only in that rank's process under mpirun
-//   FAULT_COUNT=FILE   a process that ends by itself leaves the number of its calls there
+//   FAULT=kill        the process is killed (SIGKILL) before the call; a pwrite() has written half of its bytes by then
+//   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all after it fail with this errno
+// The calls of all threads are counted together.
+//   FAULT_PATH=TEXT    counts only calls on files whose path contains TEXT; write() is counted only if this is set
+//   FAULT_RANK=RANK    only the process of that rank under mpirun has the fault
+//   FAULT_COUNT=FILE   a process that exits by itself writes the number of its counted calls to FILE
 //
-// FAULT_LOG=FILE: each call that succeeded is recorded there, in order, as a line and, for a write, the
-// bytes after it:
+// FAULT_LOG=FILE: each call that succeeded is recorded in FILE, in order, as one line. For a write, the bytes follow
+// the line:
 //   create PATH          open() or openat() that may make a file
 //   write PATH OFFSET BYTES
 //   truncate PATH BYTES
@@ -81,7 +81,7 @@ static void Kill(void) {
   while (1) pause();
 }
 
-// `bytes`: `count` of them after the line.
+// Appends the line to FAULT_LOG, and behind it the `count` bytes at `bytes`.
 static void Record(const void* bytes, size_t count, const char* format, ...) {
   const char* const path = getenv("FAULT_LOG");
   if (path == NULL) return;
@@ -90,7 +90,7 @@ static void Record(const void* bytes, size_t count, const char* format, ...) {
   va_start(arguments, format);
   const int length = vsnprintf(line, sizeof(line), format, arguments);
   va_end(arguments);
-  // Not by the calls that are watched.
+  // The log is written by raw system calls, because this library replaces open() and write().
   const long log = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND, 0666);
   if (log < 0 || syscall(SYS_write, log, line, (size_t)length) != length ||
       syscall(SYS_write, log, bytes, count) != (long)count) {
@@ -134,7 +134,7 @@ static mode_t ModeOf(int flags, va_list arguments) {
 OPEN(open)
 OPEN(open64)
 
-// The path of `name` in the open folder.
+// Returns the path of `name` in the open folder `folder`.
 static const char* PathIn(int folder, const char* name) {
   static _Thread_local char path[8200];
   if (folder == AT_FDCWD || name[0] == '/') return name;
@@ -161,7 +161,7 @@ int unlinkat(int folder, const char* name, int flags) {
   RECORDED(REAL(unlinkat)(folder, name, flags), "unlink %s\n", PathIn(folder, name));
 }
 
-// Half of it is written where the process is killed.
+// A process that is to be killed has written half of the bytes by then.
 #define WRITE(name, offset_type)                                                       \
   ssize_t name(int file, const void* bytes, size_t count, offset_type offset) {        \
     const int fault = Fault(NULL, file);                                               \

@@ -1,10 +1,10 @@
-// For tests, to be preloaded: a machine with something amiss.
-//   SYNC_MS=N        fsync() and fdatasync() take so long, as a disk's that is overloaded
-//   OPEN_US=N        opening a file whose name ends with $OPEN_END takes so many microseconds, as a slow disk's
-//   CLOCK_S=N        the wall clock is so many seconds ahead; negative: behind
-//   CLOCK_RANK=RANK  only in that rank's process under mpirun
-//   NO_DRIVER=CODE   CUDA has that error (cudaError_t) when GPUs are counted
-//   BROKEN_GPU=FILE  copies fail on the GPU whose UUID, 32 hexadecimal digits, that file holds as soon as it is there
+// For tests, loaded through LD_PRELOAD: simulates a machine with something amiss.
+//   SYNC_MS=N        fsync() and fdatasync() take N milliseconds longer, as on an overloaded disk
+//   OPEN_US=N        opening a file whose name ends with $OPEN_END takes N microseconds longer, as on a slow disk
+//   CLOCK_S=N        the wall clock is N seconds ahead; negative: behind
+//   CLOCK_RANK=RANK  CLOCK_S holds only in the process of that rank under mpirun
+//   NO_DRIVER=CODE   cudaGetDeviceCount() returns this error (cudaError_t) and finds no GPU
+//   BROKEN_GPU=FILE  once FILE exists, copies fail on the GPU whose UUID (32 hexadecimal digits) it holds
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -67,7 +67,7 @@ static void FindUuid(char* text) {
   int (*const current)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDevice");
   int (*const ask)(void*, int) =
       (int (*)(void*, int))dlsym(RTLD_DEFAULT, "cudaGetDeviceProperties");
-  // A cudaDeviceProp, whose name of 256 bytes the UUID follows.
+  // `properties` is a cudaDeviceProp: its name has 256 bytes, and the UUID follows it.
   static _Thread_local unsigned char properties[1 << 14];
   int gpu = 0;
   *text = 0;

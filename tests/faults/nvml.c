@@ -1,15 +1,15 @@
-// For tests: a stand-in for NVIDIA's library NVML, which LD_LIBRARY_PATH brings in its place. It has a machine's GPUs,
-// GPU i of them with the UUID GPU-00000000-0000-0000-0000-00000000000i and the figures that stand below plus i.
-// Compiled with OLD_DRIVER it lacks the functions that came late.
+// For tests: a stand-in for NVIDIA's library NVML, which programs load instead of it through LD_LIBRARY_PATH. It
+// reports GPUs: GPU i has the UUID GPU-00000000-0000-0000-0000-00000000000i, and many of its figures are those below
+// plus i. Compiled with OLD_DRIVER, it lacks the functions that old drivers do not have.
 //
-//   NVML_GPUS=N             so many GPUs, instead of 2
-//   NVML_DELAY_MS=N         each call takes so long
+//   NVML_GPUS=N             reports N GPUs instead of 2
+//   NVML_DELAY_MS=N         each call takes N milliseconds longer
 //   NVML_FAILS=NAME,NAME    these functions return NVML_ERROR_GPU_IS_LOST; "all": all but those that find the GPUs
-//   NVML_INIT=CODE          nvmlInit_v2 returns it
-//   NVML_CAPABILITY=MAJOR.MINOR  of GPU 0, instead of 9.0
-//   NVML_THROTTLE=BITS      of all GPUs
-//   NVML_XID=NUMBER         the first look finds this error
-//   NVML_CALLS=FILE         gets a line for each call: the function's name
+//   NVML_INIT=CODE          nvmlInit_v2 returns CODE
+//   NVML_CAPABILITY=MAJOR.MINOR  the compute capability of GPU 0, instead of 9.0
+//   NVML_THROTTLE=BITS      the throttle reasons of all GPUs
+//   NVML_XID=NUMBER         the first nvmlEventSetWait_v2() reports the Xid error NUMBER, and later calls time out
+//   NVML_CALLS=FILE         each call appends a line to FILE: the function's name
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void Count(const char* name) {
   fclose(file);
 }
 
-// Whether NVML_FAILS has it. The names of functions do not hold each other, but for versions.
+// Returns whether NVML_FAILS lists the function `name`.
 static int Fails(const char* name) {
   const char* const list = getenv("NVML_FAILS");
   if (list == NULL) return 0;
@@ -61,7 +61,7 @@ static nvmlReturn_t Begin(const char* name) {
     if (code != NVML_SUCCESS) return code;     \
   } while (0)
 
-// For the functions that find the GPUs, which never fail.
+// For the functions that find the GPUs: NVML_FAILS does not apply to them.
 #define BEGIN_ALWAYS() \
   do {                 \
     Count(__func__);   \
@@ -134,7 +134,7 @@ static unsigned long long Gib(unsigned int gib) { return (unsigned long long)gib
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t gpu, nvmlMemory_t* memory) {
   BEGIN();
   memory->total = Gib(80);
-  memory->used = Gib(72 + NumberOf(gpu));  // 1 of them the driver's
+  memory->used = Gib(72 + NumberOf(gpu));  // of these, the driver uses 1 GiB
   memory->free = memory->total - memory->used;
   return NVML_SUCCESS;
 }
@@ -207,8 +207,8 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t gpu,
   return NVML_SUCCESS;
 }
 
-// NVLink's counters grow by 1 GiB with each call. Those of PCIe are left to nvmlDeviceGetPcieThroughput. Like driver
-// 580.159 it looks at what follows the fields that it is asked for, and writes there if that looks like a field.
+// NVLink's counter grows by 1 GiB with each call. PCIe's traffic is reported by nvmlDeviceGetPcieThroughput only. Like
+// driver 580.159, this function reads one element past the `count` fields, and writes to it if it looks like a field.
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValue_t* fields) {
   BEGIN();
   static unsigned long long kibibytes = 0;
@@ -226,7 +226,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValu
   return NVML_SUCCESS;
 }
 
-// The process that asks, and the one that started it.
+// Reports two processes: the calling one, and its parent.
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t gpu, unsigned int* count,
                                                      nvmlProcessInfo_t* processes) {
   BEGIN();

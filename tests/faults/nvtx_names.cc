@@ -1,5 +1,5 @@
-// A tool of NVTX for tests: notes the ranges of the thread that begins the first one in the file NVTX_NAMES, as lines
-// "push NAME" and "pop".
+// For tests: an NVTX injection library. It watches the thread that begins the first NVTX range, and writes that
+// thread's ranges to the file NVTX_NAMES as lines "push NAME" and "pop".
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 

@@ -13,16 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file or a folder, whatever its name is.
+// A file or a folder (an inode): it does not know its name.
 struct Node {
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
   bool is_folder = false;
-  std::vector<Names> names{{}};     // of a folder: as synced, then after each change
-  std::string synced_bytes, bytes;  // of a file
+  std::vector<Names> names{{}};     // folder: as synced, then after each change
+  std::string synced_bytes, bytes;  // file: its content
 };
 
-// Where a path leads: the folder and the name in it.
+// The place that a path names: the folder, and the name in it.
 struct Place {
   std::shared_ptr<Node> folder;
   std::string name;
@@ -141,7 +141,7 @@ void RecordedCalls::Restore(size_t calls, Kept kept, std::mt19937& random,
       Node::Names names = place.folder->names.back();
       names.erase(place.name);
       names[to.name] = node;
-      place.folder->names.push_back(std::move(names));  // one change
+      place.folder->names.push_back(std::move(names));  // a rename is one change
     } else {
       place.Set(nullptr);  // unlink, rmdir
     }

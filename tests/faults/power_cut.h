@@ -1,9 +1,9 @@
-// For tests: computes what a disk may hold if the power fails at some moment of a program whose calls
-// tests/faults/fault_at.c recorded.
+// For tests: computes the states in which a disk may be if the power fails while a program runs, from the program's
+// calls that tests/faults/fault_at.c recorded.
 //
-// The model of a disk: bytes that were written are there after an fsync of their file, and names are there after an
-// fsync of their folder. Later changes may be there in part: the changes of a folder up to any one of them, and any
-// beginning of a file's bytes, or zeros.
+// The model of a disk: bytes that were written are on the disk after an fsync of their file, and names after an fsync
+// of their folder. Changes that were not synced may be there in part: of a folder's changes, those up to any one of
+// them; of a file's bytes, any leading part, or zeros.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class RecordedCalls {
   std::string SaidIn(size_t calls) const;
 
   enum class Kept { kNothing, kAll, kSome };
-  // Makes, in the empty folder `folder`, what may be on the disk if the power fails after `calls` calls. `kept` says
-  // how much of the changes that were not synced is there.
+  // Makes, in the empty folder `folder`, a state that the disk may have if the power fails after `calls` calls. `kept`
+  // says how many of the changes that were not synced are on the disk.
   void Restore(size_t calls, Kept kept, std::mt19937& random, const std::string& folder) const;
 
  private:

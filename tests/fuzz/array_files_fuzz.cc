@@ -1,4 +1,5 @@
-// .npy, MNIST, CIFAR-10 and token files: the first byte says which, and how it is read; the rest is the file.
+// Fuzzes the readers of .npy, MNIST, CIFAR-10 and token files: the input's first byte chooses the reader and its
+// options, and the rest of the input is the file.
 
 #include <vector>
 
@@ -57,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const lockstep::MemoryFile file(data + 1, size - 1);
   try {
     lockstep::ReadAll(*lockstep::Open(data[0], file.path()));
-  } catch (const lockstep::Error&) {  // refused
+  } catch (const lockstep::Error&) {  // the file was refused
   }
   return 0;
 }

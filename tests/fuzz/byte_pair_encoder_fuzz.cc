@@ -1,4 +1,5 @@
-// Any bytes: either they are no UTF-8, or their tokens' texts are they.
+// Fuzzes the byte-pair encoder: it refuses bytes that are not UTF-8, and otherwise the texts of the tokens, joined, are
+// the input.
 
 #include <cstdint>
 #include <cstdlib>
@@ -32,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string decoded;
   for (const uint16_t token : tokens) decoded += tiny.texts[token];
   if (decoded != text) std::abort();
-  // In two parts the text has the same tokens.
+  // Encoded in two parts, the text has the same tokens.
   for (size_t cut = 1; cut < size; ++cut) {
     if (!encoder.CutsAt(text, cut)) continue;
     std::vector<uint16_t> parts;

@@ -1,5 +1,5 @@
-// CSV tables: the first three bytes choose the options, the rest is the file. The content that one file turned out to
-// have is then used to read it again, as other files of the data set are read.
+// Fuzzes the CSV reader: the first three bytes choose the options, and the rest is the file. The column types and
+// classes that the first reading found are then used to read the file again, as the other files of a data set are read.
 
 #include <vector>
 
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const lockstep::MemoryFile file(data + 3, size - 3);
   try {
     lockstep::ReadTwice(lockstep::OptionsOf(data[0], data[1], data[2], file.path()));
-  } catch (const lockstep::Error&) {  // refused
+  } catch (const lockstep::Error&) {  // the file was refused
   }
   return 0;
 }

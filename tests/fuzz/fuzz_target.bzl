@@ -1,17 +1,18 @@
-"""fuzz_target: a parser that is fed arbitrary bytes, by libFuzzer for as long as one likes and by a test once more."""
+"""fuzz_target: feeds a parser arbitrary bytes, by libFuzzer for any length of time, and by a test that replays known
+inputs."""
 
 load("//tests:pytest_test.bzl", "all_tier_env")
 
 def fuzz_target(name, deps, in_commits = False):
-    """Makes two targets of `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
+    """Makes two targets from `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
 
-    `name`_corpus_test runs it over the files of corpus/`name`: what libFuzzer found worth keeping, and whatever once
-    failed. `name`_fuzz is libFuzzer's program (tests/fuzz/run.sh builds it with clang).
+    `name`_corpus_test runs it over the files of corpus/`name`: the inputs that libFuzzer kept because they reach more
+    code, and the inputs that failed once. `name`_fuzz is libFuzzer's program (tests/fuzz/run.sh builds it with clang).
 
     Args:
-      name: of the target
-      deps: what `name`_fuzz.cc needs
-      in_commits: whether each commit replays the corpus, not only --all
+      name: the target's name
+      deps: the dependencies of `name`_fuzz.cc
+      in_commits: whether every commit's tests replay the corpus, and not only --all
     """
     native.cc_library(
         name = name + "_entry",

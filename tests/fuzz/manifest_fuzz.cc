@@ -1,5 +1,6 @@
-// Manifests of checkpoints: the input is one as it lies in its seal, which is put around it here, so that what is
-// inside is looked at. A manifest that is not refused describes a checkpoint whose files lie in its folder, each once.
+// Fuzzes the reader of checkpoint manifests. The input is a serialised manifest without its seal (its checksum); the
+// target adds a valid seal, so that the reader gets as far as the content. A manifest that is accepted describes a
+// checkpoint whose files are in its folder, each named once.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -22,7 +23,7 @@
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
 
-// libFuzzer's; not there where the corpus is replayed.
+// libFuzzer defines this function; it is missing where the corpus is only replayed.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
 namespace lockstep {
@@ -33,7 +34,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// A checkpoint of step 7 whose two files are there.
+// A folder with a checkpoint of step 7, whose two files exist.
 class Folder {
  public:
   Folder() : scratch_(fs::temp_directory_path().string()) {
@@ -85,7 +86,7 @@ std::string Text(std::string text, std::mt19937& random) {
   return text;
 }
 
-// Changes one field of the message, or of one in it.
+// Changes one field of the message or of a message nested in it.
 void Mutate(Message& message, std::mt19937& random) {
   const Reflection& reflection = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
@@ -103,7 +104,8 @@ void Mutate(Message& message, std::mt19937& random) {
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return;
     if (size == 0 || random() % 4 == 0) {
       Message* added = reflection.AddMessage(&message, field);
-      if (size > 0) added->CopyFrom(reflection.GetRepeatedMessage(message, field, 0));  // one twice
+      // The new element duplicates the first one.
+      if (size > 0) added->CopyFrom(reflection.GetRepeatedMessage(message, field, 0));
       return;
     }
     const int element = static_cast<int>(random() % size);

@@ -1,4 +1,4 @@
-// For fuzz targets: a file in memory that has a path.
+// MemoryFile: a file in memory that has a path, for fuzz targets.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// Feeds a fuzz target the files of $CORPUS, one after the other.
+// Calls a fuzz target with each file of the folder $CORPUS, one after the other.
 
 #include <gtest/gtest.h>
 

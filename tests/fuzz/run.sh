@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fuzzes one parser: tests/fuzz/run.sh TARGET SECONDS [LIBFUZZER OPTION ...]
 #
-# TARGET is a fuzz_target of tests/fuzz/BUILD. Needs libclang-rt-dev (Debian). Ends with the path of an
-# input that fails, which belongs into tests/fuzz/corpus/TARGET once it is mended; or adds to that folder the few
-# inputs that between them reach all code that was reached. The tests replay the folder.
+# TARGET is a fuzz_target of tests/fuzz/BUILD. Needs libclang-rt-dev (Debian). If an input fails, the last line is its
+# path; the input belongs into tests/fuzz/corpus/TARGET once the bug is fixed. Otherwise the script adds to that folder
+# a minimal set of inputs that reach all the code that was reached. The tests replay the folder.
 set -euo pipefail
 target=${1:?TARGET} seconds=${2:?SECONDS}
 shift 2

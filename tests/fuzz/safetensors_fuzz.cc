@@ -1,7 +1,7 @@
-// Safetensors files. A file that is not refused has tensors that cover the file's data, each byte once.
+// Fuzzes the reader of safetensors files. The tensors of an accepted file cover the file's data, each byte once.
 //
-// Half of the mutations are of the header as JSON, with its length mended, so that what is behind the JSON's parser is
-// reached.
+// Half of the mutations change the header as JSON, and correct its length, so that the code behind the JSON parser is
+// reached, too.
 
 #include <array>
 #include <cstring>
@@ -15,7 +15,7 @@
 #include "base/files/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 
-// libFuzzer's; not there where the corpus is replayed.
+// libFuzzer defines this function; it is missing where the corpus is only replayed.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
 namespace {
@@ -124,7 +124,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     size_t covered = kLengthBytes + length;
     for (const auto& [name, tensor] : tensors) covered += tensor.nbytes();
     Require(covered == size);
-  } catch (const lockstep::Error&) {  // refused
+  } catch (const lockstep::Error&) {  // the file was refused
   }
   return 0;
 }

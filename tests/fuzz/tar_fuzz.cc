@@ -1,4 +1,4 @@
-// Any bytes as a tar archive: VisitTar() gives members that lie within them, or throws Error.
+// Fuzzes the tar reader with any bytes: VisitTar() reports members that lie within the archive, or throws Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const lockstep::ReadableFile archive(file.path());
     int64_t end = 0;
     lockstep::VisitTar(archive, [&](const lockstep::TarMember& member) {
-      // One behind the other, each whole.
+      // Members lie one behind the other, and each lies wholly within the archive.
       if (member.offset < end || member.bytes < 0 ||
           member.bytes > archive.bytes() - member.offset) {
         std::abort();
@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       end = member.offset + member.bytes;
       if (member.name.find('\0') != member.name.npos) std::abort();
     });
-  } catch (const lockstep::Error&) {  // refused
+  } catch (const lockstep::Error&) {  // the archive was refused
   }
   return 0;
 }

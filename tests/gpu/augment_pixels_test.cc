@@ -1,4 +1,4 @@
-// The kernels against their ATen twin.
+// Compares the CUDA kernels for augmentation with their ATen reference (the "twin").
 
 #include "ops/pixels/augment_pixels.h"
 
@@ -30,13 +30,13 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
     at::manual_seed(1);
   }
 
-  // For pixels on the device in both orders, from sample 0 and, whose bytes may not be aligned,
-  // sample 1.
+  // Compares the kernel with its twin for both memory formats, from sample 0 and from sample 1, whose bytes may not be
+  // aligned.
   void ExpectTheTwin(const Shape& shape, const at::Tensor& draws) {
     const at::Tensor pixels =
         at::randint(0, 256, {shape.count + 1, shape.channels, shape.height, shape.width}, at::kByte)
             .cuda();
-    // A grey image: its hue is none, its range is 0.
+    // Sample 0 is grey: it has no hue, and its range of values is 0.
     pixels[0].fill_(77);
     const at::Tensor scale = at::rand({shape.channels}).add(0.5).div(255).cuda();
     const at::Tensor shift = at::randn({shape.channels}).cuda();
@@ -47,7 +47,7 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
         EXPECT_EQ(out.scalar_type(), GetParam());
         EXPECT_EQ(out.strides(), part.strides());
         const at::Tensor expected = AugmentPixelsTwin(part, draws, scale, shift, GetParam());
-        // The 16-bit number beside it, where the sums differ in their last bits.
+        // The sums differ in their last bits, so a 16-bit result may be the neighbouring 16-bit number.
         const double spacing = GetParam() == at::kFloat  ? 0
                                : GetParam() == at::kHalf ? 0x1p-10
                                                          : 0x1p-7;
@@ -107,7 +107,7 @@ TEST_P(AugmentPixels, MixturesWithAndWithoutColours) {
         options.mixup = 0.8;
         ExpectTheTwin(shape, DrawsFor(options, shape));
         options.mixup = 0;
-        // Another seed, another box.
+        // Each seed draws another box.
         for (options.cutmix = 1; options.seed < 9; ++options.seed) {
           ExpectTheTwin(shape, DrawsFor(options, shape));
         }

@@ -1,5 +1,5 @@
-// A feed's batches and draws arrive on the device whole and in order, while the device is busy with
-// the one before.
+// Tests that a feed's batches and draws arrive on the device complete and in order, while the device is busy with the
+// batch before.
 
 #include "data/feed/device_feed.h"
 
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Sample i is an image of 256 times the number i, with label i.
+// Sample i is an image of 256 numbers that are all i, and its label is i.
 class Numbers : public Dataset {
  public:
   int64_t size() const override { return 1000; }
@@ -75,7 +75,7 @@ TEST(DeviceFeed, OnAGpu) {
   }
 }
 
-// Reads only once the device has nothing left to do.
+// Waits in each Read() until the device has nothing left to do.
 class WaitsForAnIdleDevice : public Numbers {
  public:
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {

@@ -1,5 +1,5 @@
-// The GPU's decoder gives the CPU decoder's images, but for a few grey levels, and an image does not depend on the
-// files beside it.
+// Tests that the GPU decoder gives the CPU decoder's images up to a few grey levels, and that an image does not depend
+// on the files beside it in the batch.
 
 #include "data/images/gpu_decoder.h"
 
@@ -64,7 +64,7 @@ Pixels ResizedOnGpu(const ImageView& image, const Box& box, int64_t width, int64
       at::from_blob(const_cast<uint8_t*>(image.pixels), {bytes}, at::kByte).to(kGpu);
   GpuResize job{.source = image, .box = box, .mirror = mirror};
   job.source.pixels = source.const_data_ptr<uint8_t>();
-  // The first job has no pixels: its output stays as it is.
+  // The first job has no pixels, so LaunchResize() must leave its output as it is.
   std::vector<GpuResize> jobs{{}, job};
   const at::Tensor list =
       at::from_blob(jobs.data(), {static_cast<int64_t>(jobs.size() * sizeof(job))}, at::kByte)
@@ -110,7 +110,7 @@ TEST_F(ResizeOnGpu, IsTheCpusWithinAGreyLevel) {
 
 // ----- GpuDecoder -----
 
-// Waves, of a hundred pixels and of four.
+// An image of two sine waves, with periods of about a hundred pixels and of four.
 uint8_t Waves(int64_t x, int64_t y, int channel) {
   const double slow = std::sin(0.05 * static_cast<double>(x + y * (channel + 1)));
   const double quick = std::sin(1.5 * static_cast<double>(x - y));
@@ -149,7 +149,7 @@ Pixels CutOnCpu(const GpuDecoder::Job& job) {
   ImageDecoder decoder;
   decoder.Open(job.file);
   const Box all = {0, 0, static_cast<double>(job.size.width), static_cast<double>(job.size.height)};
-  // Without reduction.
+  // At the full size the decoder does not downscale while it decodes.
   const ImageView image = decoder.Decode(all, job.size.width, job.size.height).pixels;
   Pixels cut(kBytes);
   Resizer().Resize(image, job.box, kSide, kSide, job.mirror, cut.data());
@@ -234,7 +234,7 @@ TEST_F(GpuDecoderTest, TakesMoreThanItDecodesAtOnce) {
   }
 }
 
-// Damage costs its file alone, and is noticed about as often as on the CPU.
+// A damaged file fails alone, and the GPU refuses more than half as many damaged files as the CPU does.
 TEST_F(GpuDecoderTest, SurvivesMutations) {
   std::vector<std::string> good;
   for (int i = 0; i < 16; ++i) good.push_back(Jpeg(kPlainKinds[i % 5], 300 + i, 200 + i));
@@ -250,7 +250,8 @@ TEST_F(GpuDecoderTest, SurvivesMutations) {
     for (int i = 0; i < 3; ++i) {
       const size_t which = random() % files.size();
       std::string& file = files[which];
-      const size_t begin = round % 2 == 0 ? 2 : file.size() / 2;  // tables and codes, or codes
+      // Even rounds damage the tables and the entropy-coded data, odd rounds the entropy-coded data.
+      const size_t begin = round % 2 == 0 ? 2 : file.size() / 2;
       for (unsigned n = 1 + random() % 20; n > 0; --n) {
         file[begin + random() % (file.size() - 2 - begin)] = static_cast<char>(random());
       }
@@ -305,7 +306,7 @@ class ImagesOnGpu : public OnGpu {
     return OpenImages(options);
   }
 
-  // Samples [begin, end) and their labels.
+  // Reads samples [begin, end) and their labels.
   static std::pair<std::vector<std::byte>, std::vector<int64_t>> Read(const Dataset& dataset,
                                                                       int64_t begin, int64_t end) {
     std::vector<int64_t> indices;
@@ -333,7 +334,7 @@ TEST_F(ImagesOnGpu, AreTheCpusWhateverTheFilesKind) {
       const auto* first = reinterpret_cast<const uint8_t*>(all.data()) + i * kBytes;
       return Pixels(first, first + kBytes);
     };
-    // The CPU reduces while it decodes.
+    // The CPU downscales while it decodes, so the images differ somewhat.
     EXPECT_LT(Between(of(pixels), of(expected)).mean, 4) << i;
     EXPECT_TRUE(Read(*gpu, i, i + 1).first ==
                 std::vector(pixels.begin() + i * kBytes, pixels.begin() + (i + 1) * kBytes));

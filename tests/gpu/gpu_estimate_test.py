@@ -1,4 +1,4 @@
-"""The foretold memory, compared with the GPU's: the peak, and the largest micro-batch that fits."""
+"""Compares predicted memory with the GPU's: the peak, and the largest micro-batch that fits."""
 
 import json
 import pathlib
@@ -58,8 +58,8 @@ NO_GRAPH = pytest.mark.xfail(reason="it trains, but memory is short while its st
     ],
 )
 def test_the_largest_that_fits(name, gib, tmp_path):
-    """With it nothing runs out, also in the epoch's last steps, which are smaller, and steps run as a graph; with a tenth
-    more they do not."""
+    """With the predicted micro-batch no step runs out of memory, including the smaller last steps of an epoch, and
+    steps run as a CUDA graph; with a micro-batch a tenth larger this fails."""
     _, total = gpu_bytes()
     share = gib * 2**30 / total
     if share > 1:
@@ -80,8 +80,8 @@ def test_the_largest_that_fits(name, gib, tmp_path):
 
 
 def gpu_bytes():
-    """Returns the free and the total bytes of the GPU. A process of its own asks for them, so that nothing stays
-    allocated."""
+    """Returns the free and the total bytes of the GPU. A separate process asks for them, so that this one allocates
+    nothing there."""
     program = "import torch; print(*torch.cuda.mem_get_info())"
     return map(int, subprocess.check_output([sys.executable, "-c", program], text=True).split())
 

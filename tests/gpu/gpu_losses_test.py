@@ -1,4 +1,4 @@
-"""Losses of time on a real GPU, planted one at a time: the verdict or a finding names the cause."""
+"""Plants causes of lost time on a real GPU, one at a time: the verdict or a finding must name the cause."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def layers(width, count):
 
 
 def small_steps(severity):
-    """Steps of many small kernels that the host launches one by one."""
+    """Returns a plant with steps of many small kernels, which the host launches one by one."""
     count = [20, 60, 150][severity]
     steps = [2000, 1200, 600][severity]
     return Plant(
@@ -36,7 +36,7 @@ def small_steps(severity):
 
 
 def waiting_model(severity):
-    """A model that reads a number from the GPU in each forward pass."""
+    """Returns a plant with a model that reads a number from the GPU in each forward pass."""
     batch = [64, 256, 1024][severity]
     return Plant(
         "launching",
@@ -56,7 +56,8 @@ def test_a_planted_loss_is_named(tmp_path, make, severity):
 
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_products_without_tensor_cores_are_named(tmp_path, severity):
-    """In FP32, the finding's share is what the fastest possible products take of a step."""
+    """In FP32, the share that the finding reports is the part of a step that the fastest possible products would take.
+    """
     model = layers([2048, 4096, 8192][severity], 4)
     reports = {
         precision: accounts(tmp_path / precision, config(model, f"precision: {precision}", 1024, 600))[-1]

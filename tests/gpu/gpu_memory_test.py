@@ -1,5 +1,5 @@
-"""A run's reports on a real GPU's memory: the parts of the peak, beside the allocator's own figures, which PyTorch's
-reader reads; a leak, and memory in pieces, planted."""
+"""Tests a run's reports on a real GPU's memory: the parts of the peak are compared with the allocator's own figures,
+PyTorch's reader reads the snapshot, and a planted leak and planted fragmentation are found."""
 
 import pickle
 
@@ -48,10 +48,10 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
     start = next(event for event in log if event["event"] == "start")
     owners, peak = report["owners"], report["peak_bytes"]
     assert report["device"] == "cuda" and report["step"] in (1, 2)
-    # The peak is the allocator's own; the owners are added up from its calls.
+    # The peak is the allocator's own figure; the owners' bytes are summed up from its calls.
     assert abs(sum(owners.values()) / peak - 1) < 0.02, report
     assert peak <= report["reserved_bytes"] < report["device_bytes"]
-    # FP32, with copies in BF16; the allocator rounds up.
+    # Parameters are FP32, with copies in BF16; the allocator rounds sizes up.
     weights = 4 * start["parameters"]
     assert weights <= owners["parameters"] < 1.6 * weights + MIB, report
     assert 2 * weights <= owners["moments"] < 2.1 * weights + MIB, report
@@ -60,26 +60,26 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
     assert all(report["phases"][phase] > weights for phase in ("forward", "backward", "update")), report
     assert max(report["phases"].values()) <= 1.02 * peak
     assert sum(report["blocks"].values()) <= owners["activations"]
-    if name != "mlp":  # whose peak is in the update
+    if name != "mlp":  # the MLP's peak is in the update
         assert sum(report["blocks"].values()) > 0.9 * owners["activations"], report
         assert next(iter(report["blocks"])) in ("lm_head", "layer1.0", "layer1.1", "layer1.2"), report
 
 
 @pytest.mark.parametrize("ddp", ["", "ddp { bucket_bytes: 4194304 }", "ddp { reduce_dtype: BF16 }"])
 def test_the_owners_of_a_rank_of_two_add_up(tmp_path, ddp):
-    """Small buckets lie in memory that NCCL has allocated."""
+    """Small buckets lie in memory that NCCL allocated."""
     needs_gpus(2)
     log, _ = memory_of(tmp_path, *MODELS["mlp"], ddp, ranks=2)
     start = next(event for event in log if event["event"] == "start")
     report = reports(log)[0]
     assert abs(sum(report["owners"].values()) / report["peak_bytes"] - 1) < 0.02, report
-    # FP32 gradients have memory all the time, and what is sent of them in BF16 too.
+    # FP32 gradients are allocated all the time; with reduce_dtype BF16 their BF16 copies for the all-reduce are, too.
     gradients = (6 if "BF16" in ddp else 4) * start["parameters"]
     assert gradients <= report["owners"]["gradients"] < 1.05 * gradients + MIB, report
 
 
 def test_checkpoints_on_the_device_are_named(tmp_path):
-    """The copies take as much as the weights and both moments."""
+    """The copies take as much memory as the weights and both moments."""
     model, data = MODELS["mlp"]
     log, _ = memory_of(tmp_path, model, data, "graph: false checkpoint { every_steps: 4 }")
     start = next(event for event in log if event["event"] == "start")
@@ -90,7 +90,8 @@ def test_checkpoints_on_the_device_are_named(tmp_path):
 
 @pytest.mark.parametrize("graph", ["true", "false"])
 def test_an_evaluation_that_takes_more_is_named(tmp_path, graph):
-    """Beside a graph's pool its memory comes on top. A step without a graph takes as much again."""
+    """With a graph, the evaluation's memory adds to the graph's pool. Without one, a step takes at least as much memory
+    as the evaluation, which is then not reported."""
     model, data = MODELS["gpt2"]
     log, _ = memory_of(tmp_path, model, data + " validation_fraction: 0.25", f"graph: {graph}")
     found = reports(log)
@@ -101,7 +102,8 @@ def test_an_evaluation_that_takes_more_is_named(tmp_path, graph):
     assert list(evaluation["phases"]) == ["evaluation"], found
     assert evaluation["phases"]["evaluation"] == evaluation["peak_bytes"] > 1.02 * step["peak_bytes"], found
     assert abs(sum(evaluation["owners"].values()) / evaluation["peak_bytes"] - 1) < 0.02, evaluation
-    # The logits of 64 samples of 256 tokens, in BF16 at least; the graph's pool holds those of the step.
+    # The evaluation holds the logits of 64 samples of 256 tokens, at least in BF16; the graph's pool holds those of a
+    # step.
     logits = 64 * 256 * 5000 * 2
     assert evaluation["owners"]["evaluation"] > logits and evaluation["owners"]["graphs"] > logits, evaluation
 
@@ -139,7 +141,7 @@ def test_pytorch_reads_the_snapshot(tmp_path, graph):
     assert sum(segment["total_size"] for segment in segments) == reports(log)[0]["reserved_bytes"]
     for segment in segments:
         assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
-    # The record of the first two steps names the functions that asked for memory.
+    # The recorded first two steps name the functions that allocated memory.
     allocations = [entry for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
     assert any("at::" in frame["name"] for entry in allocations for frame in entry.get("frames", []))
 
@@ -174,7 +176,7 @@ def fragmented(folder, more="", env=None):
 
 
 def test_fragmentation_is_named(tmp_path):
-    """About 800 MiB are free in blocks of 100 MiB, where 512 MiB are asked for."""
+    """About 800 MiB are free, in blocks of 100 MiB, when the model asks for 512 MiB."""
     run, failed = fragmented(tmp_path, "observe { memory_snapshot: true }")
     assert len(failed) == 1, failed
     event = failed[0]

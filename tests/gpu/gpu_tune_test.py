@@ -1,4 +1,4 @@
-"""`lockstep tune` on a real GPU, where a step does not fit in memory at once."""
+"""Tests `lockstep tune` on a real GPU, with a step that does not fit in memory at once."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ def gpu():
 
 
 def test_a_step_that_does_not_fit(tmp_path):
-    """Its logits alone take 4 bytes for each of 2048 x 256 tokens and 50304 classes."""
+    """The step's logits alone take 4 bytes for each of 2048 x 256 tokens and 50304 classes."""
     text = f"""global_batch: 2048 precision: BF16 run_dir: "{tmp_path}/runs/mine"
         data {{ format: SYNTHETIC input_shape: 256 classes: 50304 synthetic {{ kind: TOKENS samples: 8192 }} }}
         model {{ name: "gpt2" gpt2 {{ layers: 4 heads: 8 width: 512 }} }} optimizer {{ type: ADAMW }}"""
@@ -30,7 +30,7 @@ def test_a_step_that_does_not_fit(tmp_path):
     usable = [way for way in (users, *ways) if not way.get("leaves_too_little")]
     assert found["samples_per_s"] == max(way["samples_per_s"] for way in usable), lines
     assert any(way["activation_checkpointing"] for way in ways), lines
-    # Attempts that did not fit do not count in the peak.
+    # Attempts that ran out of memory do not count in the peak.
     assert users["peak_gib"] < 0.9 * users["device_gib"], users
     for way in (users, *ways):
         assert way["peak_gib"] > 0 and way["left_gib"] >= 0, way
@@ -41,8 +41,8 @@ def test_a_step_that_does_not_fit(tmp_path):
 
 
 def runs_out(folder, model, batch, steps=6):
-    """Returns whether a training with such micro-batches lacks memory, or ends, as with more sequences than cuDNN's
-    LSTM takes."""
+    """Returns whether a training with such micro-batches fails: because memory runs out, or because cuDNN's LSTM takes
+    no such number of sequences."""
     settings = sets(
         f"global_batch={batch}",
         "precision=BF16",
@@ -69,7 +69,7 @@ def largest(folder, model, reserve):
 
 @pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 def test_the_largest_micro_batch(model, tmp_path):
-    """It trains, and one that is 3 % larger does not."""
+    """The micro-batch that tune finds trains, and one that is 3 % larger does not."""
     found = largest(tmp_path, model, reserve=0)
     assert not runs_out(tmp_path, model, found)
     assert runs_out(tmp_path, model, int(1.03 * found) + 1)
@@ -77,7 +77,7 @@ def test_the_largest_micro_batch(model, tmp_path):
 
 @pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 def test_a_thousand_steps_with_the_usual_reserve(model, tmp_path):
-    """Another process holds most of the GPU, so that a step is short."""
+    """Another process holds most of the GPU, so the micro-batch is small and a step is short."""
     with nearly_full_gpu(12 << 30):
         found = largest(tmp_path, model, reserve=0.05)
         assert not runs_out(tmp_path, model, found, steps=1000)

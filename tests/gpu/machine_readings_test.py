@@ -1,4 +1,4 @@
-"""The readings of real GPUs that a run and `lockstep watch` show, beside those of nvidia-smi at the same time."""
+"""Compares the readings of real GPUs that a run and `lockstep watch` show with those of nvidia-smi at the same time."""
 
 import csv
 import io
@@ -27,13 +27,13 @@ QUERY = {
 
 
 def smi(*words):
-    """The rows of its CSV."""
+    """Returns the rows of nvidia-smi's CSV output."""
     done = subprocess.run(["nvidia-smi", *words, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True)
     return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(done.stdout)) if row]
 
 
 def gpus():
-    """Returns nvidia-smi's readings of each GPU now; None stands for those that it does not report."""
+    """Returns nvidia-smi's current readings of each GPU; None stands for a reading that it does not report."""
     found = []
     for row in smi("--query-gpu=" + ",".join(QUERY)):
         values = {}
@@ -51,7 +51,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Two readings of a training on the last GPU, and nvidia-smi's rows of that GPU from its beginning to its end."""
+    """Trains on the last GPU. Returns two readings of the run, and nvidia-smi's rows of that GPU over the whole
+    training."""
     folder = tmp_path_factory.mktemp("run")
     uuid = gpus()[-1]["uuid"]
     model = 'name: "mlp" mlp { hidden: [4096, 4096, 4096] }'
@@ -75,8 +76,8 @@ def run(tmp_path_factory):
 
 
 def within(value, seen, share, absolute):
-    """Expects that the value lies between the least and the most that were seen, or beside them by a share of the most
-    and a number."""
+    """Checks that the value lies between the least and the greatest value seen, or outside by at most `share` times the
+    greatest value plus `absolute`."""
     seen = [number for number in seen if number is not None]
     slack = share * max(seen) + absolute
     assert min(seen) - slack <= value <= max(seen) + slack, (value, seen)
@@ -88,7 +89,7 @@ def test_the_run_reads_its_own_gpu_alone(run):
         assert (gpu["index"], gpu["name"]) == (run["seen"][0]["index"], run["seen"][0]["name"])
         assert 0 <= gpu["use"] <= 1
         assert gpu.get("xid_error", 0) == 0
-    # The GPU works when the second is read.
+    # The GPU is busy when the second reading is taken.
     assert run["lines"][-1]["gpus"][0]["use"] > 0
 
 
@@ -97,7 +98,7 @@ def test_the_run_reads_its_own_gpu_alone(run):
     [
         ("memory_used_bytes", "memory.used", MIB, 0.02, 128 * MIB),
         ("memory_total_bytes", "memory.total", MIB, 0, MIB),
-        # It swings from one moment to the next.
+        # Power varies from one moment to the next.
         ("power_w", "power.draw.instant", 1, 0.3, 20),
         ("power_limit_w", "power.limit", 1, 0, 0.1),
         ("temperature_c", "temperature.gpu", 1, 0, 5),
@@ -110,12 +111,12 @@ def test_the_log_agrees_with_nvidia_smi(run, field, column, unit, share, absolut
     seen = [row[column] for row in run["seen"]]
     if all(value is None for value in seen):
         pytest.skip(f"nvidia-smi does not tell {column} here")
-    # The first may have been read before nvidia-smi was asked for the first time.
+    # The run's first reading may be older than the first of nvidia-smi, so only the last one is compared.
     within(run["lines"][-1]["gpus"][0][field], [value and value * unit for value in seen], share, absolute)
 
 
 def test_energy_is_power_over_time(run):
-    """The lines are at least 10 s apart, in which the GPU draws neither nothing nor twice its limit."""
+    """The lines are at least 10 s apart. In this time the GPU uses some energy, and at most twice its power limit's."""
     first, second = (line["gpus"][0] for line in run["lines"][:2])
     if "energy_j" not in first:
         pytest.skip("this GPU does not count it")
@@ -123,7 +124,8 @@ def test_energy_is_power_over_time(run):
 
 
 def test_the_memory_of_the_process(run):
-    """In a container the driver may know processes by other numbers: then neither tells it."""
+    """In a container the driver may know processes by other ids; then neither nvidia-smi nor the run reports this
+    memory."""
     own = [float(mib) * MIB for rows in run["apps"] for uuid, pid, mib in rows
            if uuid == run["uuid"] and int(pid) == run["pid"] and not mib.startswith("[")]
     told = run["lines"][-1]["gpus"][0].get("process_memory_bytes")

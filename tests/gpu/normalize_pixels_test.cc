@@ -1,4 +1,4 @@
-// The kernel against its ATen twin.
+// Compares the CUDA kernel with its ATen reference (the "twin").
 
 #include "ops/pixels/normalize_pixels.h"
 
@@ -28,7 +28,7 @@ class NormalizePixels : public testing::TestWithParam<at::ScalarType> {};
 TEST_P(NormalizePixels, TheKernelIsTheTwin) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   const at::ScalarType dtype = GetParam();
-  // The kernel's sum is rounded once, the twin's twice: it may be the 16-bit number beside it.
+  // The kernel rounds its sum once and the twin twice, so the results may be neighbouring 16-bit numbers.
   const double tolerance = dtype == at::kFloat ? 1e-6 : (dtype == at::kHalf ? 0x1p-10 : 0x1p-7);
   for (const auto& [count, channels, height, width] : {std::array<int64_t, 4>{1, 1, 28, 28},
                                                        {7, 3, 32, 32},
@@ -40,7 +40,7 @@ TEST_P(NormalizePixels, TheKernelIsTheTwin) {
     at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
     const at::Tensor scale = at::randn({channels}).cuda();
     const at::Tensor shift = at::randn({channels}).cuda();
-    // From sample 0 the bytes are aligned, from sample 1 of odd planes they are not.
+    // From sample 0 the bytes are aligned; from sample 1 they are not if a plane has an odd number of bytes.
     for (const int64_t first : {0, 1}) {
       for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
         const at::Tensor part = pixels.contiguous(format).narrow(0, first, count);

@@ -1,5 +1,5 @@
-// A snapshot holds what the tensors held when it was taken, whatever the device is busy with and whatever
-// becomes of them, on the device and, where that has no room, in pinned memory.
+// Tests that a snapshot keeps the values that the tensors had when it was taken, although work is queued on the device
+// and the tensors change later. The copies are on the device or, where it has no room, in pinned memory.
 
 #include "ckpt/snapshot.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 const at::Device kGpu(at::kCUDA, 0);
 
-// True: the device has no room for the copies.
+// The parameter says whether the device has no room for the copies.
 class Snapshot : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class Snapshot : public testing::TestWithParam<bool> {
   static std::vector<NamedTensor> Tensors() {
     const at::TensorOptions on_gpu(kGpu);
     const at::Tensor image = at::randn({8, 16, 7, 7}, on_gpu);
-    return {{"large", at::randn({5'000'001}, on_gpu)},  // some pieces, not all of them whole
+    return {{"large", at::randn({5'000'001}, on_gpu)},  // several pieces, the last one partial
             {"transposed", at::randn({300, 200}, on_gpu).t()},
             {"channels last", image.contiguous(at::MemoryFormat::ChannelsLast)},
             {"half", at::randn({33}, on_gpu).to(at::kHalf)},
@@ -37,7 +37,7 @@ class Snapshot : public testing::TestWithParam<bool> {
             {"host", at::randn({100})}};
   }
 
-  // While it lives the caching allocator gets no more memory than it has.
+  // While it lives, the caching allocator gets no more device memory than it holds already.
   class NoRoom {
    public:
     NoRoom() {
@@ -69,7 +69,7 @@ TEST_P(Snapshot, HoldsWhatWasThere) {
       if (tensor.is_floating_point()) tensor.add_(1);
       expected.push_back(tensor.cpu().clone(at::MemoryFormat::Contiguous));
     }
-    // The device is behind the host: what follows is queued.
+    // The queue keeps the device busy, so that Take() and the change of the tensors come before it is done.
     at::Tensor product = work;
     for (int i = 0; i < 20; ++i) product = product.mm(work);
     Take(snapshot, tensors);

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Makes the corpus of older runs with the program of that day, for older_run_test.py.
+"""Makes the corpus of older runs, for older_run_test.py, with a program of an older version.
 
     tests/older_run/make.py PROGRAM OUTPUT [RUN ...]
 
 PROGRAM is a lockstep program whose version is released or in use, and PYTHONPATH has its package `lockstep`. OUTPUT is
-a folder to make, or to add runs to: what is there already is never made again. It gets
+a folder to make, or to add runs to: existing parts are never made again. The script
+writes these files below it:
 
-    data/                      samples that this script draws, files of prepare, a .lsm and a TorchScript file
+    data/                      samples that this script draws, files of `prepare`, a .lsm and a TorchScript file
     runs/NAME/train.pbtxt      the config as its user wrote it (older_runs.py)
-    runs/NAME/printed.pbtxt    what `lockstep config` printed of it
+    runs/NAME/printed.pbtxt    the output of `lockstep config` for it
     runs/NAME/run/             the run folder, as a kill after the middle of the training would have left it
-    runs/NAME/weights*         what the program then computed: the last weights,
-    runs/NAME/predictions.*    what it predicted with the newest checkpoint, or the best where it is kept,
-    runs/NAME/expected.json    the metrics of that, what `lockstep runs` told, the losses, and the machine's fingerprint
+    runs/NAME/weights*         the last weights of the whole training,
+    runs/NAME/predictions.*    the predictions with the newest checkpoint, or with the best if that is kept,
+    runs/NAME/expected.json    their metrics, the output of `lockstep runs`, the losses, and the machine's fingerprint
 
-The numbers are the same each time on the same kind of machine. Only the times in log.jsonl are others.
+The numbers are the same each time on the same kind of machine. Only the times in log.jsonl differ.
 """
 
 import datetime
@@ -71,7 +72,7 @@ def write_tables(folder):
         choice = ["no", "maybe", "yes"][int(np.digitize(age / 40 + draw.normal(0, 0.3), [1, 1.6]))]
         town = ["Bonn", "Köln", "Aachen", "Trier", "Mainz", "Ulm"][city]
         cells = [age, f"{income:.2f}", town, day.isoformat(" "), choice]
-        missing = draw.integers(0, 12)  # one of the first four cells in a third of the rows
+        missing = draw.integers(0, 12)  # one of the first four cells is missing in a third of the rows
         if missing < 4:
             cells[missing] = ["", "NA", "", "NaT"][missing]
         rows.append([f"person{i}", *cells])
@@ -120,7 +121,7 @@ def write_images(folder):
             y, x = draw.integers(0, height - 5), draw.integers(0, width - 5)
             mask[y : y + 5, x : x + 5] = label
         picture = colours[mask] + draw.integers(-3, 4, (height, width, 3)) * 10
-        mask[0] = 9  # a row of pixels without a class
+        mask[0] = 9  # a row of pixels whose value the config ignores
         Image.fromarray(picture.astype(np.uint8)).save(folder / "scenes/images" / f"{i}.png")
         Image.fromarray(mask).save(folder / "scenes/masks" / f"{i}.png")
 
@@ -188,10 +189,10 @@ def events_of(run):
 
 
 def strip(run, older):
-    """Makes of a run that is done what a kill after its middle would have left."""
+    """Reduces a finished run to the state in which a kill after its middle would have left it."""
     (run / "weights.safetensors").unlink()
     (run / "lock").unlink()
-    shutil.rmtree(run / "flight", ignore_errors=True)  # of several ranks, half a megabyte each
+    shutil.rmtree(run / "flight", ignore_errors=True)  # several ranks write half a megabyte each
     for path in (run / "checkpoints").iterdir():
         step = int(re.fullmatch(r"step-(\d+)", path.name)[1])
         if step > older.middle or (step < older.middle and not older.keeps_all):

@@ -15,8 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the samples of a step on all ranks and in all micro-batches, as a single rank would have trained on them at
-// once.
+// Returns the numbers of the samples of a step, those of all ranks and all micro-batches.
 std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
                                const TrainingData& data) {
   Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, data, /*rank=*/0,
@@ -25,7 +24,8 @@ std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
   return sampler.Next().indices;
 }
 
-// Returns what to do about the first sample of a step whose input is not all finite numbers; empty: there is none.
+// Finds the first sample of a step whose input has a number that is not finite. Returns text that names the sample and
+// says what to do; empty if there is no such sample.
 std::string SampleWithoutNumbers(int64_t step, const config::Config& config,
                                  const TrainingData& data) {
   const SampleSpec& spec = data.train->spec();

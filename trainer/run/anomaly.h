@@ -5,7 +5,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/precision_test.py, tests/planted_test.py)
 //   the loss or the gradient's norm is not finite -> Error (kUsage) with the step
-//   FP16's loss scale has fallen too far -> likewise
+//   the loss scale of FP16 has fallen too far -> Error (kUsage) with the step
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ void SetBalancedWeights(config::Config& config, const Dataset& train) {
   config::Loss& loss = *config.mutable_loss();
   const SampleSpec& spec = train.spec();
   const bool has_labels = spec.task == Task::kMultiLabel;
-  std::vector<int64_t> counts(spec.classes);  // the samples of each class or label
+  std::vector<int64_t> counts(spec.classes);  // number of samples of each class or label
   if (has_labels) {
     std::vector<float> applies(spec.classes);
     for (int64_t i = 0; i < train.size(); ++i) {

@@ -4,8 +4,7 @@
 // image is read.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   a class or a label of which there is no training sample -> Error (kUsage) -> tests/losses_test.py,
-//     test_wrong_losses
+//   no training sample has a certain class or label -> Error (kUsage) -> tests/losses_test.py, test_wrong_losses
 #pragma once
 
 #include "config/schema/config.pb.h"
@@ -13,7 +12,8 @@
 
 namespace lockstep {
 
-// Sets loss.class_weight, or positive_weight for labels, in `config`, and balanced to false, if balanced is set.
+// If loss.balanced is set in `config`, sets loss.class_weight (for several labels per sample, loss.positive_weight) and
+// sets loss.balanced to false.
 void SetBalancedWeights(config::Config& config, const Dataset& train);
 
 }  // namespace lockstep

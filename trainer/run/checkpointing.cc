@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-// Optimizer steps between two looks whether a checkpoint that is late can begin.
+// Optimizer steps between two checks whether a late checkpoint can begin.
 constexpr int64_t kLateInterval = 8;
 
-// Seconds between two looks whether the user wants something.
+// Seconds between two checks whether the user has asked for a checkpoint.
 constexpr double kLookInterval = 0.5;
 
 Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
@@ -86,7 +86,7 @@ bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
 bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
-  // Then the best may be lost, and what comes after it is better than nothing.
+  // The checkpoint that failed may have been the best one. Then the next evaluation counts as the best.
   if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
   // Among equal values the newest is the best.
   if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
@@ -100,7 +100,8 @@ void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch,
   const bool is_best = IsBest(evaluation);
   if (!is_best && !IsDue(steps_done, ended_epoch)) return;
   wanted_ = false;
-  // A later step's would not be of what was validated.
+  // The best checkpoint must hold the state that was evaluated. So this step's checkpoint waits for the previous one to
+  // end, and is not put off to a later step.
   if (is_best) FinishSaving();
   if (OnAny(failed_, "whether a checkpoint failed")) saver_.Abandon();
   if (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
@@ -122,7 +123,7 @@ void Checkpointing::Save(int64_t steps_done) {
 
 void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {
   see_figures();
-  // This is needed also if this process has made no step.
+  // If this process has made no step, OnFigures() has not released `steps_done`.
   saver_.Release(steps_done);
   FinishSaving();
   if (begun_ != steps_done) {
@@ -141,7 +142,7 @@ void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& se
     } catch (const Error& error) {
       Warn(error.what());
     }
-    // Else another rank says why.
+    // If this rank has given up, another rank reports the cause.
     if (!outcome->given_up) throw CheckpointError("{}", outcome->error);
   });
 }
@@ -154,8 +155,8 @@ bool Checkpointing::LeaveDeviceMemory(const std::function<void()>& see_figures) 
   return true;
 }
 
-// Returns once nothing is being written any more. The ranks wait together, so that none seems stuck to the
-// watchdog.
+// Waits until no rank is writing a checkpoint. The ranks wait together, so that the watchdog takes none of them for
+// stuck.
 void Checkpointing::FinishSaving() {
   constexpr std::chrono::milliseconds kInterval{5};
   while (OnAny(saver_.busy(), "whether a checkpoint is being written")) {

@@ -22,25 +22,25 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr int64_t kMostImages = 500;
-constexpr auto kMostTime = std::chrono::seconds(10);  // for images, on which the other ranks wait
-constexpr int64_t kLeastSamples = 20;  // of fewer, what they have in common is chance
-constexpr size_t kMostNames = 3;       // in one line
-constexpr float kFar = 30;             // from 0, of a feature that needs no scaling
+constexpr auto kMostTime = std::chrono::seconds(10);  // to try images, while other ranks wait
+constexpr int64_t kLeastSamples = 20;  // fewer samples may have values in common by chance
+constexpr size_t kMostNames = 3;       // names in one warning
+constexpr float kFar = 30;             // the largest absolute value that needs no scaling
 constexpr double kFewSamples = 0.1;    // the share of samples that may be outliers
-constexpr double kRounding = 1e-3;     // of steps between float32 numbers
+constexpr double kRounding = 1e-3;     // relative error allowed in steps between float32 numbers
 
-// A feature that is a number, and what its values have been.
+// A numeric feature, and statistics of its values so far.
 struct Feature {
-  int64_t number;  // in the input
+  int64_t number;  // index in the input
   std::string name;
   bool is_date = false;
   float least = INFINITY;
   float greatest = -INFINITY;
-  int64_t far = 0;  // how many were further from 0 than kFar
+  int64_t far = 0;  // how many values were further from 0 than kFar
   float first = 0;
   int64_t first_sample = 0;
-  double step = 0;     // from sample to sample, between the first two
-  bool counts = true;  // all steps were the same
+  double step = 0;     // change per sample, from the first two samples
+  bool counts = true;  // whether the change per sample was always the same
 
   void Add(float value, int64_t sample, int64_t count_before) {
     least = std::min(least, value);
@@ -57,7 +57,8 @@ struct Feature {
   }
 };
 
-// The columns of numbers, and the days of columns of dates, whose places on circles are left alone as categories are.
+// Returns the columns of numbers, and the day numbers of columns of dates. Categories, and the sines and cosines that
+// are made from dates, are left out.
 std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   std::vector<Feature> features;
   if (data.csv().column_size() == 0) {
@@ -79,7 +80,7 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   return features;
 }
 
-// "a, b, c and 4 more"
+// Returns the first kMostNames names, and how many more there are: "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   const std::span shown(names.data(), std::min(names.size(), kMostNames));
   std::string text = fmt::format("{}", fmt::join(shown, ", "));
@@ -108,7 +109,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   for (const Feature& feature : features) {
     if (feature.least == feature.greatest) {
       constant.push_back(feature.name);
-    } else if (feature.counts && !feature.is_date) {  // a row for each day is no id
+    } else if (feature.counts && !feature.is_date) {  // one row for each day is plausible
       counting.push_back(feature.name);
     } else if (widest == nullptr || feature.far > widest->far) {
       widest = &feature;
@@ -116,7 +117,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   }
   const bool is_table = data.format() == config::Data::CSV;
   const char* const leave_out = is_table ? "leave it out with data.csv.ignore" : "leave it out";
-  // Pixels at the rim of images are constant and do no harm.
+  // Only named columns are reported. Inputs of arrays may be pixels at the edge of images, which may be constant.
   if (is_table && data.csv().header() && !constant.empty()) {
     warnings.push_back(fmt::format("{}: {} {} the same in all {} training samples: {}",
                                    SourceOf(data), NamesText(constant),
@@ -140,7 +141,8 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
                                  is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
-// A text that no other row has says nothing of other rows.
+// Warns of columns with more categories than half the number of samples. A text that only one row has gives no
+// information about other rows.
 void LookAtCategories(const config::Data& data, int64_t samples,
                       std::vector<std::string>& warnings) {
   std::vector<std::string> names;
@@ -166,7 +168,7 @@ void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
     from.Read(i, /*epoch=*/0, input.data(), target.data());
     return std::string_view(reinterpret_cast<const char*>(input.data()), input.size());
   };
-  std::unordered_set<size_t> trained;  // hashes
+  std::unordered_set<size_t> trained;  // hashes of the inputs
   for (int64_t i = 0; i < train.size(); ++i) {
     trained.insert(std::hash<std::string_view>()(read(train, i)));
   }
@@ -184,10 +186,10 @@ void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
                   validation.size(), first));
 }
 
-// Reads images evenly from all of the set, as an evaluation would.
+// Reads evenly spaced images of the set, as an evaluation would.
 void LookForUnreadableImages(const Dataset& validation, std::vector<std::string>& warnings) {
   const int64_t most = std::min(validation.size(), kMostImages);
-  // A GPU that decodes takes one thread's images.
+  // If a GPU decodes the images, one thread is enough.
   const int threads = validation.samples_at_once() > 1 ? 1 : ReadingThreads();
   std::vector<std::string> errors(most);
   std::atomic<int64_t> tried = 0;

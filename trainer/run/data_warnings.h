@@ -1,15 +1,15 @@
-// DataWarnings(): what in the samples of a table, of an array or of images is probably a mistake, in a line each, with
-// the field that mends it.
+// DataWarnings(): looks for probable mistakes in the samples of a table, an array or images. It returns one line for
+// each mistake, which often names a config field that mends it:
 //
-//   a feature is the same in all samples, or counts them as an id does
+//   a feature has the same value in all samples, or numbers the samples as an id does
 //   features are not scaled
-//   a column of categories has free text, or an id: more than half as many texts as there are samples
-//   validation samples are in the training set, too
-//   validation images cannot be read (500 are tried, evenly from all of the set, or fewer if they take 10 s)
+//   a column of categories seems to hold free text or ids: it has more categories than half the number of samples
+//   some validation samples are in the training set, too
+//   validation images cannot be read (up to 500 images, evenly spaced in the set, are tried for at most 10 s)
 //
-// At most 64 MiB of inputs are read, from the first samples on; if the samples are more, no repeated ones are looked
-// for. Features that are categories, and a date's places on circles, are not looked at. tests/data_warnings_test.py has
-// a case for each line.
+// Features are checked in at most the first 64 MiB of inputs. Repeated samples are looked for only if both sets
+// together have at most 64 MiB of inputs. Categories, and the sines and cosines that are made from dates, are not
+// checked. tests/data_warnings_test.py has a case for each line.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-// `data` is completed with what the training files held. `validation` may be null.
+// `data` must be completed with the values from the training files (TrainingData::data). `validation` may be null.
 std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& train,
                                       const Dataset* validation);
 

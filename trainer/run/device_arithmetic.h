@@ -1,4 +1,4 @@
-// DeviceArithmetic: how a device computes in a precision, and how fast at most.
+// DeviceArithmetic: the arithmetic that a device uses for a precision, and its peak speed.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,7 +14,7 @@ struct DeviceArithmetic {
   Arithmetic kind = Arithmetic::kFp32;
   double peak_flops = 0;  // in FLOP/s; 0: unknown, or a CPU
   std::string
-      faster_precision;  // "BF16" or "FP16", if the GPU computes faster in it than in FP32; empty: it does not
+      faster_precision;  // "BF16" or "FP16" if the GPU is faster in it than in FP32; else empty
 };
 
 DeviceArithmetic ArithmeticOf(at::Device device, config::Precision precision);

@@ -1,8 +1,9 @@
-// EarlyStopping: ends a run whose validation has not become better for a while (early_stopping).
+// EarlyStopping: ends a run whose validation metric has not improved for a number of evaluations (config field
+// early_stopping).
 //
 // Promise: all ranks decide alike, because they have the same metrics. The decision is part of the run's state, so a
-// run that is resumed ends where it would have ended, and one that has ended stays so until early_stopping asks for
-// more.
+// resumed run ends at the epoch at which it would have ended without the interruption. If a run that was ended early is
+// started again, it makes no more steps until early_stopping in the config is relaxed.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@ class EarlyStopping {
   // Keeps a reference to `config`.
   explicit EarlyStopping(const config::EarlyStopping& config) : config_(config) {}
 
-  // Call it after each epoch's evaluation with its metrics, at the end of epoch `epoch`.
+  // Call it with the metrics of each evaluation at the end of an epoch. `epoch` is counted from 1.
   void OnEvaluation(const std::vector<Metric>& metrics, int64_t epoch);
 
-  // Whether the run is to end now.
+  // Returns whether the run must end.
   bool is_over() const;
-  // Says why, in words; empty if it is not over.
+  // Returns the reason in words; empty if the run need not end.
   std::string why() const;
 
   void AddTo(StateTree& state);
@@ -33,8 +34,8 @@ class EarlyStopping {
  private:
   const config::EarlyStopping& config_;
   double best_ = 0;
-  int64_t best_epoch_ = 0;           // 0: there is none yet
-  int64_t without_improvement_ = 0;  // evaluations
+  int64_t best_epoch_ = 0;           // the epoch of the best value; 0: no value yet
+  int64_t without_improvement_ = 0;  // evaluations since the best one
 };
 
 }  // namespace lockstep

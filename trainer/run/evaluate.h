@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-// Returns how many samples all ranks together evaluate at once. It is the number that they train on at once; training
-// takes more memory.
+// Returns how many samples all ranks together evaluate at once. It is the number of samples that they train on at once.
+// These fit in memory, because training takes more memory than evaluation.
 inline int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
   return config.global_batch() / accumulation;
 }
 
-// While an Evaluating object exists, a model is in eval mode; then it is again as it was.
+// While an Evaluating object exists, a model is in eval mode. The destructor restores the model's previous mode.
 class Evaluating {
  public:
   explicit Evaluating(Model& model) : model_(model), was_training_(model.is_training()) {
@@ -37,8 +37,8 @@ class Evaluating {
 };
 
 // Calls visit(batch) for each of this rank's batches of one pass over `dataset` in order, `global_batch` samples of all
-// ranks at a time. Loader threads do their part of `preprocessing`. No gradients are kept meanwhile. Every rank must
-// call it.
+// ranks at a time. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()), and `visit` must do the
+// rest. `visit` runs without gradients (at::NoGradGuard). Every rank must call it.
 void ForEachBatch(const Dataset& dataset, const Preprocessing& preprocessing, int64_t global_batch,
                   const LoaderOptions& loader_options, const World& world,
                   const std::function<void(const DeviceBatch& batch)>& visit);

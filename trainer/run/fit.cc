@@ -42,8 +42,8 @@ Fit::Fit(const config::Config& config, TrainingData data, const Models& models, 
       sampler_(SamplerOptionsFor(config, accumulation_, data_, world.rank(), world.size())),
       loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
       data_wait_(*data_.train) {
-  // The ranks drew the same initial weights; what a model draws from now on differs, as their
-  // samples do.
+  // All ranks have drawn the same initial weights. From here on each rank draws other random numbers (for dropout, for
+  // example), because each rank trains on other samples.
   at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
 }
 
@@ -116,7 +116,7 @@ void Fit::BeginAgain(int64_t step) {
   Feed();
 }
 
-// Makes Feed() give the micro-batches of `step` and of the steps after it.
+// Sets the sampler and the Step so that Feed() begins with the micro-batches of `step`.
 void Fit::SeekTo(int64_t step) {
   sampler_ =
       Sampler(SamplerOptionsFor(config_, accumulation_, data_, world_.rank(), world_.size()));

@@ -1,18 +1,19 @@
-// Fit: what a training needs to make its steps: data, order of the samples, model, step, and room in memory.
+// Fit: holds what a training needs to make its steps: the data, the order of the samples, the model and the Step. It
+// changes the number of micro-batches when memory runs out.
 //
-// A run (trainer/run/trainer.h) and a measurement (trainer/run/measure.h) make their steps with it. It knows nothing of
-// checkpoints, evaluations or what is told of a run. It emits an event where it changes the way in which steps are made.
+// A run (trainer/run/trainer.h) and a measurement (trainer/run/measure.h) make their steps with a Fit. A Fit does not
+// handle checkpoints, evaluations or reports. It emits an event when it changes the way in which steps are made.
 //
 // Protocol:
 //   1. the constructor makes the model; all ranks compare Facts()
-//   2. Begin() makes the step. To continue a run, the caller then calls Resume(), restores the run's state and calls
-//      ResumeAt(). Feed() begins to read samples
-//   3. for each step, in their order: TakeFewerMicroBatches(), and Run() until it returns true. When it returns false,
-//      memory did not suffice and nothing has changed: make room with GiveWay(), with what the caller holds itself and
-//      BeginAgain(), or at last with HalveMicroBatches()
+//   2. Begin() constructs the Step. To continue a run, the caller then calls Resume(), restores the run's state and
+//      calls ResumeAt(). Feed() begins to read samples
+//   3. for each step, in their order: TakeFewerMicroBatches(), and Run() until it returns true. When Run() returns
+//      false, memory did not suffice and nothing has changed. Then make room: first with GiveWay(); then by releasing
+//      memory that the caller holds, followed by BeginAgain(); and last with HalveMicroBatches()
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   data, model or config that do not go together -> Error -> tests/bad_input_test.py
+//   data, model or config that do not fit together -> Error -> tests/bad_input_test.py
 //   a step does not fit even in micro-batches of one sample -> Error on every rank -> tests/memory_test.py
 #pragma once
 
@@ -42,37 +43,38 @@ struct Extensions;  // trainer/run/extensions.h
 
 class Fit {
  public:
-  // `config` is complete, with what the data say (MakeFit()). Keeps references to all arguments except `data`. Throws
-  // Error.
+  // `config` must be completed with the values that follow from the data (MakeFit()). Keeps references to all arguments
+  // except `data`. Throws Error.
   Fit(const config::Config& config, TrainingData data, const Models& models, const World& world,
       RunEvents& events);
 
   // Returns lines that must be the same on all ranks so that their collectives match.
   std::vector<std::string> Facts() const;
 
-  // Makes the step, with the weights of rank 0 on all ranks. Every rank must call it. Throws Error.
+  // Constructs the Step, and broadcasts the weights of rank 0 to all ranks. Every rank must call it. Throws Error.
   void Begin();
-  // Lays the buckets out as they were in the job that saved the state.
+  // Puts the parameters into gradient buckets in the order that the job had that saved the state (Step::Resume()).
   void Resume(const std::vector<int64_t>& bucket_order) { step_->Resume(bucket_order); }
   // Call it when the state after `step` steps was restored, with the number of micro-batches that it was trained in.
   void ResumeAt(int64_t step, int64_t accumulation);
-  // Begins to read samples at the present step. Call it once. Throws Error.
+  // Begins to read samples for the step that was set by ResumeAt(), or for step 0. Call it once. Throws Error.
   void Feed();
 
-  // Before step `step`, counted from 0: if the GPUs have room for fewer micro-batches by now, begins again with it in
-  // these. Returns whether it did, the same on every rank.
+  // Before step `step`, counted from 0: if the GPUs have enough free memory for fewer, larger micro-batches, changes to
+  // these from this step on. Returns whether it did; the result is the same on every rank.
   bool TakeFewerMicroBatches(int64_t step);
 
   // Makes the next step with the samples of the data set. Returns false if memory did not suffice. Throws Error.
   bool Run(double lr) { return step_->Run(lr, input_->feed); }
 
-  // If histograms or CUDA graphs hold memory, gives it up and begins again with `step`. Returns whether it did, the
-  // same on every rank.
+  // If histograms or CUDA graphs take memory, gives them up and prepares to make `step` again. Returns whether it did;
+  // the result is the same on every rank.
   bool GiveWay(int64_t step);
-  // Begins again with `step`, whose samples were already taken, in micro-batches of half the size. `failed` is the
-  // allocation that failed, if it is known. Throws Error on every rank if they cannot be halved.
+  // Prepares to make `step`, whose samples were already taken from the feed, again in micro-batches of half the size.
+  // `failed` is the allocation that failed, if it is known. Throws Error on every rank if the micro-batches cannot be
+  // halved.
   void HalveMicroBatches(int64_t step, const std::optional<FailedAllocation>& failed);
-  // Begins again with `step`, whose samples were already taken.
+  // Prepares to make `step`, whose samples were already taken from the feed, again.
   void BeginAgain(int64_t step);
 
   const TrainingData& data() const { return data_; }
@@ -92,7 +94,7 @@ class Fit {
   // Returns the epoch, counted from 1, to which step `steps_done`, counted from 1, belongs.
   int64_t EpochOf(int64_t steps_done) const { return 1 + (steps_done - 1) / steps_per_epoch(); }
 
-  // Returns what is foretold of the memory of this rank's GPU. Draws no random numbers.
+  // Returns the foretold memory use of this rank's GPU (Foreteller). Draws no random numbers.
   std::optional<MemoryReport> ForetoldMemory();
 
  private:
@@ -106,7 +108,7 @@ class Fit {
   const Models& models_;
   const Preprocessing preprocessing_;
   const std::shared_ptr<Model> model_;
-  std::unique_ptr<Foreteller> foreteller_;  // made when it is needed
+  std::unique_ptr<Foreteller> foreteller_;  // made at its first use
   std::optional<MicroBatchChoice> micro_batches_;
   std::optional<Step> step_;
   int64_t accumulation_;
@@ -116,8 +118,8 @@ class Fit {
   DataWait data_wait_;
 };
 
-// Opens the data of `config`, completes it with what they say, and makes a Fit of it in `fit`. Every rank must call it.
-// Throws Error on every rank.
+// Opens the data of `config`, completes `config` with the values that follow from the data, and constructs a Fit in
+// `fit`. Every rank must call it. Throws Error on every rank.
 void MakeFit(std::optional<Fit>& fit, config::Config& config, const Extensions& extensions,
              const World& world, RunEvents& events);
 

@@ -29,7 +29,8 @@ namespace {
 
 const at::Device kForetold(at::kMeta);
 
-// Returns the bytes of a GPU to leave for allocations that are not known: workspaces, and the gaps that they leave.
+// Returns the bytes of a GPU to leave free for allocations that cannot be foretold: workspaces of libraries, and the
+// gaps that these cause between blocks.
 int64_t Unknown(int64_t capacity_bytes) { return (64 << 20) + capacity_bytes / 80; }
 
 // Returns workspaces as large as those that ATen gives cuBLAS and cuBLASLt.
@@ -40,7 +41,7 @@ std::vector<at::Tensor> Workspaces() {
   return {at::empty({bytes}, options), at::empty({bytes}, options)};
 }
 
-// The collectives of one of so many ranks, which nobody answers.
+// A communicator of one of `ranks` ranks whose other ranks do not exist. Its collectives return at once.
 class Unanswered final : public Communicator {
  public:
   Unanswered(at::Device device, int ranks) : alone_(MakeAlone(device)), ranks_(ranks) {}
@@ -67,7 +68,7 @@ class Unanswered final : public Communicator {
   int ranks_;
 };
 
-// The slots of a DeviceFeed, and micro-batches of `count` samples of a global batch in them.
+// Allocates slots as a DeviceFeed does, and returns micro-batches of `count` samples in them.
 class ForetoldFeed final : public MicroBatches {
  public:
   ForetoldFeed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count,
@@ -103,7 +104,7 @@ class ForetoldFeed final : public MicroBatches {
   size_t next_ = 0;
 };
 
-// Gives the model's tensors memory of the present foretold memory.
+// Allocates the model's tensors in the current ForetoldMemory, and drops their gradients.
 void Renew(Model& model) {
   for (const std::vector<at::Tensor>& tensors : {model.parameters(), model.buffers()}) {
     for (const at::Tensor& tensor : tensors) {
@@ -136,7 +137,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
       host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
   Foretell(gpu);
   RegisterForetoldKernels();
-  // Refuses what such a GPU has not.
+  // Throws if such a GPU does not support the precision.
   const config::Precision precision = PrecisionOn(kForetold, config_.precision());
   const ForetoldMemory memory(std::numeric_limits<int64_t>::max());
   const Foretelling foretelling(/*fills=*/false);
@@ -148,7 +149,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
         config.model().name());
   }
   Renew(*model_);
-  // The model then lies in memory as on a GPU.
+  // MoveTo() gives the tensors the layout that they have on a GPU.
   model_->MoveTo(kForetold, /*rounds=*/Is16Bit(precision));
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }
@@ -204,8 +205,8 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   const auto fits = [&](int64_t samples) {
     return Memory({.micro_batch = samples}, capacity_bytes).has_value();
   };
-  // Memory is nearly a straight line over the samples. Two sizes without a limit give the line, which shows where to
-  // look.
+  // Memory grows almost linearly with the number of samples. The search begins at a guess from two sizes, whose memory
+  // is computed without a limit.
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
   constexpr int64_t kFew = 8;
   const auto reserved = [&](int64_t samples) {
@@ -216,7 +217,7 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   const double of_more = reserved(4 * kFew);
   const double each = std::max(1.0, (of_more - of_few) / (3 * kFew));
   const double guess = kFew + (static_cast<double>(capacity_bytes) - of_few) / each;
-  constexpr int64_t kMost = 1 << 24;  // more are not worth looking for
+  constexpr int64_t kMost = 1 << 24;  // larger micro-batches are not tried
   constexpr int64_t kPrecision = 256;
   int64_t fitting = 0;
   int64_t too_large = kMost + 1;
@@ -230,7 +231,8 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
                             : std::max(too_large - step, int64_t{1});
     step *= 2;
   }
-  // An allocator's gaps come and go with the sizes, so that more may fit where a little more does not.
+  // The fragmentation of the allocator's memory varies with the sizes. So a larger micro-batch may fit although a
+  // slightly smaller one does not.
   constexpr int64_t kFurther = 6;
   for (int64_t i = 1; fitting > 0 && fitting < kMost && i <= kFurther; ++i) {
     const int64_t more = fitting + CeilDivide(fitting * i, int64_t{50});

@@ -1,16 +1,16 @@
-// Foreteller: the memory that a config's training will take on a GPU, learnt without the GPU.
+// Foreteller: predicts, without a GPU, the memory that a config's training will take on a GPU.
 //
 // How: the config's own model, optimizer and step run on a foretold GPU (base/tensor/foretold_gpu.h), whose tensors
-// have sizes and no memory. So nothing is computed, and each allocation is the one that the step would make. The first
-// two steps are made, as in training: in the first the optimizer's moments are made, and the second is captured as a
-// CUDA graph, if the config asks for graphs.
+// have sizes but no memory. Nothing is computed, and each allocation is recorded with the size that it would have on a
+// GPU. Two steps are made, as in training: the first one allocates the optimizer's moments, and the second one is
+// captured as a CUDA graph if the config asks for graphs.
 //
-// It does not know the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, nor the memory that
-// the driver and NCCL take. The allocator took up to 160 MiB more than was foretold on one H100
+// A Foreteller does not know the workspaces that cuDNN and cuBLASLt choose for a product or a convolution, nor the
+// memory that the driver and NCCL take. On one H100 the allocator took up to 160 MiB more than was foretold
 // (tests/gpu/gpu_estimate_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
-//   a model that may read values -> Error (kUsage) -> test_a_model_that_may_read_values
+//   a model whose code may read the values of tensors -> Error (kUsage) -> test_a_model_that_may_read_values
 //   an operation without a kernel for the device META -> Error (kUsage) that names it
 //     -> test_an_operation_that_cannot_be_foretold
 #pragma once
@@ -28,7 +28,7 @@
 
 namespace lockstep {
 
-// How a step is made.
+// The micro-batches of a step.
 struct StepForm {
   int64_t micro_batch = 1;  // samples of a rank's micro-batch
   int accumulation = 1;
@@ -36,20 +36,20 @@ struct StepForm {
 
 class Foreteller {
  public:
-  // Foretells of one of `ranks` ranks that train `config`, whose samples are `spec`. Makes the model, once. Draws no
-  // random numbers of the process. Throws Error.
+  // Foretells the memory of one of `ranks` ranks that train `config` on samples as in `spec`. Makes the model. Draws no
+  // numbers from the process's random number generators. Throws Error.
   Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
              const GpuTraits& gpu, int ranks);
   ~Foreteller();
   Foreteller(const Foreteller&) = delete;
   Foreteller& operator=(const Foreteller&) = delete;
 
-  // Returns the most memory that the first two steps take, and what it is for, of a GPU whose allocator may take
-  // `capacity_bytes`, of which a little is left for what is not known. Nothing: they do not fit, or not as a CUDA
-  // graph. Throws Error.
+  // Returns the peak memory of the first two steps, and its owners, on a GPU whose allocator may take `capacity_bytes`.
+  // A small part of these bytes is left free for allocations that cannot be foretold. Returns nothing if the steps do
+  // not fit, or do not fit as a CUDA graph. Throws Error.
   std::optional<MemoryReport> Memory(const StepForm& form, int64_t capacity_bytes);
 
-  // Returns the largest micro-batch with which they fit; 0: not even one sample does.
+  // Returns the largest micro-batch, in samples, with which the first two steps fit; 0: not even one sample fits.
   int64_t LargestMicroBatch(int64_t capacity_bytes);
 
   int64_t parameters() const { return parameters_; }
@@ -63,17 +63,17 @@ class Foreteller {
   int64_t parameters_ = 0;
 };
 
-// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. It is null on
-// a CPU, and for a model that may read values.
+// Returns a Foreteller for this rank's training of `config`, which must give the samples' shape and classes. Returns
+// null on a CPU, and for a model whose code may read the values of tensors.
 std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
                                          const World& world);
 
-// Returns the foretold memory of this rank's GPU, if steps have that form. Returns nothing without a foreteller, or if
-// the model has an operation that cannot be foretold.
+// Returns the foretold memory of this rank's GPU, if its steps have the form `form`. Returns nothing if `foreteller` is
+// null, or if the model has an operation that cannot be foretold.
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world);
 
-// Returns how a rank's steps are made in so many micro-batches.
+// Returns the form of a rank's steps with `accumulation` micro-batches.
 StepForm StepFormOf(const config::Config& config, int64_t accumulation, int ranks);
 
 }  // namespace lockstep

@@ -20,14 +20,14 @@ using torch::autograd::Function;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// A key that nothing else uses here: PrivateUse1 is for devices that LibTorch does not know.
+// A dispatch key that nothing else in this program uses: PrivateUse1 is for devices that LibTorch does not know.
 constexpr c10::DispatchKey kForetelling = c10::DispatchKey::AutocastPrivateUse1;
 
 thread_local bool fills_tensors = true;
 
 void Fill(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   if (!fills_tensors) {
-    // The tensor is the first argument and the result.
+    // The tensor is the first argument. It stays on the stack as the result.
     torch::jit::drop(*stack, operation.schema().arguments().size() - 1);
     return;
   }
@@ -35,7 +35,7 @@ void Fill(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(stack);
 }
 
-// Autocast's ------------------------------------------------------------------
+// Autocast --------------------------------------------------------------------
 
 template <typename Convert>
 void ConvertArguments(torch::jit::Stack& stack, size_t count, const Convert& convert) {
@@ -68,8 +68,8 @@ void Round(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(stack);
 }
 
-// names: "op" or "op, overload", of LibTorch's lists. Operations that ops::RegisterOwnOperations() registers are left
-// out.
+// Each of `names` is "op" or "op, overload", as in LibTorch's lists. Operations that ops::RegisterOwnOperations()
+// registers are left out.
 template <To kTo>
 void RegisterRounding(torch::Library& library, std::initializer_list<std::string> names) {
   for (std::string name : names) {
@@ -82,7 +82,7 @@ void RegisterRounding(torch::Library& library, std::initializer_list<std::string
 
 // Convolutions ----------------------------------------------------------------
 
-// With cuDNN all tensors of a convolution have the channels last if its input or its weight has.
+// With cuDNN all tensors of a convolution are channels-last if its input or its weight is.
 at::MemoryFormat FormatOf(const at::Tensor& x, const at::Tensor& weight) {
   const at::MemoryFormat format = x.suggest_memory_format();
   return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
@@ -104,11 +104,11 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                                : (size + 2 * of(padding, i) - kernel) / of(stride, i) + 1);
   }
   const at::MemoryFormat format = FormatOf(x, weight);
-  // cuDNN wants both in this format.
+  // cuDNN takes the input and the weight in the same format.
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
   const at::Tensor y = at::empty(sizes, input.options(), format);
-  constexpr int64_t kChannels = 8;  // that tensor cores take together
+  constexpr int64_t kChannels = 8;  // tensor cores process this many channels together
   if (x.element_size() == 2 && x.size(1) % kChannels != 0) {
     const int64_t padded = x.numel() / x.size(1) * RoundUp(x.size(1), kChannels);
     const at::Tensor workspace = at::empty({padded + y.numel()}, x.options());
@@ -137,7 +137,7 @@ class Attention : public Function<Attention> {
  public:
   static Variable forward(AutogradContext* context, const Variable& query, const Variable& key,
                           const Variable& value) {
-    // It lies as the queries do.
+    // The output has the layout of the queries in memory: [batch, tokens, heads, features].
     std::vector<int64_t> sizes = query.sizes().vec();
     sizes.back() = value.size(-1);
     const at::Tensor out =
@@ -183,7 +183,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
     const at::Tensor&, const at::Tensor& log_sums, const at::Tensor&, const at::Tensor&,
     c10::SymInt, c10::SymInt, double, bool, const at::Tensor&, const at::Tensor&,
     std::optional<double>) {
-  constexpr int64_t kRows = 128;  // of a tile
+  constexpr int64_t kRows = 128;  // rows of a tile
   const int64_t tokens = (query.size(2) + kRows - 1) / kRows * kRows;
   const at::Tensor sums = at::empty_like(log_sums);
   const at::Tensor d_query_sums = at::empty({query.size(0), query.size(1), tokens, query.size(3)},
@@ -194,9 +194,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
 
 // Recurrent layers ------------------------------------------------------------
 
-// The reserve and the workspace that cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096 sequences of 28 to 128
-// steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. They are right within 15 %, and within 2 % for 128
-// units and more.
+// Reserve() and Workspace() follow the memory that cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096 sequences
+// of 28 to 128 steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. Their error is up to 15 %, and up to
+// 2 % for 128 units and more.
 at::Tensor Reserve(const at::Tensor& y, int64_t layers) {
   return at::empty({(6 * layers - 1) * y.numel()}, y.options());
 }
@@ -306,7 +306,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> NativeBatchNormBackward(
   return {at::empty_like(x), at::empty({x.size(1)}, floats), at::empty({x.size(1)}, floats)};
 }
 
-// Makes a result like the largest argument, for functions of single elements and for their gradients.
+// Returns a tensor like the largest argument, for element-wise functions and for their gradients.
 void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   at::Tensor largest;
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
@@ -321,7 +321,7 @@ void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack)
   torch::jit::push(*stack, at::empty_like(largest));
 }
 
-// The first argument is the result.
+// Returns the first argument, as in-place operations do.
 void InPlace(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, operation.schema().arguments().size() - 1);
 }
@@ -371,7 +371,7 @@ std::tuple<at::Tensor, at::Tensor> VarianceAndMean(const at::Tensor& x,
   return {at::mean(x, dimensions, keep), at::mean(x, dimensions, keep)};
 }
 
-// The losses of pixels and their total weight, as LibTorch's operation returns them.
+// Returns the losses of pixels and their total weight, as LibTorch's nll_loss2d_forward does.
 std::tuple<at::Tensor, at::Tensor> PixelLosses(const at::Tensor& x, const at::Tensor& target,
                                                const std::optional<at::Tensor>&, int64_t reduction,
                                                int64_t) {
@@ -442,7 +442,7 @@ struct Kernels {
 }  // namespace
 
 void RegisterForetoldKernels() {
-  // Never undone: LibTorch takes a second registration for a mistake.
+  // The kernels stay registered, because LibTorch treats a second registration as an error.
   static const auto& kernels = *new Kernels;
   static_cast<void>(kernels);
 }

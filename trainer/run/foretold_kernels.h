@@ -2,9 +2,10 @@
 //
 // Promise: once the kernels are registered, LibTorch's operations on tensors of the device META allocate what their
 // CUDA kernels allocate:
-//   - convolutions, attention, recurrent layers, dropout, normalisation and others, for which LibTorch itself has no
-//     kernels on META, or others than on a GPU
-//   - operations that autocast rounds, or computes in float32, do so on META, too, on a thread that is Foretelling
+//   - convolutions, attention, recurrent layers, dropout, normalisation and others, for which LibTorch has no kernels
+//     on META, or kernels that allocate other tensors than those on a GPU
+//   - operations whose inputs autocast converts to 16 bits or to float32: the inputs are converted on META, too, on a
+//     thread with a Foretelling object
 // Nothing changes for tensors of other devices. The memory that cuDNN allocates for LSTMs was measured on one H100
 // (docs/memory.md).
 //
@@ -15,14 +16,14 @@
 
 namespace lockstep {
 
-// Registers them in this process, once.
+// Registers the kernels in this process. Further calls do nothing.
 void RegisterForetoldKernels();
 
-// While it exists, operations of this thread do as the ForetoldKernels say.
+// While a Foretelling object exists, this thread's operations convert their inputs as autocast does on a GPU.
 class Foretelling {
  public:
-  // fills: whether operations that fill a tensor, with random numbers or others, do so. A model whose values nobody
-  // reads is made faster without, and draws none of the process's random numbers.
+  // `fills` says whether operations that fill a tensor with a constant or with random numbers are run. Without them a
+  // model whose values nobody reads is made faster, and draws none of the process's random numbers.
   explicit Foretelling(bool fills);
   ~Foretelling();
   Foretelling(const Foretelling&) = delete;

@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-// Copies the tensors of config.init_from into the model; with config.replace_head all but its last
-// layer's. Throws Error (kUsage, kCheckpoint).
+// Copies the tensors of the file config.init_from into the model. With config.replace_head, leaves out those of the
+// last layer. Throws Error (kUsage, kCheckpoint).
 void LoadWeights(const config::Config& config, const Model& model) {
   const std::vector<std::string> heads = model.HeadPrefixes();
   const auto of_head = [&](const std::string& name) {
@@ -42,7 +42,7 @@ void LoadWeights(const config::Config& config, const Model& model) {
   });
 }
 
-// The loss of a model with one is NaN from the first step on.
+// Throws Error (kUsage) if a tensor of the model holds NaN, because the loss would then be NaN from the first step on.
 void RefuseNan(const std::string& file, const Model& model) {
   for (const NamedTensor& named : model.State()) {
     if (!named.tensor.is_floating_point() || !named.tensor.isnan().any().item<bool>()) continue;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Returns the spec with which a model of the config is made, for samples of `spec`. It keeps a reference to `ranks`.
+// Returns the ModelSpec with which the config's model is made, for samples of `spec`. It keeps a reference to `ranks`.
 ModelSpec ModelSpecOf(const config::Config& config, const SampleSpec& spec, Communicator& ranks);
 
 // Returns the model on the device. Its weights are drawn from config.seed or read from config.init_from, and are not

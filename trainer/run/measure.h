@@ -1,9 +1,9 @@
 // MeasureSteps(): times the steps of a config on samples that lie on the device.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   data, model or config that do not go together -> as in trainer/run/trainer.h
-//   a step does not fit in memory -> it is halved, as in training; at last Error on every rank -> tests/tune_test.py,
-//     test_steps_that_do_not_fit
+//   data, model or config that do not fit together -> as in trainer/run/trainer.h
+//   a step does not fit in memory -> its micro-batches are halved, as in training; if one sample does not fit, Error on
+//     every rank -> tests/tune_test.py, test_steps_that_do_not_fit
 #pragma once
 
 #include <array>
@@ -24,19 +24,20 @@ struct StepMeasurement {
   std::array<double, kPhases.size()> phase_ms{};
   double first_step_s = 0;  // from the user's command to the end of the first step
   DevicePeak memory;        // zeros on the CPU
-  // The operations of this rank's matrix products and convolutions in the forward of one step.
+  // The floating-point operations of this rank's matrix products and convolutions in the forward passes of one step.
   int64_t forward_flops = 0;
   double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown
   int64_t parameters = 0;
-  int64_t samples = 0;  // of the training set
+  int64_t samples = 0;  // number of training samples
   double loss = 0;      // the loss of the last step
   config::Precision precision = config::FP32;
   int64_t accumulation = 1;  // the config's value, or more if memory ran out
   std::string why_no_graph;
 };
 
-// Makes `warmup` steps of `config`, at least one, and then `steps` steps that are timed. Nothing is saved. `trace` is the
-// file for a Chrome trace of some more steps on rank 0; empty: none. Every rank must call it. Throws Error.
+// Makes `warmup` steps of `config`, at least one, and then `steps` steps that are timed. Nothing is saved. If `trace`
+// is not empty, makes some more steps, and rank 0 writes a Chrome trace of them to this file. Every rank must call it.
+// Throws Error.
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options);

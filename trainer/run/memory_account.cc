@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Where a step allocates memory that it keeps: "the forward pass of blocks.3.attention", "the backward pass".
+// Returns where a step allocates memory that it keeps: "the forward pass of blocks.3.attention", "the backward pass".
 std::string PlaceOf(const KeptMemory& kept) {
   const std::string of = kept.module.empty() ? "" : " of " + kept.module;
   switch (kPhases[kept.phase]) {
@@ -87,7 +87,7 @@ void MemoryAccount::Begin() {
   if (is_gpu_ && is_told_) failures_.emplace(world_.device, [this] { OnFailure(); });
 }
 
-// The next steps are smaller, or there is less beside them.
+// Called after a step that did not fit. The following steps have smaller micro-batches, or other memory was released.
 void MemoryAccount::BeginAnew() {
   steps_ = 0;
   first_.reset();
@@ -119,12 +119,12 @@ void MemoryAccount::OnWatched(Step& step) {
     kept_ = {};
     kept_.is_known = true;
     for (const KeptMemory& kept : watch.tally().Kept()) {
-      // Memory that has an owner is meant to stay.
+      // Memory that has an owner, such as the optimizer's moments, is meant to stay.
       if (kept.owner != MemoryOwner::kUnknown) continue;
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
-    // Memory that replaces older memory is no growth.
+    // Memory that replaces freed memory does not count as growth.
     kept_.bytes = std::clamp<int64_t>(watch.Growth(), 0, kept_.bytes);
     if (reported_ && !rose_) return;
   }
@@ -135,7 +135,8 @@ void MemoryAccount::OnWatched(Step& step) {
   pool_bytes_ = facts.pool_bytes;
   if (rose_) {
     rose_ = false;
-    // Otherwise it was neither a step nor an evaluation, such as the writing of a checkpoint.
+    // If this step's peak is not higher, something other than a step or an evaluation caused the rise, such as the
+    // writing of a checkpoint.
     if (IsMore(report.peak_bytes)) Report(std::move(report));
     watch.ForgetMost();
     return;
@@ -178,7 +179,7 @@ void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& inpu
   const int64_t before = watch.Most();
   const int64_t peak = watch.PeakDuring(evaluate);
   MemoryFacts facts = FactsAt(steps);
-  // Between steps nothing else is there.
+  // Between steps only held tensors, graph pools and the evaluation's own tensors take memory.
   if (IsMore(peak + watch.elsewhere() + facts.pool_bytes) &&
       watch.During([&] { return HeldTensors(step, input, snapshots); }, [] {})) {
     facts.allocated_peak = peak + watch.elsewhere();
@@ -204,7 +205,8 @@ void MemoryAccount::TakeErrors() {
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
 }
 
-// May be called on any thread. A step that is made in ever smaller pieces fails several times.
+// May be called on any thread. Writes one snapshot for each step, because a step may fail several times with ever
+// smaller micro-batches.
 void MemoryAccount::OnFailure() {
   const int64_t step = number_;
   if (failed_in_.exchange(step) != step) WriteSnapshot(fmt::format("failed-step-{}", step));
@@ -218,7 +220,7 @@ void MemoryAccount::WriteSnapshot(const std::string& name) {
 
 std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {
   AllocationFailure own;
-  // Others may have failed and been made up for, such as a loader's.
+  // An allocation that failed elsewhere, such as in a loader's thread, may not have made the step fail.
   if (failures_ && step.lacked_memory()) own = failures_->Take().value_or(own);
   const std::vector<AllocationFailure> ranks =
       GatherValues(own, "which allocation failed", world_.host);

@@ -1,13 +1,14 @@
-// MemoryAccount: says what the memory of this rank's device is taken for while it trains, what stays behind after
-// steps, and what was there when an allocation failed.
+// MemoryAccount: reports what the memory of this rank's device is used for while it trains, what memory steps leave
+// allocated, and how much memory there was when an allocation failed.
 //
-// Promise: only the first two steps (later ones, if a profiler is on then), and steps whose numbers are powers of two,
-// are watched (observe/memory_watch.h). All others cost a reading of one number of the allocator. No step waits for it,
-// except for a snapshot for the memory viewer, which the user asks for (observe.memory_snapshot).
+// Promise: only the first two steps (later ones, if a profiler is on then), and steps whose numbers are powers of two
+// from 16 on, are watched (observe/memory_watch.h). After other steps at most a few numbers are read from the
+// allocator. Steps wait only for a snapshot for PyTorch's memory viewer, if the user asks for one
+// (observe.memory_snapshot).
 //
-// The report comes after the second step of a process: in the first step the optimizer's moments are made, and in the
-// second step the CUDA graph is captured, so what is there then stays. If later steps or an evaluation take more
-// than 2 % more, there is a new report. After a step that did not fit in memory, all begins anew.
+// The report comes after the second step of a process. By then the optimizer's moments (first step) and the CUDA graph
+// (second step) have been allocated, and they stay. If later steps or an evaluation take over 2 % more, there is a new
+// report. After a step that did not fit in memory, steps are counted anew, so a new report follows.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   an allocation on the GPU -> Failure() -> tests/gpu/gpu_memory_test.py, test_fragmentation_is_named
@@ -15,7 +16,7 @@
 //     test_bench_step_says_what_it_lacked
 //   a snapshot cannot be taken or written -> a warning -> tests/gpu/gpu_memory_test.py,
 //     test_a_snapshot_that_cannot_be_written
-//   an allocator that tells nothing -> no reports, and a warning if a snapshot is wanted -> the same,
+//   an allocator without statistics -> no reports, and a warning if a snapshot is wanted -> the same,
 //     test_an_allocator_that_tells_nothing
 #pragma once
 
@@ -47,31 +48,33 @@ namespace lockstep {
 
 class MemoryAccount {
  public:
-  // Keeps references to all arguments. Begins to record what the allocator does, if the user asks for it.
+  // Keeps references to all arguments. Begins to record the allocator's history if the config asks for snapshots.
   MemoryAccount(const config::Config& config, const World& world, RunEvents& events);
 
-  // Says what was foretold of this run. It is told before the first step, and beside what is measured.
+  // Takes the memory that was foretold for this run. It is reported before the first step, and again beside each
+  // measured value.
   void Expect(std::optional<MemoryReport> foretold) { foretold_ = std::move(foretold); }
 
-  // Calls `run`, which makes step `number`, counted from 1, and returns its result: whether there was memory enough.
-  // Emits a report if one is due. `step`, `input` and `snapshots`, which are those of checkpoints, hold memory between
-  // steps, too.
+  // Calls `run`, which makes step `number`, counted from 1, and returns its result: whether memory sufficed. Emits a
+  // report if one is due. The tensors of `step`, `input` and `snapshots` (Checkpointing::memories()) count as memory
+  // that is held between steps.
   bool Watch(int64_t number, Step& step, const Input& input,
              const std::vector<NamedTensor>& snapshots, const std::function<bool()>& run);
 
-  // Calls `evaluate` after `steps` steps. Emits a report if it takes more memory than there was before.
+  // Calls `evaluate` after `steps` steps. Emits a report if it takes more memory than the last report says.
   void WatchEvaluation(int64_t steps, Step& step, const Input& input,
                        const std::vector<NamedTensor>& snapshots,
                        const std::function<void()>& evaluate);
 
-  // Returns the allocation that made the last step fail, of the first rank on which one did. Nothing on a CPU. Every
-  // rank must call it after Watch() has returned false, and every rank gets the same.
+  // Returns the allocation that made the last step fail, on the first rank where one failed. Returns nothing on a CPU.
+  // Every rank must call it after Watch() has returned false, and every rank gets the same result.
   std::optional<FailedAllocation> Failure(const Step& step);
 
-  // Call it at the end of the run. Waits until the snapshots are written. Emits what is left to tell.
+  // Call it at the end of the run. Waits until the snapshots are written. Emits the report if the run had only one
+  // step, and warnings about snapshots.
   void End();
 
-  // Returns how the memory of the steps so far grows.
+  // Returns how fast memory has grown over the steps so far.
   MemoryGrowth Growth() const;
 
  private:
@@ -95,24 +98,25 @@ class MemoryAccount {
   const World& world_;
   RunEvents& events_;
   bool is_gpu_ = world_.device.is_cuda();
-  bool is_told_ = !is_gpu_ || TellsBlocks();  // whether there is anything to know
+  bool is_told_ = !is_gpu_ || TellsBlocks();  // whether the allocator has statistics
   bool begun_ = false;
-  // Made since the beginning or the last that did not fit, with the one that is being made.
+  // The number of steps since the start or since the last step that did not fit, including the current step.
   int64_t steps_ = 0;
-  std::atomic<int64_t> number_ = 0;     // of the step that is being made
+  std::atomic<int64_t> number_ = 0;     // number of the current step
   std::atomic<int64_t> failed_in_ = 0;  // the step of the newest snapshot of a failure
-  std::optional<MemoryReport> first_;   // of the first step
+  std::optional<MemoryReport> first_;   // report of the first step, kept until the second
   std::optional<MemoryReport> foretold_;
   bool reported_ = false;
-  int64_t reported_peak_ = 0;               // the highest that was reported
-  int64_t pool_bytes_ = 0;                  // the graphs' pools, when the last report was made
-  bool rose_ = false;                       // whether steps take more since
-  MemoryTrend device_{kLeastGrowth_bytes};  // what the allocator has given after steps
-  KeptTensors kept_;                        // in the last step that was watched
+  int64_t reported_peak_ = 0;               // peak bytes of the last report
+  int64_t pool_bytes_ = 0;                  // memory pools of CUDA graphs at the last report
+  bool rose_ = false;                       // whether the peak has risen since the last report
+  MemoryTrend device_{kLeastGrowth_bytes};  // allocated bytes after steps
+  KeptTensors kept_;                        // tensors that the last watched step left allocated
   std::optional<AllocatorHistory> history_;
-  std::optional<AllocationFailures> failures_;  // calls this object's methods
+  std::optional<AllocationFailures> failures_;  // calls OnFailure()
 
-  // Less than a process's memory must grow to count: tensors do not come and go between steps.
+  // Smaller growth does not count. A process's host memory must grow more to count (observe/verdict), but tensors do
+  // not come and go between steps.
   static constexpr double kLeastGrowth_bytes = 4 << 20;
 };
 
@@ -122,14 +126,15 @@ class OutOfMemoryError : public Error {
   OutOfMemoryError(int64_t micro_batch, const std::string& message)
       : Error(Error::OnEveryRank(ExitStatus::kUsage, message)), micro_batch_(micro_batch) {}
 
-  // How many samples of a rank a step did not fit with; 0: there was no step yet.
+  // The size of the micro-batch that did not fit, in samples on one rank; 0: memory ran out before the first step.
   int64_t micro_batch() const { return micro_batch_; }
 
  private:
   int64_t micro_batch_;
 };
 
-// Does as Together() (comm/together.h). Throws OutOfMemoryError on every rank if any of them lacked memory.
+// Calls `act` as Together() does (comm/together.h), but throws OutOfMemoryError on every rank if any rank lacked
+// memory.
 template <typename Act>
 void TogetherInMemory(Communicator& host, const Act& act) {
   uint8_t lacked_memory = 0;
@@ -149,7 +154,7 @@ void TogetherInMemory(Communicator& host, const Act& act) {
   }
 }
 
-// Throws OutOfMemoryError for a step that has not fitted into memory with micro-batches of so many samples.
+// Throws OutOfMemoryError for a step that did not fit in memory with micro-batches of `micro_batch` samples.
 [[noreturn]] void EndForMemory(int64_t step, int64_t micro_batch,
                                const std::optional<FailedAllocation>& failed);
 

@@ -1,8 +1,8 @@
 // MicroBatchChoice: chooses how many micro-batches a step has, for micro_batch: AUTO.
 //
-// Promise: every rank gets the same number. It is the least power of two with which the memory that is foretold
-// (trainer/run/foretell.h) fits into each rank's GPU, with 5 % of the GPU left where that can be, and nothing is
-// measured or remembered for it. The step computes the same with any number.
+// Promise: every rank gets the same number. It is the smallest power of two with which the foretold memory
+// (trainer/run/foretell.h) fits into each rank's GPU. If possible, 5 % of the GPU's memory is left free. No step is run
+// for the choice, and no choice is stored. A step computes the same with any number of micro-batches.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   not even one sample fits -> as many micro-batches as there are samples, so that the step runs out of memory and
@@ -30,9 +30,9 @@ class MicroBatchChoice {
   // Returns nothing if the config itself gives the number of micro-batches.
   const std::optional<MicroBatchChosen>& chosen() const { return chosen_; }
 
-  // Before step `step`, counted from 0, which would be made in `accumulation` micro-batches: returns how few the GPUs
-  // have room for by now, if they are fewer. It looks from time to time, on every rank at the same steps. Every rank
-  // must call it.
+  // Call it before step `step`, counted from 0, which would be made in `accumulation` micro-batches. Returns a new
+  // choice if the GPUs have since got enough free memory for fewer micro-batches. Free memory is checked only at some
+  // steps, which are the same on every rank. Every rank must call it.
   std::optional<MicroBatchChosen> Fewer(int64_t step, int64_t accumulation);
 
  private:
@@ -44,10 +44,10 @@ class MicroBatchChoice {
 
   const config::Config& config_;
   const World& world_;
-  Foreteller* foreteller_;  // null: not known
+  Foreteller* foreteller_;  // null: memory cannot be foretold
   std::optional<MicroBatchChosen> chosen_;
-  int64_t room_ = 0;          // when the last choice was made
-  int64_t look_every_ = 256;  // steps
+  int64_t room_ = 0;          // the result of Room() at the last choice
+  int64_t look_every_ = 256;  // steps between two checks of free memory
 };
 
 }  // namespace lockstep

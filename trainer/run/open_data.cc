@@ -37,8 +37,8 @@ Task TaskOf(const config::Data& config) {
   throw BugError("data.task {}", static_cast<int>(config.task()));
 }
 
-// `dataset` as data.bad_samples wants it. For each part of the samples of its own: what stands for a bad
-// sample is one of the same part.
+// Returns `dataset`, with bad samples replaced by others if data.bad_samples says so. Call it for the training part and
+// the validation part separately, so that a bad sample is replaced by one of its own part.
 std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
                                           std::shared_ptr<const Dataset> dataset) {
   const config::BadSamples& bad = config.data().bad_samples();
@@ -46,7 +46,7 @@ std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
   return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
 }
 
-// The samples as they are evaluated.
+// Returns the data set that evaluation reads, without random augmentation.
 std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
   std::shared_ptr<const Dataset> plain = dataset->Plain();
   return plain ? plain : dataset;
@@ -57,13 +57,14 @@ std::string SourceName(const std::vector<std::string>& files, const config::Data
   return files.empty() ? data.own().name() : files.front();
 }
 
-// Files of a format that opens them without knowing how they are divided have no groups.
+// Returns the keys for Divide(). Groups are missing, because a format that has groups divides its samples itself
+// (OpenForTraining()).
 DivisionKeys KeysOf(const Dataset& dataset) {
   if (dataset.spec().task != Task::kClassification) return {};
   return {.classes = [&dataset] { return ClassesOf(dataset); }};
 }
 
-// NaN if the text is no number.
+// Returns NaN if the text is not a number.
 double WeightIn(const std::string& text) {
   double weight = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
@@ -71,7 +72,7 @@ double WeightIn(const std::string& text) {
   return is_number ? weight : std::nan("");
 }
 
-// `dataset` as data.standardize_targets wants it.
+// Returns `dataset`, with standardized targets if data.standardize_targets is set.
 std::shared_ptr<const Dataset> WithStandardTargets(const config::Data& data,
                                                    std::shared_ptr<const Dataset> dataset) {
   if (!data.standardize_targets()) return dataset;
@@ -93,7 +94,8 @@ void FitTargets(const Dataset& train, config::Data& data) {
   data.mutable_target_std()->Assign(moments.std.begin(), moments.std.end());
 }
 
-// Which training samples an epoch takes; null: each once. `request` is of the training files.
+// Returns which training samples an epoch takes, or null if it takes each once. `request` is the one for the training
+// files.
 std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const Dataset& train) {
   const config::Sampling& sampling = request.config.data().sampling();
   std::vector<double> weights;
@@ -128,7 +130,8 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
-// Opens files as training with `request.expected` would see them. Adds to `remarks`.
+// Opens files, and reads them as a training with samples of `request.expected` would. Appends the files' remarks to
+// `remarks`.
 std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
                                         std::vector<std::string>& remarks) {
   const config::Data& data = request.config.data();
@@ -140,7 +143,7 @@ std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
                     SourceName(request.files, data), ShapeText(dataset->spec()),
                     ShapeText(request.expected));
   }
-  // Nothing can stand for a sample whose prediction was asked for.
+  // For predictions a bad sample must not be replaced by another one.
   return WithStandardTargets(
       data, request.label_optional ? dataset : WithoutBad(request.config, dataset));
 }
@@ -159,7 +162,7 @@ SampleSpec SpecOf(const config::Data& config) {
 
 TrainingData OpenTrainingData(const config::Config& given, const Datasets& datasets,
                               const World& world) {
-  config::Config config = given;  // and what the training files hold
+  config::Config config = given;  // is completed below with values from the training files
   OpenRequest request{
       .config = config,
       .files = ListOf(given.data().train()),

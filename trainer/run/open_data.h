@@ -19,10 +19,10 @@ struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
   std::shared_ptr<const WeightedDraws>
-      draws;  // which training samples an epoch takes; null: each once
+      draws;  // which training samples an epoch takes; null: it takes each once
   // config.data, completed with the values that were computed from the training files.
   config::Data data;
-  std::shared_ptr<const MemoryBudget> kept;  // what data.images.cache has taken of its memory
+  std::shared_ptr<const MemoryBudget> kept;  // memory of data.images.cache_mib
   std::vector<std::string> remarks{};  // lines that tell the user how the files were interpreted
 };
 
@@ -30,15 +30,18 @@ struct TrainingData {
 TrainingData OpenTrainingData(const config::Config& config, const Datasets& datasets,
                               const World& world);
 
-// Returns the config, completed with the values that it left to the data. Throws Error (kData).
+// Returns the config, completed with the values that it leaves to the data, such as data.input_shape. Throws Error
+// (kData).
 config::Config Resolved(config::Config config, const TrainingData& training);
 
-// Returns the description of the samples in the config, which is complete when the data have been opened.
+// Returns the description of the samples that `config` gives. It is complete if `config` was completed with the values
+// from the data (Resolved()).
 SampleSpec SpecOf(const config::Data& config);
 
-// Opens other files of the config's format, and reads them as training with `spec` would. With `label_optional`, which
-// is for predictions, labels may be missing (CSV: the label column; MNIST: the second file), and data.bad_samples has
-// no effect. On rank 0 prints a warning for each of Dataset::Remarks(). Throws Error (kData, kUsage).
+// Opens `files`, which have the config's format, and reads them as a training with samples of `spec` would. With
+// `label_optional`, which is for predictions, labels may be missing (CSV: the label column; MNIST: the second file),
+// and data.bad_samples has no effect. On rank 0 prints a warning for each of Dataset::Remarks(). Throws Error (kData,
+// kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,

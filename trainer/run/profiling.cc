@@ -19,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr double kLookInterval = 0.2;  // seconds between two looks for a request
-constexpr int64_t kMostSteps = 100;    // in one recording
+constexpr double kLookInterval = 0.2;  // seconds between two checks for a request
+constexpr int64_t kMostSteps = 100;    // the most steps in one recording
 
-// The number of steps in a request; 1 if it has none.
+// Returns the number of steps that a request file asks for; 1 if the file has no number.
 int64_t StepsOf(const std::string& path) {
   std::ifstream file(path);
   int64_t steps = 0;

@@ -1,10 +1,11 @@
 // Profiling: records some steps of a run, on all ranks at once, and writes their traces and their summary into the run
 // folder (observe/profile/profile_files.h).
 //
-// The config says which steps are recorded (profile), and a user can ask for more while the run trains (lockstep
-// profile). Rank 0 looks for such a request. The other ranks learn of it through the step's own sums.
+// The config field `profile` says which steps are recorded, and a user can ask for more while the run trains (`lockstep
+// profile`). Rank 0 looks for such a request. The other ranks learn of it through the values that each step sums over
+// the ranks.
 //
-// Promise: a recorded step computes what it would compute otherwise. A profile that cannot be written gives a warning,
+// Promise: a recorded step computes the same as without recording. A profile that cannot be written gives a warning,
 // and the run goes on.
 //
 // Invariant: all ranks record the same steps.
@@ -37,16 +38,16 @@ namespace lockstep {
 class Profiling {
  public:
   struct Options {
-    std::string version;                    // of the program
-    int64_t last_step = 0;                  // of the run
-    double peak_flops = 0;                  // of the device, in FLOP/s; 0: unknown
+    std::string version;                    // version of the program
+    int64_t last_step = 0;                  // the last step of the run
+    double peak_flops = 0;                  // peak of the device, in FLOP/s; 0: unknown
     std::function<NodesOfGraphs()> graphs;  // returns the CUDA graphs that steps may have run
   };
 
   // Keeps references to `config`, `world` and `events`.
   Profiling(const config::Config& config, const World& world, RunEvents& events, Options options);
 
-  // On rank 0, returns how many steps the user has asked to record so far. On other ranks, returns 0.
+  // On rank 0, returns how many steps in total the user has asked to record so far. On other ranks, returns 0.
   int64_t Asked();
 
   // Call it when the host has seen the figures of a step. `asked`: what Asked() returned on rank 0 in that step.
@@ -73,13 +74,13 @@ class Profiling {
   Options options_;
   Profiler profiler_;
   std::optional<Range> step_range_;
-  int64_t first_step_ = 0;  // of the recording
+  int64_t first_step_ = 0;  // first and last step of the recording
   int64_t last_step_ = 0;
   int64_t asked_ = 0;    // the value that Asked() returns
-  int64_t heard_ = 0;    // the last `asked` of OnFigures()
-  int64_t begun_ = 0;    // how many of these steps belong to recordings that have begun
+  int64_t heard_ = 0;    // the argument of the last OnFigures()
+  int64_t begun_ = 0;    // how many of the heard_ steps belong to recordings that have begun
   bool is_due_ = false;  // whether the config's next recording waits for the end of another one
-  bool answers_user_ = false;  // whether the recording was asked for
+  bool answers_user_ = false;  // whether the user asked for this recording
   bool user_waits_ = false;
   double looked_s_ = 0;  // when Asked() last looked for a request
 };

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// A step's weight falls to 1 / e of a new step's weight within so many seconds of training.
+// The weight of a step falls to 1 / e of its first value within this many seconds of training.
 constexpr double kMemoryS = 60;
 
 double Rate(int64_t samples, double seconds) {
@@ -58,8 +58,8 @@ Progress::Epoch Progress::EndEpoch(int64_t steps_done) {
   const double seconds = now_() - epoch_s_;
   trained_s_ += seconds;
   const int64_t epoch = (steps_done - 1) / plan_.steps_per_epoch;
-  // The first epoch of this process counts only as long as it is the only one, and without its first step, which warms
-  // up.
+  // The first epoch of this process counts only until a second one has ended. Its first step, which warms up, never
+  // counts.
   if (epoch <= first_step_ / plan_.steps_per_epoch + 1) {
     rated_samples_ = 0;
     rated_s_ = 0;

@@ -58,11 +58,11 @@ class Progress {
   void Begin(int64_t step);
   void CountFromHere();
 
-  // BeginStep() says that `step`, counted from 0, begins. EndStep() says that it was made.
+  // BeginStep() says that `step`, counted from 0, begins. EndStep() says that this step has ended.
   void BeginStep(int64_t step);
   void EndStep();
 
-  // Returns the figures of the line after `steps_done` steps. The last of them need not have ended.
+  // Returns the figures of the line after `steps_done` steps. The last of these steps may still be under way.
   Line TakeLine(int64_t steps_done);
 
   // EndEpoch() says that the epoch of step `steps_done`, counted from 1, has ended, and returns its figures.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A run of which a test says how long everything takes.
+// A simulated run. The test sets how long each step, evaluation and checkpoint takes.
 class PlannedRun {
  public:
   explicit PlannedRun(const ProgressPlan& plan, int64_t first_step = 0)
@@ -19,7 +19,7 @@ class PlannedRun {
     progress_.Begin(first_step);
   }
 
-  // Returns the line of the step.
+  // Makes a step and returns its log line.
   Progress::Line Step(double seconds, double loss = 1) {
     progress_.BeginStep(step_++);
     now_ += seconds;
@@ -62,7 +62,8 @@ TEST(Progress, KnowsNothingAfterTheFirstStep) {
   EXPECT_DOUBLE_EQ(run.Step(2).seconds_left, 7 * 2);
 }
 
-// Each line of a run whose steps, evaluations and checkpoints take the same time is right, from the second epoch on.
+// If all steps take the same time, and so do all evaluations and all checkpoints, then every line from the second epoch
+// on gives exactly the time that is left.
 TEST(Progress, CountsEvaluationsAndCheckpointsIn) {
   const ProgressPlan plan{.steps = 95, .steps_per_epoch = 10, .evaluates = true};
   const auto train = [&](auto&& at_line) {
@@ -89,12 +90,12 @@ TEST(Progress, IsSmooth) {
   PlannedRun run({.steps = 100'000, .steps_per_epoch = 100'000});
   double before = 0;
   for (int step = 0; step < 2000; ++step) before = run.Step(0.1).seconds_left;
-  // One step takes a hundred times as long.
+  // One step takes a hundred times as long as the others.
   run.Step(10);
   const double after = run.Step(0.1).seconds_left;
   EXPECT_GT(after, before);
   EXPECT_LT(after, 1.25 * before);
-  // Where all steps are slower from now on, it follows.
+  // If all following steps are slower, the estimate adapts.
   double slower = 0;
   for (int step = 0; step < 2000; ++step) slower = run.Step(0.3).seconds_left;
   EXPECT_NEAR(slower / (0.3 * (100'000 - 4002)), 1, 0.01);
@@ -106,7 +107,7 @@ TEST(Progress, MeansAreOverSamples) {
   for (const double loss : {5.0, 3.0, 2.0}) run.Step(10, loss);
   const Progress::Epoch first = run.Epoch(0);
   EXPECT_DOUBLE_EQ(first.loss, (100 * 5 + 100 * 3 + 50 * 2) / 250.0);
-  // The first step does not count.
+  // The time and the samples of the process's first step do not count.
   EXPECT_DOUBLE_EQ(first.seconds, 20);
   EXPECT_DOUBLE_EQ(first.samples_per_s, 150 / 20.0);
   EXPECT_DOUBLE_EQ(run.progress().samples_per_s(), 150 / 20.0);

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free, and returns it.
+// Renames the run's folder to the first of RUN.1, RUN.2, ... that does not exist, and returns the new name.
 std::string MoveAway(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const RunLock nobody_trains_in_it(path, "that moves it away");
@@ -35,7 +35,7 @@ std::string MoveAway(std::string path) {
   }
 }
 
-// Cuts off the torn line that a process leaves behind if it is killed while it writes.
+// Cuts off an incomplete last line, which a process leaves if it is killed while it writes.
 void CutTornLine(const std::string& path) {
   std::string why;
   const FileDescriptor file = OpenPlainFile(path, kInRunFolder, O_RDWR, why);
@@ -79,12 +79,13 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   lock_.emplace(path_, job_);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
-  // Flight records in it are removed before they are made anew.
+  // Old flight records in RUN/flight are deleted before new ones are made, so it must be a real folder and no symbolic
+  // link.
   const fs::file_type flight = fs::symlink_status(path_ + "/flight").type();
   if (flight != fs::file_type::not_found && flight != fs::file_type::directory) {
     throw UsageError("{}/flight: is no folder of the run's own: remove it", path_);
   }
-  // These were asked of a job that has ended.
+  // Requests that lie in the folder were made to an earlier job, which has ended.
   if (CheckpointIsRequested()) AnswerRequest();
   std::error_code ignored;
   fs::remove(ProfileRequestPath(path_), ignored);
@@ -139,7 +140,7 @@ void RunFolder::Begin(const config::Config& config) {
 
 void RunFolder::Log(const nlohmann::ordered_json& event) {
   const bool failed_before = !unwritten_.empty();
-  // A file's name may be no UTF-8.
+  // The event may hold a file's name that is not valid UTF-8.
   unwritten_ += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
   try {
     log_->Write(std::as_bytes(std::span(unwritten_)), log_bytes_);
@@ -162,7 +163,7 @@ void RunFolder::AnswerRequest() {
 
 bool RunFolder::IsRemoved() const {
   struct stat status {};
-  // Other errors are those of a file system that is out of reach for a while.
+  // Other errors than ENOENT may mean that the file system is unreachable for a while.
   return lstat(path_.c_str(), &status) != 0 && errno == ENOENT;
 }
 

@@ -14,44 +14,45 @@
 //     start on left_s (seconds until the run's end, evaluations and checkpoints included); in FP16 also loss_scale; if
 //     there were steps without an update, also skipped_steps (their number so far)
 //   memory  step (in which it was measured), device (cuda or cpu), peak_bytes (the most that tensors took at a time on
-//     rank 0's device), and on a GPU reserved_bytes (what the allocator holds) and device_bytes (the GPU's memory).
-//     owners is an object with the bytes of each of base/memory_scope.h's owners at the peak; they add up to it.
-//     phases has the most in each phase (forward, backward, exchange, update, rest; evaluation, if the peak was
-//     there), and blocks the activations at the peak by module. The line comes after the second step of a process, and
-//     when the peak rises by more than 2 %, and anew after a step that did not fit in memory; the last line counts
-//   machine  host (the name of rank 0's machine), cpu_use (the share of all its cores since the reading before), cores,
-//     memory_used_bytes and memory_total_bytes (of the machine, or of the control group that limits it), and
-//     process_memory_bytes (what of rank 0 is resident); at most one line each 10 s. gpus is a list with an object for
-//     each GPU of that machine that a rank of this job computes on: index and name, and what the driver tells of use
-//     and memory_use (shares of the last period in which a kernel ran, and in which memory was read or written),
-//     memory_used_bytes, memory_total_bytes, process_memory_bytes (of the rank that computes on it), power_w,
-//     power_limit_w, energy_j (since the driver was loaded), temperature_c, sm_clock_mhz, sm_clock_limit_mhz,
-//     memory_clock_mhz, memory_clock_limit_mhz, throttled_by (a list of words: what keeps the clocks down), xid_error
-//     (the number of the last one since the run began; 0: none), pcie_sent_bytes_per_s, pcie_received_bytes_per_s,
-//     nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s
+//     rank 0's device), and on a GPU reserved_bytes (the memory that the allocator holds) and device_bytes (the GPU's
+//     memory). owners is an object with the bytes of each of base/memory_scope.h's owners at the peak; they add up to
+//     it. phases has the peak of each phase (forward, backward, exchange, update, rest; evaluation, if the peak was
+//     there), and blocks has the bytes of activations at the peak by module. The line comes after the second step of a
+//     process, and when the peak rises by more than 2 %, and anew after a step that did not fit in memory; the last
+//     line is the valid one
+//   machine  host (the name of rank 0's machine), cpu_use (the fraction of all its cores that was busy since the
+//     previous reading), cores, memory_used_bytes and memory_total_bytes (of the machine, or of the control group that
+//     limits it), and process_memory_bytes (the resident memory of rank 0's process); at most one line each 10 s. gpus
+//     is a list with an object for each GPU of that machine that a rank of this job computes on: index and name, and as
+//     far as the driver reports them use and memory_use (shares of the last period in which a kernel ran, and in which
+//     memory was read or written), memory_used_bytes, memory_total_bytes, process_memory_bytes (of the rank that
+//     computes on it), power_w, power_limit_w, energy_j (since the driver was loaded), temperature_c, sm_clock_mhz,
+//     sm_clock_limit_mhz, memory_clock_mhz, memory_clock_limit_mhz, throttled_by (a list of words that say what lowers
+//     the clocks), xid_error (the number of the last Xid error since the run began; 0: none), pcie_sent_bytes_per_s,
+//     pcie_received_bytes_per_s, nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s
 //   seconds  step; steps (how many steps this line is about); wall_s (the seconds since the first of these steps
 //     began). wall_s is the sum of ideal_s (the seconds that the steps would take at the speed that this run can reach)
 //     and of the fields of lost_s (the seconds lost to each cause: reading, decoding, copying, launching,
 //     communication, slow_rank, cores, evaluation, checkpoints, memory, restarts, throttling, other). verdict says in
-//     words what is lost to the greatest cause, and remedy what mends it; both are empty if no cause is great enough.
-//     findings is a list of objects with rule, words and remedy (observe/verdict/rules.h). If they are known, there are
-//     also flops_share (the FLOP/s of an ideal step as a fraction of the GPU's peak), busy_share (the fraction of the
-//     time in which kernels ran on the GPUs) and joules_per_sample. The line comes every five seconds, and when the run
-//     is done or stops
+//     words which cause loses the most time, and remedy says how to reduce this loss; both are empty if no cause loses
+//     enough. findings is a list of objects with rule, words and remedy (observe/verdict/rules.h). If they are known,
+//     there are also flops_share (the FLOP/s of an ideal step as a fraction of the GPU's peak), busy_share (the
+//     fraction of the time in which kernels ran on the GPUs) and joules_per_sample. The line comes every five seconds,
+//     and when the run is done or stops
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
-//     continues); on a GPU also rank (on which an allocation failed), requested_bytes (what it asked for),
-//     allocated_bytes, reserved_bytes, free_bytes (reserved and free), usable_bytes (those of them in
-//     blocks of the same stream and kind of sizes), largest_usable_bytes (the largest of these blocks),
-//     device_free_bytes (not reserved), fragmented (whether the free memory would have sufficed in one piece)
+//     continues); on a GPU also rank (on which an allocation failed), requested_bytes (the size of this allocation),
+//     allocated_bytes, reserved_bytes, free_bytes (reserved but free), usable_bytes (the part of free_bytes in blocks
+//     for the same stream and size class), largest_usable_bytes (the largest of these blocks), device_free_bytes (not
+//     reserved), fragmented (whether the free memory would have sufficed if it were one block)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
 //     the host's memory
-//   graphs_gave_way  step (the step that did not fit in memory beside what the graphs of other steps hold): it is made
-//     again without them, and those steps are captured again
-//   no_graph  reason
+//   graphs_gave_way  step (the step that did not fit in memory beside the CUDA graphs of other batch shapes): the step
+//     is made again without these graphs, and they are captured again later
+//   no_graph  reason (why steps run without a CUDA graph)
 //   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
 //   epoch  step, epoch, train_loss (the mean over the samples of the epoch's steps whose loss is finite), seconds and
-//     samples_per_s (of training, without the first step of a start). Where a run goes on within an epoch, or ends
-//     there, this is about the steps that were made
+//     samples_per_s (of training, without the first step of a start). If a run continues or ends within an epoch, the
+//     values are those of the steps that this process made in the epoch
 //   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples, each with val_ before its
 //     name: val_loss, val_accuracy, ...
 //   checkpoint  step, stall_ms (how long training on rank 0 stood still for the snapshot), seconds (from the snapshot
@@ -63,24 +64,26 @@
 //   profile  step (the first of the profiled steps), steps (how many), folder, slower (sentences: which kernels have
 //     become slower since the run's first profile)
 //   warning  reason
-//   failed  step (that was under way), status (that the process ends with), reason: the run ended by an error of rank 0
-//     or of all ranks. Where a process is killed, or another rank fails, the log ends without such a line
+//   failed  step (during which the error occurred), status (the exit status of the process), reason: the run ended with
+//     an error of rank 0 or of all ranks. If a process is killed, or if another rank fails, the log ends without such a
+//     line
 //   done   step, epoch, the last metrics (val_loss, ...), first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
-//     total_s, data_wait (the share over the whole training), early (why the run ended early; only then)
+//     total_s, data_wait (the share over the whole training), early (why the run ended early, if it did)
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
-//   the folder is no run's, or a finished one's without checkpoints -> Error (kUsage)
+//   the folder is not that of a run, or that of a finished run without checkpoints -> Error (kUsage)
 //     -> test_what_is_no_run_is_left_alone
 //   another process trains in it -> Error (kUsage) -> test_two_runs_at_once
 //   the newest checkpoint is damaged -> a warning, and the one before is taken
 //     -> test_damage_is_named_and_the_one_before_taken
-//   all are -> Error (kCheckpoint) -> test_all_damaged
-//   the config is another run's -> Error (kUsage) with the fields -> test_another_config_is_refused
-//   the folder is removed while the run trains -> it is made again, with the state, and the run ends
+//   all checkpoints are damaged -> Error (kCheckpoint) -> test_all_damaged
+//   the config differs from the run's -> Error (kUsage) with the fields that differ -> test_another_config_is_refused
+//   the folder is removed while the run trains -> it is made again, the state is saved there, and the run ends
 //     -> tests/stop_test.py, test_a_folder_that_is_removed
-//   ... and another job trains there -> Error (kCheckpoint) -> tests/stop_test.py, test_a_folder_that_is_replaced
-//   the disk takes no more lines -> one warning; they follow when it does
+//   the folder is removed, and another job trains in a new one of that name -> Error (kCheckpoint)
+//     -> tests/stop_test.py, test_a_folder_that_is_replaced
+//   the log cannot be written -> one warning; its lines are written when that is possible again
 //     -> tests/checkpoint_fault_test.py, test_a_log_that_cannot_be_written
 #pragma once
 
@@ -152,7 +155,7 @@ class RunFolder {
   std::string job_;
   std::optional<RunLock> lock_;
   std::vector<Checkpoint> checkpoints_;  // the newest first
-  size_t damaged_ = 0;                   // how many of the first ones are damaged
+  size_t damaged_ = 0;                   // how many of the newest ones are damaged
   std::vector<std::string> warnings_;
   std::optional<OutputFile> log_;
   int64_t log_bytes_ = 0;

@@ -30,12 +30,13 @@ class RunFolderTest : public testing::Test {
 TEST_F(RunFolderTest, LinesThatTheDiskDoesNotTakeFollowLater) {
   RunFolder folder(config_, "a1", /*fresh=*/false);
   folder.Begin(config_);
-  // Longer than what is said, which is a file's here, too.
+  // The log is made longer than the warning on stderr. CaptureStderr() writes stderr to a file, to which the limit
+  // below applies, too.
   folder.Log({{"text", std::string(4000, 'a')}});
   const std::string before = Log();
   testing::internal::CaptureStderr();
   {
-    // Within the third line.
+    // The limit lies within the third line of the log.
     const LimitedFileSize limit(before.size() + 15);
     for (const int step : {2, 3, 4}) folder.Log({{"step", step}});
   }
@@ -68,7 +69,7 @@ TEST_F(RunFolderTest, WhatAKilledJobWasWritingIsRemoved) {
   for (const char* name : {"config.pbtxt", "weights.safetensors", "anomaly.json"}) {
     EXPECT_FALSE(fs::exists(run_ + "/" + name + ".tmp.123")) << name;
   }
-  EXPECT_TRUE(fs::exists(run_ + "/notes.tmp.123"));  // no name of the run's
+  EXPECT_TRUE(fs::exists(run_ + "/notes.tmp.123"));  // not a file that a run writes
 }
 
 TEST_F(RunFolderTest, ARequestIsOfTheJobThatItWasMadeTo) {

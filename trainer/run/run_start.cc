@@ -20,8 +20,8 @@
 namespace lockstep {
 namespace {
 
-// Reads the checkpoint, each rank a part of it. Every rank must call it. Throws Error (kCheckpoint) on every
-// rank where it is not whole.
+// Verifies the checkpoint, of which each rank reads a part, and returns its manifest. Every rank must call it. Throws
+// Error (kCheckpoint) on every rank if the checkpoint is damaged.
 checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) {
   checkpoint::Manifest manifest;
   Together(world.host, [&] {
@@ -62,7 +62,7 @@ std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& w
     try {
       ReadAhead(FindCheckpoint(run_dir), rank, ranks);
     } catch (const std::exception&) {
-      // There is none, or whoever needs it will say what is wrong with it.
+      // Either there is no checkpoint, or the code that reads it later will report the error.
     }
   });
 }
@@ -74,7 +74,7 @@ std::string NameJob(const std::string& given, const World& world) {
 }
 
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world) {
-  // A network's file system may show names late.
+  // A network file system may show new names late.
   constexpr std::chrono::seconds kLate{10};
   constexpr std::chrono::milliseconds kInterval{50};
   Together(world.host, [&] {
@@ -116,7 +116,7 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
     if (folder) folder->Accept(start.differences);
   });
   if (start.checkpoint || from.empty()) return start;
-  // The other run may be training, and its newest one rank's alone.
+  // The other run may still be training and saving checkpoints, so rank 0 alone decides which one is the newest.
   int64_t step = 0;
   Together(world.host, [&] {
     if (world.rank() == 0) step = FindCheckpoint(from).step;

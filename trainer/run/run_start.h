@@ -1,5 +1,5 @@
-// Decides whether a run begins or goes on from a checkpoint. This code agrees with all ranks on the job's name, checks
-// that all ranks see the run folder, and chooses the newest whole checkpoint.
+// Decides whether a run begins or goes on from a checkpoint. The functions here make all ranks agree on the job's name,
+// check that all ranks see the run folder, and choose the newest undamaged checkpoint.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the ranks' machines share no folder -> Error (kUsage) on every rank -> test_machines_that_share_no_disk
@@ -29,7 +29,7 @@ struct RunStart {
   std::optional<Checkpoint> checkpoint;  // nothing: the run begins at step 0
   checkpoint::Manifest manifest;         // the manifest of the checkpoint
   bool is_of_another_run = false;        // whether the checkpoint belongs to another run
-  // The differences between its config and this run's; none if the checkpoint is the run's own.
+  // The differences between the checkpoint's config and this run's; none if the checkpoint is the run's own.
   std::vector<std::string> differences;
   std::string job;  // the name of this job
   // If the job was started again after a failure: the last step that the log has, and the Unix time of its last line;
@@ -38,19 +38,21 @@ struct RunStart {
   double failed_at = 0;
 };
 
-// Reads this rank's part of a folder's newest checkpoint, if there is one, into the page cache. Keep the result until
-// there is nothing else to do, because its destructor waits.
+// Reads this rank's part of a folder's newest checkpoint, if there is one, into the page cache. The destructor of the
+// result waits until the reading has ended, so destroy the result late.
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
 // Returns a name for the job that no other job has and that is the same on all ranks. If rank 0 has a `given` name,
 // returns that one. Every rank must call this function and the functions below.
 std::string NameJob(const std::string& given, const World& world);
 
-// Throws Error on every rank unless all ranks see the folder that rank 0 has locked. They all write to it.
+// Throws Error on every rank unless all ranks see the folder that rank 0 has locked. All ranks write checkpoints to
+// this folder.
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world);
 
-// Returns the run folder's newest checkpoint that is whole, or, if it has none, the checkpoint `from`. Only rank 0 has
-// a `folder`. `restarts`: how often the job was started again after failures. Throws Error on every rank.
+// Returns a start from the run folder's newest undamaged checkpoint, or, if the folder has none, from the checkpoint
+// `from`. Only rank 0 has a `folder`. `restarts`: how often the job was started again after failures. Throws Error on
+// every rank.
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
                    const std::string& from, int64_t restarts, const std::string& job,
                    const World& world);
@@ -61,11 +63,11 @@ std::optional<int64_t> ResumedStep(const RunStart& start);
 // Returns the event that says from which checkpoint the run continues. `start` must have one.
 RunResumed ResumedEvent(const RunStart& start);
 
-// Returns lines about the data. They must be the same as those of the data with which the run began.
+// Returns lines that describe the training data. If a run continues, they must equal the lines of the run's start.
 std::vector<std::string> DataFacts(const Dataset& train);
 
-// Returns these lines, and lines about everything else that must be the same on all ranks so that their collectives
-// match. `validation` is null if there is none.
+// Returns the lines of DataFacts(), and lines about everything else that must be the same on all ranks so that their
+// collectives match. `validation` is null if there is none.
 std::vector<std::string> FactsOf(const Dataset& train, const Dataset* validation,
                                  const std::vector<NamedTensor>& model);
 

@@ -93,7 +93,7 @@ void AddSinks(const config::Config& config, const std::optional<std::vector<GpuU
           AlertOfLostRank(alert, status, why);
         });
   }
-  // It comes after the other sinks, which have then seen the step.
+  // This sink is added last, so that all other sinks get the event of a step before they get the reading.
   const double every_s = config.observe().readings_every_s();
   if (gpu_users && every_s > 0) {
     events.Add(std::make_unique<MachineReadings>(*gpu_users, every_s, events));

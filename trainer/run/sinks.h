@@ -1,4 +1,4 @@
-// The list of all sinks of a run's events (observe/run_event.h).
+// Chooses the sinks of a run's events (observe/run_event.h).
 #pragma once
 
 #include <cstdint>

@@ -6,10 +6,11 @@
 namespace lockstep {
 namespace {
 
-// Seconds between two looks for a request of the user.
+// Seconds between two checks for a request of the user.
 constexpr double kLookInterval = 0.5;
 
-// Steps until all ranks have stopped: on GPUs the figures, which the request travels with, are read eight late.
+// Steps until all ranks have stopped. The request is a part of a step's figures, which on GPUs are read eight steps
+// late.
 constexpr int64_t kStepsToStop = 10;
 
 // The time that the processes need to end.

@@ -6,8 +6,8 @@
 // MB/s.
 //
 // what can fail -> what the user sees -> the test that shows it
-//   a checkpoint takes longer than twice the slowest before -> the run ends late -> (what comes is not known)
-//   the time is over before the first step -> one step is made, so that each start gets further
+//   a checkpoint takes longer than twice the slowest one before -> the run ends after its time limit -> (no test)
+//   the time is over before the first step -> one step is made, so that each start makes progress
 //     -> tests/stop_test.py, test_no_time_at_all
 #pragma once
 
@@ -36,7 +36,7 @@ class Stopping {
     int64_t state_bytes = 0;                                    // the size of a checkpoint
     int64_t global_batch = 1;
     int64_t validation_samples = 0;
-    // Returns in words what the user has done to end the run; empty if the user has done nothing.
+    // Returns in words how the user has asked to end the run; empty if the user has not.
     std::function<std::string()> user_stops;
   };
 

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int64_t kFar = 1'000'000;  // steps to the next evaluation
 
-// A run from second 0 whose first step takes 20 s and the others one each; when is it asked to stop?
+// Returns the second at which a run is asked to stop; -1: never. The run begins at second 0, its first step takes 20 s,
+// and each other step takes 1 s.
 double AskedAt(Stopping& stopping, int64_t epoch, std::optional<double> slowest_save_s) {
   double now = 0;
   for (int64_t step = 0; step < 10'000; ++step) {
@@ -42,7 +43,8 @@ TEST(Stopping, NotWithinAnEvaluationThatWouldTakeTooLong) {
   options.global_batch = 10;
   options.validation_samples = 1000;  // 100 s at the speed of training
   Stopping guessed(options);
-  // Epochs end after 100 steps, at 919 for the ninth time; 100 s do not fit behind that.
+  // An epoch has 100 steps, and the ninth one ends at second 919. An evaluation of 100 s would not end before second
+  // 1000.
   EXPECT_EQ(AskedAt(guessed, 100, 0.0), 919 - 10);
   Stopping measured(options);
   measured.OnEvaluation(30);
@@ -59,7 +61,7 @@ TEST(Stopping, WhereTheUserWantsIt) {
   int looks = 0;
   Stopping stopping({.user_stops = [&] { return ++looks == 3 ? "its user's STOP" : ""; }});
   EXPECT_EQ(stopping.Asked(10, kFar, {}), StopRequest::kNone);
-  EXPECT_EQ(stopping.Asked(10.1, kFar, {}), StopRequest::kNone);  // not looked again so soon
+  EXPECT_EQ(stopping.Asked(10.1, kFar, {}), StopRequest::kNone);  // too soon for another check
   EXPECT_EQ(looks, 1);
   EXPECT_EQ(stopping.Asked(10.6, kFar, {}), StopRequest::kNone);
   EXPECT_EQ(stopping.Asked(11.2, kFar, {}), StopRequest::kInterrupt);

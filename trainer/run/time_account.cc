@@ -57,7 +57,8 @@ TimeAccount::TimeAccount(const config::Config& config, config::Precision precisi
 bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
   bool done = false;
   if (!world_.device.is_cuda()) return act();
-  // A backward pass computes twice as much as its forward pass, and on other threads.
+  // A backward pass makes twice as many operations as its forward pass. It runs on other threads, where CountFlops()
+  // does not count.
   constexpr int64_t kForwards = 3;
   syncs_ = HiddenSyncs([&] { step_flops_ = kForwards * CountFlops([&] { done = act(); }); });
   facts_.syncs = fmt::format("{}", fmt::join(syncs_, ", "));
@@ -82,7 +83,7 @@ std::unique_ptr<EventSink> TimeAccount::ReadingsSink() {
 }
 
 void TimeAccount::TakeReading(const MachineReading& reading) {
-  // The driver's use of the GPU is that of the last second.
+  // The GPU use that the driver reports is that of the last second, so a reading right after counting began is dropped.
   if (!counts_ || reading.time < counting_since_ + 1) return;
   const double here = static_cast<double>(world_.local_ranks) / world_.size();
   machine_.Add(reading, step_seen_, here * static_cast<double>(samples_seen_));
@@ -91,7 +92,7 @@ void TimeAccount::TakeReading(const MachineReading& reading) {
 double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   const double begin_s = SecondsSinceBoot();
   const double waited_s = world_.host.waited_s();
-  // Other acts hardly compute, and one of them is called in each step.
+  // Only evaluations use much CPU time. The other acts are not measured, because some of them happen in each step.
   const bool computes = loss == Loss::kEvaluation;
   const CoreSeconds cores = computes ? core_wait_.Read() : CoreSeconds{};
   act();
@@ -123,7 +124,7 @@ void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& rep
   if (failed_at_ > 0 && report.step >= repeats_until_) {
     restart_s_ = std::max(0.0, UnixSeconds() - std::exchange(failed_at_, 0));
   }
-  // The end of the first step is where the next one's time begins.
+  // After the first step nothing is reported: the time of the second step begins here.
   if (!std::exchange(counts_, true)) return;
   ++steps_queued_;
   queued_step_s_ = queued_.at_s - before.at_s;

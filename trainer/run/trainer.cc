@@ -57,7 +57,7 @@ class Trainer {
         early_stopping_(config.early_stopping()),
         total_steps_(StepsOfRun(config, fit.data().train->size())) {}
 
-  // Returns what the run was stopped by.
+  // Returns the request that stopped the run, or kNone if the run has ended by itself.
   StopRequest Run() {
     try {
       Begin();
@@ -129,7 +129,8 @@ class Trainer {
                   .version = options_.version});
   }
 
-  // Returns the order of the buckets in the job that saved the checkpoint.
+  // Reads the model's weights. Returns the order of the gradient buckets (Step::Resume()) in the job that saved the
+  // checkpoint.
   std::vector<int64_t> ReadModel(const Checkpoint& checkpoint) {
     RequireSameData(start_, DataFacts(*fit_.data().train));
     const at::Tensor order =
@@ -205,7 +206,7 @@ class Trainer {
           checkpoint.path, first_step_, total_steps_);
     }
     const bool as_many_ranks = manifest.ranks() == world_.size();
-    // Other ranks continue with random numbers that no rank has drawn yet.
+    // If the number of ranks has changed, every rank continues with new random numbers that no rank has drawn before.
     if (!as_many_ranks) {
       at::manual_seed(Mix(config_.seed() + static_cast<uint64_t>(first_step_)) ^
                       Mix(uint64_t{1} + world_.rank()));
@@ -221,7 +222,8 @@ class Trainer {
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
-    // The run takes as many micro-batches as memory was found to need, unless the user has set their number.
+    // The run continues with the checkpoint's number of micro-batches, which may have been raised because memory ran
+    // out, unless the user has changed `accumulation` in the config.
     const bool is_users = ParsePrinted(manifest.config()).accumulation() != config_.accumulation();
     fit_.ResumeAt(first_step_, is_users ? config_.accumulation() : fit_.accumulation());
   }
@@ -244,7 +246,7 @@ class Trainer {
         watch_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
       }
     } catch (...) {
-      watch_.TellSkipped(*fit_.data().train);  // it may have been one too many
+      watch_.TellSkipped(*fit_.data().train);  // too many skipped samples may be the cause
       throw;
     }
   }
@@ -274,7 +276,7 @@ class Trainer {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // Takes the figures that have come from the device. `waits`: waits for those of all steps.
+  // Takes the figures that have come from the device. With `waits`, waits for the figures of all queued steps.
   void TakeFigures(int64_t steps_done, bool waits) {
     while (const std::optional<StepReport> report = watch_.NextSeen(steps_done, waits)) {
       GoOnFrom(*report);
@@ -283,7 +285,7 @@ class Trainer {
   }
   void TakeAllFigures() { TakeFigures(/*steps_done=*/0, /*waits=*/true); }
 
-  // Ends the run if it cannot go on from this step, and takes what the ranks asked for in it.
+  // Ends the run if it cannot go on after this step, and takes the requests of all ranks from the step's figures.
   void GoOnFrom(const StepReport& report) {
     const auto& figures = report.figures;
     if (figures[ops::kBadStep] > 0 && config_.anomaly().policy() != config::Anomaly::SKIP) {
@@ -334,7 +336,7 @@ class Trainer {
     watch_.TellSkipped(validation);
     const int64_t epoch = fit_.EpochOf(steps_done);
     events_.Emit(Evaluated{steps_done, epoch, evaluation_});
-    // A run that ends within an epoch may continue it, so this evaluation does not count.
+    // A run that ends within an epoch may be continued later, so the evaluation there does not count.
     if (steps_done % fit_.steps_per_epoch() != 0) return;
     if (config_.schedule().type() == config::Schedule::PLATEAU) {
       plateau_.OnValidation(evaluation_.front().value);
@@ -343,14 +345,14 @@ class Trainer {
     EndIfOver(steps_done);
   }
 
-  // Makes this step the run's last if validation has not become better for long enough.
+  // Makes this step the run's last one if early stopping says so.
   void EndIfOver(int64_t steps_done) {
     if (early_stopping_.is_over()) total_steps_ = steps_done;
   }
 
   // ---- The end ----------------------------------------------------------------------------------
 
-  // Stops. The run can continue later from the state that is committed here.
+  // Stops the run after a request. The run can continue later from the state that is committed here.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     TakeAllFigures();
@@ -390,7 +392,7 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    // The weights that were evaluated.
+    // With ema_decay, the file gets the averaged weights, which were also evaluated.
     if (config_.optimizer().ema_decay() > 0) step.SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
@@ -401,7 +403,7 @@ class Trainer {
     });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
-    folder_->AnswerStop();  // too late for it
+    folder_->AnswerStop();  // a STOP that came too late has no effect
     events_.Emit(seconds);
     events_.Emit(RunDone{.step = total_steps_,
                          .epoch = fit_.EpochOf(total_steps_),
@@ -425,21 +427,21 @@ class Trainer {
   const double peak_lr_ = PeakLearningRate(config_);
   Plateau plateau_;
   EarlyStopping early_stopping_;
-  int64_t first_step_ = 0;  // that this process makes
+  int64_t first_step_ = 0;  // the first step of this process, from 0
   int64_t total_steps_;
   std::optional<Checkpointing> checkpointing_;  // since Begin()
-  std::optional<Stopping> stopping_;            // rank 0's
-  StopRequest stop_ = StopRequest::kNone;       // what all ranks are asked for
+  std::optional<Stopping> stopping_;            // only on rank 0
+  StopRequest stop_ = StopRequest::kNone;       // the request that all ranks obey
 
-  std::vector<Metric> evaluation_;  // the last
-  int64_t evaluated_step_ = 0;      // steps done by then
+  std::vector<Metric> evaluation_;  // metrics of the last evaluation
+  int64_t evaluated_step_ = 0;      // steps done at the last evaluation
 };
 
 }  // namespace
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
-  // It reads while the model is being made. Its destructor waits.
+  // A thread reads the checkpoint while the model is being made. The destructor waits for this thread.
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
   const std::future<void> reading = ReadCheckpointAhead(config.run_dir(), world);
   RunEvents events;

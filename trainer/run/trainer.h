@@ -1,16 +1,16 @@
 // Train(): trains the model of a config on all ranks, from start to end.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
-//   data, model or config that do not go together -> the same Error on every rank, before the first
-//     step -> test_unknown_model, test_bad_csv, ...
+//   data, model or config that do not fit together -> the same Error on every rank, before the first step
+//     -> test_unknown_model, test_bad_csv, ...
 //   loss or gradient are not finite -> Error (kUsage) on every rank, with the step
 //     -> tests/precision_test.py
 //     -> test_a_loss_that_is_not_finite
 //   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
-//   a rank throws later -> options.leave, which ends the others, too
+//   a rank throws later -> options.leave() ends its process, and the other ranks end, too
 //     -> tests/fault_test.py, test_a_rank_that_throws
-//   a checkpoint cannot be written -> the log says so, and the run goes on; the last one: Error (kCheckpoint)
-//     on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
+//   a checkpoint cannot be written -> the log says so, and the run goes on; for the last checkpoint, Error
+//     (kCheckpoint) on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
 //   the run folder is not this run's, or not the same on all machines -> trainer/run/run_folder.h,
 //     tests/resume_test.py, test_machines_that_share_no_disk
 //   the checkpoint to begin from is missing, damaged, or of other data -> Error (kCheckpoint, kData) on every

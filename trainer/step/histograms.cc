@@ -12,11 +12,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kValuesAtOnce = int64_t{1} << 20;
 
-// The columns of the table that has a row for each histogram. From kCounts on it has the number of values in each
-// range, and then the number of values that are not finite.
+// The columns of a table that has one row for each histogram. The columns from kCounts on hold the number of values in
+// each range, and the last column holds the number of values that are not finite.
 enum Column { kMin, kMax, kNum, kSum, kSumSquares, kCounts };
 
-// Adds the values, divided by `scale`, to a row: float64 [columns]. `bounds` are those of the ranges, as float64.
+// Adds the values, divided by `scale`, to a row: float64 [columns]. `bounds` are the bounds of the ranges, as float64.
 void AddValues(const at::Tensor& values, const at::Tensor& scale, const at::Tensor& bounds,
                const at::Tensor& row) {
   const int64_t ranges = bounds.numel() - 1;
@@ -38,7 +38,7 @@ void AddValues(const at::Tensor& values, const at::Tensor& scale, const at::Tens
   }
 }
 
-// Sums the rows over the ranks. They are on the host.
+// Combines the tables of all ranks, which lie on the host.
 void AddRanks(at::Tensor& table, Communicator& host) {
   at::Tensor sums = table.narrow(1, kNum, table.size(1) - kNum).contiguous();
   const Label label = host.MakeLabel("histograms");

@@ -22,12 +22,13 @@ std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
   return zeros;
 }
 
-// Those for which ATen has no kernels that scale gradients and skip updates.
+// Returns whether the optimizer scales updates by norms. ATen has no kernels of such optimizers that scale gradients
+// and skip updates.
 bool FollowsNorms(const config::Optimizer& config) {
   return config.type() == config::Optimizer::LAMB || config.type() == config::Optimizer::LARS;
 }
 
-// above / below where both are above 0, otherwise 1.
+// Returns above / below where both are greater than 0, otherwise 1.
 at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
   return at::where(above.gt(0).logical_and(below.gt(0)), above / below, 1.0);
 }
@@ -56,7 +57,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
     for (const Shard& shard : reducer.shards(i)) {
       const size_t rules = KeepsFromDecay(shard, stacked_vectors) ? 1 : 0;
       if (counts_.defined()) {
-        // Whether it is updated is its own affair.
+        // Whether a parameter is updated depends on its own gradient, so each parameter gets a group of its own.
         Group own = stage[rules];
         own.parameters.clear();
         own.gradients.clear();
@@ -80,7 +81,8 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       } else if (config.momentum() > 0) {
         group.momentum = ZerosLike(group.parameters);
       }
-      // Views of one layout (channels last, say) are walked through as they lie in memory.
+      // The fused kernels go through the elements in memory order, so a parameter and its gradient must have the same
+      // strides (both channels last, for example).
       group.fuses =
           IsOnGpu(values.device()) && !group.used.defined() &&
           std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
@@ -113,7 +115,8 @@ void Optimizer::AddTo(StateTree& state) const {
     }
   };
   if (counts_.defined()) {
-    // Programs that took a missing gradient for zero counted all alike.
+    // A job that took missing gradients for zero has saved no counts, because it updated all parameters equally often.
+    // Each count then continues from the number of updates in `values`.
     state.Add("updates", counts_,
               [counts = counts_, updates = updates_] { counts.copy_(updates.expand_as(counts)); });
   }

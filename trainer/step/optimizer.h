@@ -29,8 +29,8 @@ namespace lockstep {
 
 class Optimizer {
  public:
-  // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have none. SettleLayout()
-  // must have been called. The optimizer keeps no reference to `reducer`. `stacked_vectors` are
+  // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have no shard of this
+  // rank. SettleLayout() must have been called. The optimizer keeps no reference to `reducer`. `stacked_vectors` are
   // Model::StackedVectors(). `values` are the values that ops::DecideStep() computes. `scales_gradients` says that
   // gradients are multiplied by the loss scale or by weights.
   Optimizer(const config::Optimizer& config, const Reducer& reducer,
@@ -47,7 +47,8 @@ class Optimizer {
   // stage, after DecideStep().
   void Update(size_t stage);
 
-  // Exchanges the parameters with their averages (ema_decay). With `shard` the caller must then gather the parameters.
+  // Exchanges the parameters with their averages (ema_decay). With optimizer.shard the caller must then gather the
+  // parameters.
   void SwapAverages();
 
   // Adds the state on which the next update depends, without `values`. There is one entry for each parameter, or for
@@ -59,12 +60,12 @@ class Optimizer {
   void AddTo(StateTree& state) const;
 
  private:
-  // Parameters with the same rules. Each list has one tensor for each parameter.
+  // Parameters that are updated by the same rules. Each list has one tensor for each parameter.
   struct Group {
     double weight_decay = 0;
     std::vector<Shard> shards;
-    bool adapts = true;  // LAMB, LARS: whether the update is scaled to the parameter's norm
-    bool fuses = false;  // whether fused kernels update it: on a GPU, float32
+    bool adapts = true;  // LAMB, LARS: whether the update is scaled by the parameter's norm
+    bool fuses = false;  // whether fused kernels update the group: on a GPU, float32
     // If gradients may be missing, the group has one parameter. `used` is then 0 if its gradient is missing, and
     // `count` is its number of updates.
     at::Tensor used;
@@ -72,8 +73,8 @@ class Optimizer {
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> momentum;       // SGD, LARS
-    std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: the mean of gradients
-    std::vector<at::Tensor> mean_square;    // Adam, AdamW, LAMB: the mean of their squares
+    std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: moving mean of gradients
+    std::vector<at::Tensor> mean_square;    // Adam, AdamW, LAMB: moving mean of squared gradients
     std::vector<at::Tensor> updates;        // Adam, AdamW: the number of updates of each parameter
     std::vector<at::Tensor> averages;       // with ema_decay
     std::optional<ops::FusedUpdate> fused;  // set by WriteCopies() if `fuses`
@@ -92,7 +93,7 @@ class Optimizer {
   bool scales_gradients_;
   std::vector<Stage> stages_;
   double lr_on_device_ = -1;
-  at::Tensor lr_;                           // these four are float32 and 0-dimensional
+  at::Tensor lr_;                           // float32, 0-dimensional, as the next three are
   at::Tensor updates_, skip_, grad_scale_;  // elements of `values`
   at::Tensor counts_;  // the entry `updates` of AddTo(), if gradients may be missing
 };

@@ -42,11 +42,11 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
-  // Measuring cuDNN's algorithms anew at each start takes 4 to 10 s; convolutions in 16 bits keep theirs
+  // Timing cuDNN's algorithms anew at each start takes 4 to 10 s. For 16-bit convolutions the choice is kept in a file
   // (ops/convolution/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  // Else all new memory would be written twice, the first time with NaN.
+  // Otherwise LibTorch would fill all new memory with NaN before it is used.
   context.setDeterministicFillUninitializedMemory(false);
   ops::UseOwnOperations();
   // cuBLAS is deterministic only with this variable, which must be set before its first call.

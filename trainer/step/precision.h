@@ -23,8 +23,8 @@ inline bool Is16Bit(config::Precision precision) {
   return precision == config::BF16 || precision == config::FP16;
 }
 
-// Sets two options of LibTorch that hold for the whole process: whether products may round their inputs to tf32, and
-// whether LibTorch uses only algorithms that give the same bits every time.
+// Sets options of LibTorch that hold for the whole process, among them whether products may round their inputs to tf32,
+// and whether LibTorch uses only algorithms that give the same bits every time.
 void SetUpNumerics(config::Precision precision, bool deterministic);
 
 // While an Autocast object exists, this thread's forward computes in `precision`. Autocast rounds each weight once and

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Throws Error (kUsage) where data.augment asks for colours that images of so many channels have not.
+// Throws Error (kUsage) if data.augment changes colours but the images do not have three channels.
 void CheckColours(const config::Augment& augment, int64_t channels) {
   if (channels == 3) return;
   for (const auto& [name, value] : {std::pair{"brightness", augment.brightness()},

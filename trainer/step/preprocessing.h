@@ -1,8 +1,8 @@
 // Preprocessing: converts a data set's inputs before the model gets them.
 //
 // Promise: pixels are scaled, and in training also augmented. Inputs that are not pixels do not change. On a GPU a
-// kernel scales and augments after the copy, so the copy moves bytes, and the kernel writes the type to which autocast
-// would round. On the CPU loader threads scale the pixels that are not augmented.
+// kernel scales and augments the pixels after they were copied to the device as bytes. The kernel writes the dtype to
+// which autocast would round. If the device is the CPU and pixels are not augmented, loader threads scale them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +28,8 @@ class Preprocessing {
   std::unique_ptr<const Dataset> InLoader(const Dataset& dataset) const;
 
   // Converts `input`, [count, spec.shape...] on the device, as the loader read it. `draws` are the random numbers that
-  // the loader drew for each sample, if it drew any (DeviceBatch). Returns numbers as Model::Forward takes them; tokens
-  // do not change.
+  // the loader drew for each sample, if it drew any (DeviceBatch). Returns the input for Model::Forward; tokens are
+  // returned as they are.
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& draws = {}) const;
 
  private:

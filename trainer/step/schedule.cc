@@ -21,7 +21,7 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
   const int64_t warmup = schedule.warmup_steps();
   const bool one_cycle = schedule.type() == config::Schedule::ONE_CYCLE;
   if (step < warmup) {
-    // OneCycleLR's peak is its step warmup - 1.
+    // OneCycleLR reaches its peak at step warmup - 1.
     return one_cycle ? Cosine(kOneCycleBegin, 1,
                               static_cast<double>(step) /
                                   static_cast<double>(std::max<int64_t>(warmup - 1, 1)))
@@ -43,7 +43,7 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
       return std::pow(schedule.factor(),
                       std::floor(after / static_cast<double>(schedule.every_steps())));
     case config::Schedule::ONE_CYCLE:
-      // OneCycleLR comes to its end at the last step.
+      // OneCycleLR reaches its final learning rate at the last step.
       return Cosine(
           1, end,
           std::min((after + 1) / static_cast<double>(std::max<int64_t>(total_steps - warmup, 1)),

@@ -17,10 +17,10 @@ namespace lockstep {
 //             Loshchilov and Hutter, ICLR 2017)
 //  LINEAR     1 + (f - 1) t / T (LinearLR)
 //  STEP       factor ^ floor(t / every_steps) (StepLR)
-//  ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25, which ends at f; its
-//             warm-up is a cosine, too
-//  RANGE_TEST b ^ (1 - t / (T - 1)), where b = first_fraction (Smith, WACV 2017, with a factor for each step in place
-//             of a summand)
+//  ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25; the schedule ends at f, and its
+//             warm-up follows a cosine, too
+//  RANGE_TEST b ^ (1 - t / (T - 1)), where b = first_fraction (Smith, WACV 2017; each step multiplies the rate by a
+//             constant, where Smith's schedule adds a constant)
 double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
 
 // Returns optimizer.lr after optimizer.lr_scaling has scaled it for the global batch.

@@ -22,7 +22,7 @@ namespace {
 
 static_assert(Reducer::kScalars == ops::kStepSums);
 
-// A parameter that a model registers under several names is trained once.
+// Returns the parameters that require gradients. A parameter that a model registers under several names is listed once.
 std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
   std::vector<NamedTensor> trained;
   std::set<const void*> seen;
@@ -48,7 +48,7 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   return options;
 }
 
-// While it lives, the model knows what backward will be called with.
+// While this object exists, the model knows the gradient with which the loss's backward will be called.
 class KnownLossGradient {
  public:
   KnownLossGradient(Model& model, const at::Tensor& gradient) : model_(model) {
@@ -62,7 +62,7 @@ class KnownLossGradient {
   Model& model_;
 };
 
-// Keeps what a step changes before its update: buffers and random numbers.
+// Saves what a step changes before its update, so that the step can be undone: buffers and random number generators.
 class Snapshot {
  public:
   Snapshot(const std::vector<NamedTensor>& buffers, at::Device device) {
@@ -126,7 +126,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 }
 
 bool Step::Run(double lr, MicroBatches& batches) {
-  phase_range_.reset();  // the last step may have thrown
+  phase_range_.reset();  // is still set if the last step threw
   has_captured_ = false;
   lacked_memory_ = false;
   const Range rest(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
@@ -138,9 +138,9 @@ bool Step::Run(double lr, MicroBatches& batches) {
   return seen ? RunGraph(lr, key, from_first) : RunEagerly(lr, from_first);
 }
 
-// A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails still
-// takes part in the step's collectives, and then all agree on what to say. One that runs out of memory does
-// so in every step.
+// A mistake in a model usually shows in the first step, and on every rank. If a rank throws in the first step, it still
+// takes part in the step's collectives, and then all ranks agree on one error. A rank that runs out of memory takes
+// part in the collectives in every step.
 bool Step::RunEagerly(double lr, MicroBatches& batches) {
   const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
@@ -152,7 +152,8 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
     global_count = AccumulateGradients(batches);
     batches.Prefetch();
   } catch (const std::exception& exception) {
-    // Where the model's own collectives belong to the step, the others cannot get past them.
+    // With sync_batch_norm the model's forward and backward contain collectives, in which the other ranks would wait
+    // for this one forever.
     if (config_.ddp().sync_batch_norm()) throw;
     out_of_memory = IsOutOfMemory(exception);
     if (!is_first && !out_of_memory) throw;
@@ -171,7 +172,8 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
   if (!optimizer_) {
     reducer_->Wait();
     Together(world_.host, [&] {
-      // Else the moments, which stay, would lie in the memory of activations, and hold on to all of it.
+      // Otherwise the moments, which are kept for the whole run, would be allocated in cached blocks of activations,
+      // and these large blocks could not be freed any more.
       EmptyCache(world_.device);
       reducer_->SettleLayout();
       MakeOptimizer();
@@ -223,7 +225,8 @@ void Step::AfterRestore() {
     values_[ops::kLossScale].fill_(rules_.scales_loss ? config_.loss_scale().initial() : 1.0);
     values_[ops::kGrowthTracker].zero_();
   }
-  // The job that saved the state may have left steps out that were not finite.
+  // The job that saved the state may have skipped steps that were not finite. The figures of such a step are cleared
+  // here.
   for (const ops::StepFigure figure : {ops::kBadStep, ops::kBadLoss, ops::kBadGradNorm}) {
     figures_[figure].zero_();
   }
@@ -262,7 +265,8 @@ bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
   };
   optimizer_->SetLearningRate(lr);
   SetShare(key);
-  // A graph waits for nothing that began before it, and ends with nothing under way.
+  // A graph must not wait for a collective that began before it, and must not end before its own collectives have
+  // ended.
   reducer_->WaitForParameters();
   if (!graphs_->Has(key)) {
     const auto compute_whole = [&] {
@@ -279,13 +283,14 @@ bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
       reducer_->Abandon();
       PinnedBatches in_slots(std::move(micro_batches));
       const bool fits = RunEagerly(lr, in_slots);
-      // Smaller micro-batches may fit as a graph, too.
+      // If memory ran out, graphs stay allowed, because smaller micro-batches may fit as a graph.
       if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
       return fits;
     }
   }
   graphs_->Replay(key);
-  // Only now: where the next batch is late, the device has this step to do meanwhile.
+  // Prefetch() comes after Replay(), so that the device computes this step while the host waits for a batch that is
+  // late.
   batches.Prefetch();
   return true;
 }
@@ -316,8 +321,9 @@ void Step::BeginStep() {
 }
 
 int64_t Step::AccumulateGradients(MicroBatches& batches) {
-  const RoundedWeights rounded_weights;  // once for all micro-batches
-  // Shards are gathered after their update, which would not reach copies.
+  const RoundedWeights rounded_weights;  // rounds each weight once for all micro-batches
+  // A sharded optimizer gathers the updated shards into the parameters. The copies would not get these updates, so they
+  // are not used.
   const ops::WeightCopies::Use copies(config_.optimizer().shard() ? nullptr : &copies_);
   int64_t global_count = 0;
   for (int micro = 0; micro < accumulation_; ++micro) {
@@ -342,7 +348,7 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   const double begin_s = SecondsSinceBoot();
   const at::Tensor input = preprocessing_(batch.input, batch.draws);
   if (world_.device.is_cpu()) preprocessing_s_ += SecondsSinceBoot() - begin_s;
-  // A single sample is mixed with itself.
+  // A single sample is mixed with itself, so its loss is the plain loss.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);
     const at::Tensor output = Forward(input);
@@ -352,16 +358,18 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   const at::Tensor output = Forward(input);
   const Range range("loss");
   const at::Tensor own = batch.draws[0][kOwnInLoss];
-  // Each loss gets an output of its own, because a loss's backward may write its gradient over the output.
+  // Each of the two losses gets its own copy of the output, because a loss's backward may overwrite the output with its
+  // gradient.
   return own * model_.LossSum(output, batch.target) +
          (1 - own) * model_.LossSum(output.clone(), batch.target.roll(1, 0));
 }
 
-// Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
+// Adds a micro-batch's gradients and loss to those of the step. In the backward of the last micro-batch the reducer
+// also sums the gradients over the ranks.
 void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   if (config_.optimizer().shard()) Exchange([&] { reducer_->WaitForParameters(); });
-  // A rank without samples has nothing to add; only where the ranks share BatchNorm's statistics it
-  // must go through the model with the others.
+  // A rank without samples has nothing to add. With sync_batch_norm it must still run the model, because the other
+  // ranks need it in the model's collectives.
   if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
     if (last) reducer_->ReduceNow();
     return;

@@ -3,8 +3,8 @@
 // Promise: a step gives the same result eagerly or as a CUDA graph, and never waits for the device. The result is the
 // same as if the whole global batch were computed at once: each micro-batch's loss is a sum, divided by the number of
 // targets in the global batch. Where targets have weights (loss.class_weight), the sum of the weights of the global
-// batch is known only when all micro-batches of all ranks are: it travels with the loss, and ops::DecideStep() divides
-// the loss and the gradients by it.
+// batch is known only after all micro-batches of all ranks. It is therefore summed over the ranks together with the
+// loss, and ops::DecideStep() divides the loss and the gradients by this sum.
 //
 // Invariants:
 //   1. The first step runs eagerly. In this step the ranks agree on errors, and the reducer settles the layout of its
@@ -27,12 +27,13 @@
 //   the step cannot be captured -> it runs eagerly on every rank; why_no_graph() says why
 //     -> tests/graph_test.py
 //   memory runs out on a rank -> false from Run() on every rank -> tests/memory_test.py
-//   memory runs out beside what graphs hold, as in an epoch's short last batch -> false from Run(), and holds_graphs();
-//     without them the same step runs, and the graphs of both batch shapes then share their memory
+//   memory runs out because CUDA graphs hold a part of it, as in an epoch's short last batch -> false from Run(), and
+//     holds_graphs() is true; without the graphs the same step runs, and the graphs of both batch shapes then share
+//     their memory
 //     -> tests/memory_test.py, test_graphs_give_way_to_another_step
-//   memory runs out in a step with histograms -> false from Run(), and DropHistograms() tells -> tests/sinks_test.py,
-//     test_histograms_give_way_to_the_step
-//   loss or gradient are not finite -> figures() (ops/update/step_values.h) -> tests/precision_test.py
+//   memory runs out in a step with histograms -> false from Run(), and DropHistograms() returns true
+//     -> tests/sinks_test.py, test_histograms_give_way_to_the_step
+//   loss or gradient are not finite -> figures() says so (ops/update/step_values.h) -> tests/precision_test.py
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -86,16 +87,17 @@ class Step {
   // rank gets the same result. Throws Error.
   bool Run(double lr, MicroBatches& batches);
 
-  // From the next step on this rank asks for `requests`. figures() holds the sums of all ranks' requests, which are the
-  // same on every rank.
+  // Sets the requests of this rank, beginning with the next step. figures() holds the sums of all ranks' requests,
+  // which are the same on every rank.
   void Ask(const Requests& requests);
 
-  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples. Graphs give their memory
-  // back, and memory().Most() begins anew.
+  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples. This releases the memory
+  // of the CUDA graphs and resets memory().Most().
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
   // Continues from the parameters and buffers that the model has now. Call it before the first Run(). `order` is the
-  // order of the buckets in the job that saved the state. Every rank must call it. Throws Error.
+  // order of the parameters in the gradient buckets (Reducer::order()) of the job that saved the state. Every rank must
+  // call it. Throws Error.
   void Resume(const std::vector<int64_t>& order);
 
   // Adds the state on which the next step depends, except parameters and buffers: the optimizer's state and the state
@@ -110,13 +112,14 @@ class Step {
   // The figures of the last step: float64 [ops::kStepFigures] on the device.
   const at::Tensor& figures() const { return figures_; }
 
-  // The parameters that are trained, each once, and the buffers.
+  // The trained parameters, each listed once.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   // Returns how many numbers are trained.
   int64_t ParameterCount() const;
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
 
-  // Waits until this rank has all parameters whole. (The ranks exchange sharded updates while the next step begins.)
+  // Waits until this rank has all updated parameters. (With a sharded optimizer the ranks still exchange updated shards
+  // while the next step begins.)
   void WaitForParameters() { reducer_->WaitForParameters(); }
 
   // With ema_decay, exchanges the parameters and their averages. Every rank must call it.
@@ -125,7 +128,7 @@ class Step {
   // Returns the nodes of the CUDA graphs that steps run, by the names of their ranges.
   NodesOfGraphs nodes_of_graphs() const { return graphs_ ? graphs_->nodes() : NodesOfGraphs(); }
 
-  // Whether graphs hold memory, the same on every rank: what SetMicroBatches() would give back.
+  // Whether CUDA graphs hold memory, which SetMicroBatches() would release. The answer is the same on every rank.
   bool holds_graphs() const { return graphs_ && !graphs_->empty(); }
 
   // The reason why steps run eagerly although the config asks for a graph; empty if there is none.
@@ -133,26 +136,27 @@ class Step {
 
   // Makes the next Run() take histograms of the parameters, before its update, and of their gradients
   // (trainer/step/histograms.h). That step, `step`, runs eagerly. Every rank must call it before the same Run(). It
-  // does nothing before the first Run(), whose operations are counted, and after DropHistograms() has returned true.
+  // does nothing before the first Run(), because the operations of that step are counted, nor after DropHistograms()
+  // has returned true.
   void AskForHistograms(int64_t step) {
     if (agreed_ && !dropped_histograms_) histograms_of_ = step;
   }
   // Returns, on rank 0, the histograms that the last Run() has taken; nothing if it took none.
   std::optional<Histograms> TakeHistograms() { return std::exchange(histograms_, std::nullopt); }
-  // If the last Run() returned false and was to take histograms, returns true: no further step takes any. The same is
-  // true on every rank.
+  // If the last Run() returned false and was to take histograms, returns true, and no further step takes histograms.
+  // Every rank gets the same answer.
   bool DropHistograms();
 
-  // From now on measures the phases of each step with `clock`; null: does not measure them.
+  // From now on `clock` measures the phases of each step. If it is null, they are not measured.
   void SetClock(StepClock* clock) { clock_ = clock; }
 
-  // Returns the seconds for which this thread has scaled and augmented samples so far. It is 0 on a GPU, where the GPU
-  // does so.
+  // Returns the seconds for which this thread has scaled and augmented samples so far. It is 0 if the device is a GPU,
+  // because kernels then do this work.
   double preprocessing_s() const { return preprocessing_s_; }
 
   // Watches the memory of a Run(), if a caller asks for it.
   MemoryWatch& memory() { return memory_; }
-  // The tensors that exist between two calls of Run(), with what they are for.
+  // Returns the tensors that exist between two calls of Run(), each with the purpose of its memory.
   std::vector<OwnedTensor> HeldTensors();
   // Whether the last Run() has captured a graph, and whether this rank lacked memory in it.
   bool has_captured() const { return has_captured_; }
@@ -173,7 +177,8 @@ class Step {
   void TakeHistogramsNow();
   void SetShare(int64_t global_count);
 
-  // Waits for other ranks.
+  // Calls `wait`, which waits for other ranks, as Phase::kExchange. With several ranks, the waiting time is added to
+  // figures().
   template <typename Wait>
   void Exchange(const Wait& wait) {
     Mark(Phase::kExchange);
@@ -186,7 +191,7 @@ class Step {
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);
     memory_.Mark(phase);
-    // The range of the phase before ends first. The last phase ends with the step's own range.
+    // First ends the range of the previous phase. kRest gets no range here, because Run() opens one for the whole step.
     phase_range_.reset();
     if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)), Range::Of::kStep);
   }
@@ -210,13 +215,13 @@ class Step {
   ops::WeightCopies copies_;            // copies of the weights that the first step rounds
   at::Tensor values_;                   // float32 [ops::kStepValues]
   at::Tensor figures_;
-  at::Tensor requests_;  // float32 [ops::kStepSums]: the values of asked_; the loss is 0
+  at::Tensor requests_;  // float32 [ops::kStepSums]: the values of asked_; 0 for the loss
   Requests asked_;
-  at::Tensor share_;  // float32: 1 / targets of the global batch
+  at::Tensor share_;  // float32: 1 / number of targets of the global batch
   int64_t share_of_ = 0;
 
   bool agreed_ = false;  // whether the ranks have agreed on errors, in the first step
-  int64_t scales_loss_;  // rules_.scales_loss, or the saved job's
+  int64_t scales_loss_;  // rules_.scales_loss; before AfterRestore(), the restored value
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;
@@ -228,7 +233,7 @@ class Step {
     at::Tensor draws;
   };
   std::vector<Slot> slots_;
-  int64_t histograms_of_ = 0;  // the step for which they are asked for; 0: none
+  int64_t histograms_of_ = 0;  // the step of which to take histograms; 0: none
   std::optional<Histograms> histograms_;
   bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;

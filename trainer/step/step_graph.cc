@@ -28,8 +28,8 @@ struct StepGraphs::Graph {
   std::string RangeName() const { return fmt::format("{}{}", kGraphRange, number); }
 
   int64_t key = 0;
-  int64_t number = 0;  // which of this process's graphs it is; a trace may have two of the same key
-  std::optional<at::cuda::CUDAGraph> graph;  // none on a foretold GPU
+  int64_t number = 0;  // counts the process's captures; a trace may have two graphs of one key
+  std::optional<at::cuda::CUDAGraph> graph;  // empty on a foretold GPU
   std::vector<GraphNode> nodes;
 };
 
@@ -84,7 +84,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
     stepped = true;
     graph->graph->capture_end();
   } catch (...) {
-    if (!stepped) {  // what capture_end() would have undone
+    if (!stepped) {  // undoes what capture_end() would have undone
       cudaGraph_t unfinished = nullptr;
       if (IsCapturing(device_)) cudaStreamEndCapture(stream.stream(), &unfinished);
       if (unfinished != nullptr) cudaGraphDestroy(unfinished);

@@ -6,12 +6,12 @@
 // Invariants:
 //   1. There are at most kMost graphs. A new graph replaces the one that has not been used for the longest time. All
 //      graphs share their memory, because only one runs at a time. Tensors whose values must survive a step must
-//      therefore be allocated outside.
+//      therefore be allocated outside of a capture.
 //   2. A capture runs no work on the device and changes no random state. A capture that fails changes nothing.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   what is captured waits for the device, or does something else that a graph cannot -> the exception
-//     from Capture() -> tests/graph_test.py, test_a_model_that_cannot_be_captured
+//   the captured work waits for the device, or does something else that a graph cannot do -> the exception from
+//     Capture() -> tests/graph_test.py, test_a_model_that_cannot_be_captured
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,7 +26,7 @@
 
 namespace lockstep {
 
-// Gives the GPU what its allocator has cached. Does nothing on a CPU.
+// Returns the free blocks that LibTorch's caching allocator holds to the GPU. Does nothing on a CPU.
 void EmptyCache(at::Device device);
 
 class StepGraphs {

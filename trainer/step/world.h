@@ -13,11 +13,11 @@ struct World {
   Communicator& communicator;  // carries tensors of `device`
   // Carries CPU tensors; the same object as `communicator` if `device` is the CPU.
   Communicator& host;
-  int cores = 1;                     // how many cores this rank's threads have for themselves
+  int cores = 1;                     // how many CPU cores are for this rank's threads alone
   int local_rank = 0;                // this rank's number among the ranks of its machine
   int local_ranks = 1;               // how many ranks its machine has
   int local_cores = 1;               // how many cores these ranks have together
-  FlightRecorder* flight = nullptr;  // flight and watchdog are null for a rank that is alone
+  FlightRecorder* flight = nullptr;  // flight and watchdog are null if the job has one rank
   Watchdog* watchdog = nullptr;
 
   int rank() const { return host.rank(); }

@@ -1,4 +1,4 @@
-// For tests: asks a server on a port of this machine.
+// For tests: sends an HTTP request to a server on a port of this machine.
 #pragma once
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Returns the whole answer, with status line and headers; empty if nothing listens on the port.
+// Returns the whole response, with status line and headers, or an empty text if nothing listens on the port.
 inline std::string HttpAnswer(int port, const std::string& target,
                               const std::string& method = "GET") {
   const FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// encoder.py's bytes_to_unicode().
+// Returns the character of each byte, as encoder.py's bytes_to_unicode() does.
 std::vector<std::string> Characters() {
   std::vector<int> points(256);
   int others = 256;

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// "bench step"
+// Returns the name of a command as a user types it, for example "bench step".
 std::string NameIn(const CLI::App& parent, const std::string& name) {
   return parent.get_parent() == nullptr ? name : parent.get_name() + " " + name;
 }

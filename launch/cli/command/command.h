@@ -1,6 +1,6 @@
-// Command: the base class of the commands of the command line. A command is a file in a folder of launch/cli that
-// defines New...Command(), a line of commands.inc, and a unit of the folder's BUILD file, which its unit `commands`
-// names.
+// Command: the base class of the commands of the command line. To add a command, write a file in a folder of launch/cli
+// that defines New...Command(), add a line to commands.inc, add a unit for the file to the folder's BUILD file, and
+// name this unit in the deps of the BUILD file's unit `commands`.
 //
 //   class HelloCommand final : public LocalCommand {
 //    public:
@@ -17,8 +17,8 @@
 //     std::string name_;
 //   };
 //
-// A command that runs in this process alone is a LocalCommand. A command that the ranks of a job run together, so that
-// it accepts -n, is a RankCommand (launch/cli/command/rank_command.h).
+// A command that runs in this process alone derives from LocalCommand. A command that all ranks of a job run together,
+// and that therefore accepts -n, derives from RankCommand (launch/cli/command/rank_command.h).
 #pragma once
 
 #include <string>
@@ -80,12 +80,12 @@ class LocalCommand : public Command {
   virtual ExitStatus RunHere(const Invocation& invocation) = 0;
 };
 
-// Returns the command that the words of a command line name, such as "bench step"; without words, `app`. Skips words
-// that begin with `-`, and ignores what follows the command. If a word is none where a command must be, throws Error
-// (kUsage) with the nearest name.
+// Returns the command that the words of a command line name, such as "bench step"; `app` if there are no words. Skips
+// words that begin with `-`, and ignores what follows the command. If a word stands where a command must be and names
+// no command, throws Error (kUsage) with the most similar name.
 const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& words);
 
-// Returns the command `name` of `app` that has subcommands. Adds it if it does not exist yet.
+// Returns the command `name` of `app`, to which the caller adds subcommands. Adds the command if it does not exist yet.
 CLI::App& Group(CLI::App& app, const std::string& name, const std::string& what);
 
 }  // namespace lockstep

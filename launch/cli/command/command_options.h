@@ -23,7 +23,7 @@ class Option {
   explicit Option(CLI::Option& option) : option_(option) {}
 
   const Option& Required() const;
-  const Option& ShowDefault() const;  // shows the present value of the variable in the help
+  const Option& ShowDefault() const;  // the help shows the variable's value as the default
   const Option& Within(int64_t least, int64_t most) const;
   const Option& Between(double least, double most) const;
   const Option& OneOf(const std::vector<std::string>& words) const;
@@ -51,7 +51,8 @@ class CommandOptions {
   // A flag without a value.
   Option Add(const std::string& name, bool& value, const std::string& what);
 
-  // Adds an option whose value is one of `words`. `usual` is the word of the default that `value` holds now.
+  // Adds an option whose value is one of `words`. `usual` is the word for the default value, which `value` holds when
+  // this function is called.
   template <typename Enum>
   void AddChoice(const std::string& name, Enum& value, const std::string& what,
                  const std::map<std::string, Enum>& words, const std::string& usual) {

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Returns the type that --dtype names in the way of PyTorch: "float32", "float16", "bfloat16" or "float64". For any
-// other name throws Error (kUsage) with the most similar of these names.
+// Returns the type that the option --dtype names. The names are those of PyTorch: "float32", "float16", "bfloat16" or
+// "float64". If `name` is another name, throws Error (kUsage) with the most similar of these names.
 at::ScalarType DtypeNamed(const std::string& name);
 
 }  // namespace lockstep

@@ -1,13 +1,13 @@
-// Examples of the commands, which their help ends with.
+// Examples for the commands. The help text of each command ends with its examples.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// Returns the examples of the command `name` ("bench step") as its help shows them: a line that says what the example
-// does, and the command. Empty: there are none. tests/completion_test.py shows that each command has some, and that the
-// program can parse them.
+// Returns the examples of the command `name` ("bench step") as its help shows them: for each example a line that
+// describes it, and the command line. Returns an empty string if there are no examples. tests/completion_test.py shows
+// that each command has examples, and that the program can parse them.
 std::string ExamplesOf(const std::string& name);
 
 }  // namespace lockstep

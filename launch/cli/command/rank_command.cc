@@ -21,7 +21,8 @@
 namespace lockstep {
 namespace {
 
-// Identifies this program: two builds of it may do different things under one name.
+// Returns a text that identifies this build of the program. Two builds may behave differently although they have the
+// same name.
 std::string ProgramText() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -29,7 +30,7 @@ std::string ProgramText() {
                      std::hash<std::string>()(bytes));
 }
 
-// Ends this rank for an error of its own, while others may be waiting for it.
+// Ends this rank because of an error that only this rank has. Other ranks may be waiting for it.
 [[noreturn]] void LeaveAlone(Job& job, const std::exception& exception) {
   std::fflush(stdout);
   job.Fail(ErrorOf(exception));
@@ -47,7 +48,7 @@ int RankCommand::Run(const Invocation& invocation) {
   }
   Begin();
   LetEarlySignalsCome();
-  // Outside the try block: the communicators must outlive what fails.
+  // `job` is declared outside of the try block, because its communicators must still exist when the catch block runs.
   std::optional<Job> job;
   try {
     job.emplace();
@@ -121,7 +122,7 @@ World Connect(Job& job, const config::Config& config) {
     job.watchdog()->SetLimits({.collective_s = config.watchdog().collective_timeout_s(),
                                .heartbeat_s = config.watchdog().heartbeat_timeout_s()});
   }
-  // Read by CUDA when it is first used, which is now.
+  // CUDA reads this variable when it is first used, in Connect() below.
   if (config.debug().launch_blocking()) setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1);
   return Connect(job, config.device());
 }

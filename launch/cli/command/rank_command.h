@@ -4,8 +4,8 @@
 // Protocol of Run(), in each process of the command:
 //   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
 //      (launch/job/start_job.h), and return the job's exit status
-//   2. otherwise this process is a rank, or the only process: Begin(), meet the other ranks, compare program and
-//      command with them, RunAsRank(), and leave together
+//   2. otherwise this process is a rank, or the only process: call Begin(), meet the other ranks, check that all ranks
+//      run the same program and command, call RunAsRank(), and leave together with the other ranks
 // If something fails on every rank, only rank 0 prints the error. If something fails on one rank, that rank prints the
 // error, and the other ranks end.
 #pragma once
@@ -31,18 +31,19 @@ class RankCommand : public Command {
   // Returns whether the command accepts --restarts.
   virtual bool trains() const { return false; }
 
-  // Run() calls it before it starts ranks. Adds what StartJob() must know about this command to `started`. Throws Error
-  // if the command line or the config is wrong.
+  // Run() calls this function before it starts ranks. The function adds to `started` the facts about this command that
+  // StartJob() needs. Throws Error if the command line or the config is wrong.
   virtual void Check(StartedCommand& started) const;
 
-  // Run() calls it before the ranks meet. Signals are held back until then. Throws Error if the options are wrong.
+  // Run() calls this function before the ranks meet. Signals stay blocked until it has returned. Throws Error if the
+  // options are wrong.
   virtual void Begin() {}
 
   // Throws Error.
   virtual ExitStatus RunAsRank(Job& job, const Invocation& invocation) = 0;
 };
 
-// A config file and what --set changes in it.
+// A config file, and the changes that the option --set makes to it.
 struct ConfigOptions {
   std::string path;
   std::vector<std::string> assignments;
@@ -55,28 +56,28 @@ struct ConfigOptions {
   config::Config Load() const;
   // Loads the config on every rank. An error on any rank is thrown on all. Every rank must call it.
   config::Config Load(Job& job) const;
-  // Loads the config in a process that starts the command as ranks, and adds the config's facts to `started`. Throws
-  // Error (kUsage).
+  // Loads the config in a process that starts the command as ranks, and adds the facts of the config that StartJob()
+  // needs to `started`. Throws Error (kUsage).
   config::Config Check(StartedCommand& started) const;
 };
 
-// Returns the runs that RUN or RUN@STEP names (use/named_runs.h), on every rank. An error on any rank is thrown on
-// all. Every rank must call it.
+// Returns on every rank the runs that `name` (RUN or RUN@STEP) stands for (use/named_runs.h). An error on any rank is
+// thrown on all. Every rank must call it.
 std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
 inline constexpr char kRunPoint[] =
     "run folder, also of folds; RUN@STEP, RUN@best or RUN@last for a checkpoint";
 
-// Adds --device.
+// Adds the option --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);
 
-// Connects the ranks' devices. Before that prints a line if something on the machines slows the ranks down. Every rank
+// Connects the ranks' devices. Before that, prints a line if something on the machines slows the ranks down. Every rank
 // must call it. Throws Error.
 World Connect(Job& job, config::Config::Device device);
-// Does the same with the device and the time limits of `config`, after it has checked that all ranks have the same
-// config.
+// Checks that all ranks have the same config, gives the config's time limits to the watchdog, and then connects the
+// devices as above.
 World Connect(Job& job, const config::Config& config);
 
-// Must be called after Connect().
+// Returns the options for training as a rank of `job`. Call it after Connect().
 TrainOptions TrainOptionsOf(Job& job);
 
 }  // namespace lockstep

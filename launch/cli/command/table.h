@@ -12,7 +12,8 @@ using TableRow = std::vector<std::string>;
 // Returns one line for each row. There are two spaces between columns, and none at the end of a line.
 std::string TableText(const std::vector<TableRow>& rows);
 
-// Returns `text` without line breaks and with at most `most` characters. If it had more, the last three are "...".
+// Returns `text` without line breaks and with at most `most` characters. If characters were cut off, the result ends
+// with "...".
 std::string Shortened(std::string_view text, size_t most);
 
 // Returns the number with four significant digits; "-" for NaN.

@@ -1,4 +1,4 @@
-// lockstep new: a commented config for the files that a user has.
+// lockstep new: writes a config with comments for the user's data files.
 #include <filesystem>
 
 #include "base/error.h"
@@ -38,7 +38,7 @@ class NewCommand final : public LocalCommand {
     const Draft draft = DraftConfig(request_);
     std::vector<std::string> assignments;
     if (!draft.stand_in.empty()) assignments = {"model.imported.file=" + draft.stand_in};
-    // Throws if the config could not be trained with.
+    // LoadConfigText() throws if the config is not valid for training.
     LoadConfigText(request_.output, draft.config, assignments);
     WriteFileAtomically(request_.output, draft.config);
     for (const std::string& line : draft.found) Print("{}\n", line);
@@ -47,7 +47,7 @@ class NewCommand final : public LocalCommand {
     return ExitStatus::kDone;
   }
 
-  // Throws Error (kUsage) if something has the name of the config, be it a link that leads nowhere.
+  // Throws Error (kUsage) if a file with the config's name exists, even if it is a dangling symbolic link.
   void RequireNew() const {
     std::error_code error;
     if (!std::filesystem::exists(std::filesystem::symlink_status(request_.output, error))) return;

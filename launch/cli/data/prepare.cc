@@ -1,4 +1,4 @@
-// lockstep prepare images, shards and tokens: data made ready for training, ahead of time.
+// lockstep prepare images, shards and tokens: converts data for training, ahead of time.
 #include <unistd.h>
 
 #include "base/cores.h"
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// One that makes what `Options` says, of prepare/.
+// The base class of these commands. `Options` is the struct of options of a function in prepare/.
 template <typename Options>
 class PrepareCommand : public LocalCommand {
  public:
@@ -34,7 +34,7 @@ class PrepareCommand : public LocalCommand {
     return ExitStatus::kDone;
   }
 
-  // Returns what was made, in words.
+  // Makes the data, and returns a text that says what was made.
   virtual std::string Make() = 0;
 
   int threads_ = 0;  // 0: as many as there are cores

@@ -1,4 +1,4 @@
-// Parts that the commands of `lockstep bench` share. Each of these commands measures something on this machine.
+// Functions that the commands of `lockstep bench` share. Each of these commands measures something on this machine.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// lockstep bench loader: samples/s of a config's loader on this machine, where the time goes, and what limits it.
+// lockstep bench loader: measures the samples/s of a config's data loader on this machine, and shows on what the time
+// is spent and what limits the speed.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <fcntl.h>
@@ -37,7 +38,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Seconds that this process has used cores for.
+// Returns the CPU time of this process, user and system, in seconds.
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -47,7 +48,8 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Where a rank's time stands.
+// The clocks and time counters of a rank at one moment. Differences between two readings give the times of a
+// measurement.
 struct Reading {
   double wall_s;
   double cpu_s;
@@ -61,15 +63,17 @@ struct Reading {
         loader(loader.times()) {}
 };
 
-// How long a measurement is. A data set is read once before it, and twice in it; or, with `most_s`, once before it but
-// for that long at the most, and then for that long.
+// How long a measurement is. Without `most_s` the data set is read once as a warm-up, and twice in the measurement.
+// With `most_s` it is read once as a warm-up, but for at most `most_s` seconds, and then for `most_s` seconds in the
+// measurement.
 struct Extent {
   std::optional<double> most_s;
-  // The files are read from the disk and not from the system's memory: once, and nothing before.
+  // If true, the files are read from the disk and not from the page cache. There is no warm-up, and the data set is
+  // read once.
   bool cold = false;
 };
 
-// Makes the system forget what it has in memory of a file, or of all files in a folder.
+// Removes a file, or all files in a folder, from the page cache.
 void Evict(const std::string& path) {
   namespace fs = std::filesystem;
   const auto opened = [](const fs::path& file) {
@@ -79,7 +83,7 @@ void Evict(const std::string& path) {
     const FileDescriptor descriptor = opened(file);
     if (descriptor.get() >= 0) posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
   };
-  // Pages that have not been written yet would stay in memory.
+  // Dirty pages would stay in the page cache, so they are written first.
   if (const FileDescriptor top = opened(path); top.get() >= 0) syncfs(top.get());
   if (!fs::is_directory(path)) return evict(path);
   for (const auto& entry :
@@ -88,7 +92,7 @@ void Evict(const std::string& path) {
   }
 }
 
-// The training files of `config` are opened, and their samples counted.
+// Opens the training files of `config`. Throws Error (kUsage) if they have fewer samples than a global batch.
 TrainingData OpenFor(const config::Config& config, const Extensions& extensions,
                      const World& world) {
   TrainingData data = OpenTrainingData(config, extensions.datasets, world);
@@ -99,12 +103,12 @@ TrainingData OpenFor(const config::Config& config, const Extensions& extensions,
   return data;
 }
 
-// Times the loader with which `config` trains, up to what the model gets, on the device, and prints on rank 0 where the
-// time goes. Every rank must call it. Throws Error (kData, kUsage).
+// Times the loader of `config`, from reading the samples to the model's input on the device, and prints on rank 0 on
+// what the time is spent. Every rank must call it. Throws Error (kData, kUsage).
 void Bench(config::Config config, const Extent& extent, bool json, const Extensions& extensions,
            const World& world) {
   config.mutable_data()->clear_validation();
-  config.mutable_data()->set_last_batch(config::Data::DROP);  // all batches are as large
+  config.mutable_data()->set_last_batch(config::Data::DROP);  // all batches have the same size
   TrainingData data;
   Together(world.host, [&] {
     data = OpenFor(config, extensions, world);
@@ -131,7 +135,7 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
     if (world.device.is_cuda()) at::cuda::getCurrentCUDAStream().synchronize();
   };
   const int64_t batches = sampler.steps_per_epoch() * config.accumulation();
-  // Takes so many epochs, if the time suffices. Returns whether it did.
+  // Reads `epochs` epochs, but stops after `most_s` seconds. Returns whether all epochs were read.
   const auto run = [&](int64_t epochs) {
     const double end_s = SecondsSinceBoot() + extent.most_s.value_or(HUGE_VAL);
     for (int64_t i = 0; i < epochs * batches; ++i) {
@@ -160,9 +164,9 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   const double wall = after.wall_s - before.wall_s;
   const LoaderTimes loads = after.loader - before.loader;
   const ReadTimes reads = after.images - before.images;
-  // Without threads the rank's own thread reads the samples.
+  // If the loader has no threads, the rank's main thread reads the samples.
   const double all = loads.available > 0 ? loads.available : wall;
-  // Threads spend the rest of the reading time on normalisation, where there is any.
+  // The rest of the reading time is spent on normalisation, if the config has it.
   const double normalizing =
       std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing - reads.gpu);
   const double idle = std::max(0.0, all - loads.reading);
@@ -196,7 +200,7 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
             {"limit", LimitOf(loads, reads)},
             {"samples", data.train->size()},
             {"kept_mib", Round(sum(4) / ranks / (1 << 20), 1)},
-            // Whether each rank had read all of its samples before.
+            // "warm" says whether each rank had read all of its samples before the measurement.
             {"warm", sum(3) == ranks}};
   if (!extent.cold) line["first_epoch_samples_per_s"] = Round(sum(2), 1);
   if (json) {
@@ -220,7 +224,7 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   Print("limit: {}\n", line["limit"].get<std::string>());
 }
 
-// A config that trains on a folder of images as ImageNet's are.
+// Returns a config that trains on a folder of images, with the mean and standard deviation of ImageNet.
 std::string ConfigOfImages(const std::string& folder) {
   config::Config config;
   config.set_precision(config::AUTO);

@@ -1,4 +1,4 @@
-// lockstep bench scaling: how a config's step time changes with the number of ranks.
+// lockstep bench scaling: measures how a config's step time changes with the number of ranks.
 #include <c10/cuda/CUDAFunctions.h>
 #include <fmt/format.h>
 
@@ -23,9 +23,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Runs `lockstep bench step ARGUMENTS` (program and arguments given) on 1, 2, 4, ... and `ranks` ranks on
-// `machines` and prints how the step's time changes. `global_batch`: the config's; `weak`: for each rank, not for all
-// together. Returns the exit status of the first run that fails. Throws Error.
+// Runs `PROGRAM bench step ARGUMENTS` with 1, 2, 4, ... and `ranks` ranks on `machines`, and prints how the step time
+// changes. `global_batch` is the config's. If `weak` is true, it is the batch of each rank and not of all ranks
+// together. If a run fails, returns its exit status. Throws Error.
 int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
                  const std::string& program, const std::vector<std::string>& arguments, int steps,
                  bool weak, bool json) {
@@ -80,7 +80,7 @@ int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
   return static_cast<int>(ExitStatus::kDone);
 }
 
-// It starts its jobs itself.
+// The command derives from Command directly, because it starts several jobs itself, one after the other.
 class ScalingCommand final : public Command {
  public:
   explicit ScalingCommand(CLI::App& app)

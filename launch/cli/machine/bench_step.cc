@@ -1,4 +1,5 @@
-// lockstep bench step: the time of a config's step, its phases, and its share of what the GPU can do.
+// lockstep bench step: measures the time of a config's training step and of its phases, and the share of the GPU's peak
+// FLOP/s that the step reaches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The value that `share` of `values` are below.
+// Returns a quantile of `values`: the fraction `share` of them is below it.
 double PercentileOf(std::vector<double> values, double share) {
   const auto at = values.begin() + static_cast<int64_t>(share * static_cast<double>(values.size()));
   std::nth_element(values.begin(), at, values.end());
@@ -34,7 +35,8 @@ double PercentileOf(std::vector<double> values, double share) {
 
 double InGibi(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
-// reports: of one kind of operation, whose plans the library makes.
+// Prints one line for each kernel plan in `reports`, which are about one kind of operation. `library` is the library
+// that offers the plans.
 template <typename Reports>
 void PrintPlans(const char* kind, const char* library, const Reports& reports) {
   for (const auto& [key, plan, source] : reports) {
@@ -43,14 +45,15 @@ void PrintPlans(const char* kind, const char* library, const Reports& reports) {
   }
 }
 
-// Times steps of `config` and prints what it finds on rank 0. `trace`: file for a Chrome trace of ten more; empty:
-// none. Every rank must call it. Throws Error.
+// Times steps of `config` and prints the results on rank 0. `trace` is the path of a Chrome trace of ten more steps;
+// empty: none is written. Every rank must call it. Throws Error.
 void BenchStep(const config::Config& config, int warmup, int steps, const std::string& trace,
                bool json, const Extensions& extensions, const World& world,
                const TrainOptions& options) {
   const StepMeasurement measured =
       MeasureSteps(config, extensions, world, warmup, steps, trace, options);
-  // The rank that has the least left is the first that runs out of memory.
+  // The output has the memory figures of the rank with the least memory left, because this rank would run out of memory
+  // first.
   const DevicePeak memory =
       std::ranges::min(GatherValues(measured.memory, "what memory is left", world.host), {},
                        &DevicePeak::left_bytes);
@@ -59,7 +62,8 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   const double per_s = 1e3 / step_ms;
   const double all_ms = std::accumulate(measured.step_ms.begin(), measured.step_ms.end(), 0.0);
   const double samples_per_s = 1e3 * static_cast<double>(config.global_batch()) * steps / all_ms;
-  // Backward takes twice the forward's operations: one product each for the inputs and the weights.
+  // The backward pass takes twice the operations of the forward pass: for each matrix product, one product for the
+  // gradient of the input and one for that of the weights.
   const double flops_per_s = 3 * static_cast<double>(measured.forward_flops) * per_s;
   const double peak = measured.peak_flops;
   Json line{{"peer", "lockstep"},
@@ -105,8 +109,9 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
 }
 
-// Prints why nothing was measured, as the field `failure` of a line of JSON: "out_of_memory" with the micro-batches
-// that did not fit (0: there was no step yet), or "device" if a library failed. Other errors say nothing of a step.
+// Prints a line of JSON with the field `failure`, which says why nothing was measured. Its `kind` is "out_of_memory",
+// with the size of the micro-batch that did not fit (0: no step had begun), or "device" if a library failed. For other
+// errors it prints nothing, because they do not depend on the size of the step.
 void PrintFailure(const std::exception& exception, const World& world) {
   const Error error = ErrorOf(exception);
   if (error.on_every_rank() && world.rank() != 0) return;
@@ -121,7 +126,7 @@ void PrintFailure(const std::exception& exception, const World& world) {
     return;
   }
   failure["text"] = error.what();
-  // The text of a library may be no UTF-8.
+  // A library's error message may have bytes that are not valid UTF-8.
   Print("{}\n", Json{{"failure", failure}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -148,7 +153,7 @@ class StepCommand final : public RankCommand {
     const auto tell = [&](const std::exception& exception) {
       if (json_) PrintFailure(exception, world);
     };
-    // An error of this rank alone ends the process where it is.
+    // If only this rank has an error, `leave` ends the process at once, so the error must be printed before.
     options.leave = [&tell, leave = options.leave](const std::exception& exception) {
       tell(exception);
       leave(exception);

@@ -1,4 +1,4 @@
-// lockstep bundle: this program as one archive, or as a wheel.
+// lockstep bundle: packs this program into one archive, or into a wheel.
 #include "launch/bundle/bundle.h"
 
 #include "base/error.h"

@@ -1,10 +1,12 @@
-// `lockstep doctor`: whether this machine, or with -n the machines of a job, have all that a run needs, measured.
+// `lockstep doctor`: checks and measures whether this machine, or with -n the machines of a job, have everything that a
+// run needs.
 //
-// Promise: what would end or slow a run is a line that says what to do; what cannot be looked at is left out, not
-// guessed. Nothing is left on the disk.
+// Promise: for each problem that would end a run or slow it down, the command prints a line that says what to do. A
+// check that cannot be made is left out. No file is left on the disk.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/doctor_test.py)
-//   any of what it looks at -> a line that begins with warn or fail; with a failure exit status 2 -> a case each
+//   a check finds a problem -> a line that begins with warn or fail; exit status 2 if any check fails
+//     -> one test for each check
 //   the ranks cannot meet -> the Error that a run would end with -> test_little_shared_memory
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <cuda_runtime_api.h>
@@ -50,7 +52,7 @@ namespace lockstep {
 namespace {
 
 struct DoctorOptions {
-  std::string folder = ".";  // where runs will be
+  std::string folder = ".";  // the folder in which runs will be
   config::Config::Device device = config::Config::AUTO;
   bool json = false;
 };
@@ -58,12 +60,13 @@ struct DoctorOptions {
 constexpr double kMib = 1 << 20;
 constexpr double kGib = 1 << 30;
 
-// "13.0" of 13000
+// Converts CUDA's version number, such as 13000, to a text: "13.0".
 std::string CudaText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Where each library that must be there once was loaded from; two places are two libraries with a state each.
+// Returns the paths from which some libraries were loaded, by the name of the library. Each of these libraries must be
+// loaded once: if it has two paths, it was loaded twice, and each copy has its own state.
 std::map<std::string, std::set<std::string>> LoadedLibraries() {
   std::map<std::string, std::set<std::string>> paths;
   const auto add = [](dl_phdr_info* library, size_t, void* to) {
@@ -140,9 +143,10 @@ Finding CheckDriver(const DoctorOptions& options) {
   return finding;
 }
 
-// "Open MPI 4.1.4" of either's own words; empty: it does not say so.
+// Returns the version in a text of Open MPI's library or of mpirun, for example "Open MPI 4.1.4"; empty if the text has
+// none.
 std::string OpenMpiIn(const std::string& text) {
-  // "Open MPI v4.1.4, package: ..." of the library, "mpirun (Open MPI) 4.1.4" of the program.
+  // The library's text is "Open MPI v4.1.4, package: ...", and mpirun prints "mpirun (Open MPI) 4.1.4".
   const size_t at = text.find("Open MPI");
   const size_t digit = text.find_first_of("0123456789", at);
   if (at == std::string::npos || digit == std::string::npos) return "";
@@ -221,7 +225,7 @@ Finding CheckMemory(const Job& job) {
     if (name == "MemAvailable:") available = std::strtod(rest.c_str(), nullptr) * 1024;
   }
   const double each = std::min(available, BytesOfMemory()) / job.local_ranks() / kGib;
-  constexpr double kLeast = 2;  // GiB: LibTorch's and CUDA's own take half of it
+  constexpr double kLeast = 2;  // GiB; LibTorch and CUDA take half of it for themselves
   return {.check = "memory",
           .state = each < kLeast ? State::kWarn : State::kOk,
           .figure = fmt::format("{:.1f} GiB for each rank", each),
@@ -252,7 +256,7 @@ Finding CheckSharedMemory(int ranks) {
     finding.advice = "ranks of one machine exchange through it: mount it, or use one rank";
     return finding;
   }
-  // Ranks that have met have theirs.
+  // Ranks that have met already have their shared memory. A single process is told whether two ranks would have enough.
   const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";
@@ -282,7 +286,7 @@ Finding CheckDisk(const std::string& folder) {
   try {
     const std::string path = fmt::format("{}/.lockstep-doctor-{}", folder, getpid());
     OutputFile file(path, kWriting);
-    // Gone with this process, whatever ends it.
+    // The file has no name from here on, so it vanishes when this process ends, for whatever reason.
     unlink(path.c_str());
     std::vector<std::byte> memory(kBytes + OutputFile::kDirectAlignment, std::byte{0x5a});
     void* begin = memory.data();
@@ -326,8 +330,8 @@ Finding CheckDisk(const std::string& folder) {
   return finding;
 }
 
-// Whether all machines see rank 0's files; nothing: it can write none, which CheckDisk says. Every rank must
-// call it.
+// Checks whether all machines see the files that rank 0 writes. Returns nothing if rank 0 cannot write a file, because
+// CheckDisk() reports that. Every rank must call it.
 std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& host) {
   const int64_t token = FromRankZero(getpid(), "a file's name", host);
   const std::string path = fmt::format("{}/.lockstep-doctor-shared-{}", folder, token);
@@ -353,7 +357,8 @@ std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& 
       .advice = sees ? "" : "put runs and data on a disk that all machines share"};
 }
 
-// Every rank must call it.
+// Checks that this machine's clock agrees with that of rank 0, and is not before the day on which this program was
+// built. Every rank must call it.
 Finding CheckClock(Communicator& host) {
   host.Barrier(host.MakeLabel("clocks"));
   const double now = UnixSeconds();
@@ -376,7 +381,7 @@ Finding CheckClock(Communicator& host) {
   return finding;
 }
 
-// "eth0, ib0": those that are up.
+// Lists the network interfaces that are up, for example "eth0, ib0".
 Finding CheckNetwork() {
   std::set<std::string> names;
   for (const Interface& interface : InterfacesHere()) names.insert(interface.name);
@@ -387,7 +392,8 @@ Finding CheckNetwork() {
           .advice = names.empty() ? "see ip link" : ""};
 }
 
-// `links_gbs`: what the links between the ranks carry; 0: not known. Every rank must call it.
+// Checks an all-reduce of all ranks. `links_gbs` is the bandwidth of the links between the ranks, in GB/s; 0: unknown.
+// Every rank must call it.
 Finding CheckAllReduce(const World& world, double links_gbs) {
   const bool gpus = world.device.is_cuda();
   const CollectiveBench bench{.warmup = 3, .iterations = 10};
@@ -406,7 +412,7 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
         "the hardware or its drivers are broken: leave out machines until they are right";
     return finding;
   }
-  // Healthy ones come to 0.6 to 0.75 of that.
+  // On healthy machines the bus bandwidth is 0.6 to 0.75 of `links_gbs`.
   constexpr double kLeast = 0.4;
   if (StateOf(large.busbw_gbs, links_gbs, kLeast) == State::kWarn) {
     finding.state = State::kWarn;
@@ -425,7 +431,8 @@ std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Commun
   return ranks;
 }
 
-// Every rank must call it; rank 0 prints. kUsage: a check failed. Throws Error.
+// Makes all checks and prints the report on rank 0. Returns kUsage if a check failed. Every rank must call it. Throws
+// Error.
 ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   Communicator& host = job.host();
   std::vector<Finding> findings;
@@ -465,7 +472,7 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
     }
   }
   if (host.rank() == 0) findings.push_back(CheckMpi(job, host.world_size()));
-  // Ranks whose GPU fails would leave the others waiting.
+  // If a rank's GPU fails, no all-reduce is made, because the other ranks would wait for that rank.
   const bool all_compute = world && !OnAnyRank(is_broken, "a GPU that fails", host);
   if (all_compute && world->size() > 1) findings.push_back(CheckAllReduce(*world, links_gbs));
   if (world) findings.push_back(CheckCores(job, *world));

@@ -1,4 +1,4 @@
-// lockstep slurm: a job script that trains and goes on by itself.
+// lockstep slurm: prints a Slurm job script that trains, and submits itself again until the training is done.
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -47,7 +47,7 @@ class SlurmCommand final : public LocalCommand {
 
  private:
   ExitStatus RunHere(const Invocation& invocation) override {
-    std::map<std::string, std::string> configs;  // by run folder
+    std::map<std::string, std::string> configs;  // the path of each config, by its run folder
     for (const std::string& config : job_.configs) {
       const std::string run_dir = LoadConfig(config, assignments_).run_dir();
       const auto [other, is_new] = configs.try_emplace(run_dir, config);

@@ -1,4 +1,4 @@
-// Asks the job that trains in a run folder for something, by a file in the folder.
+// Sends a request to the job that trains in a run folder, by making a file in that folder.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Makes the file `request`, whose content is `text`, and waits until the job has removed it, or has ended. Throws Error
-// (kUsage) if no job trains there; `hint` is added to its message.
+// Makes the file `request`, whose content is `text`, and waits until the job has removed the file, or has ended. If no
+// job trains in `run_dir`, throws Error (kUsage) whose message ends with `hint`.
 void AskJob(const std::string& run_dir, const std::string& request, std::string_view text = {},
             const std::string& hint = {});
 

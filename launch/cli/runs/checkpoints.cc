@@ -1,5 +1,5 @@
-// lockstep checkpoints, verify, checkpoint and stop: what a user asks of a run: about its checkpoints, and of the job
-// that trains it.
+// lockstep checkpoints and verify: list and check the checkpoints of a run. lockstep checkpoint and stop: ask the job
+// that trains a run to save its state, or to save its state and end.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterval{50};
 
-// -1: there is none.
+// Returns the step of the newest checkpoint; -1 if there is none.
 int64_t NewestStep(const std::string& run_dir) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   return checkpoints.empty() ? -1 : checkpoints.front().step;
@@ -37,8 +37,9 @@ struct Tally {
   size_t damaged = 0;
 };
 
-// Prints what `line_of` says of each checkpoint, or its error. Throws Error where there were some, with those of
-// `tally`, which were seen before.
+// Prints the line that `line_of` returns for each checkpoint, or the message of the Error that it throws. `tally` has
+// the files that the caller has checked before. Throws Error (kCheckpoint) if any file is damaged, or if there are no
+// files at all.
 void PrintEach(const std::string& run_dir, Tally tally,
                const std::function<std::string(const Checkpoint&)>& line_of) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
@@ -50,7 +51,7 @@ void PrintEach(const std::string& run_dir, Tally tally,
       Print("{}\n", line_of(checkpoint));
       ++tally.seen;
     } catch (const Error& error) {
-      // A run that trains removes old ones.
+      // The checkpoint may be gone, because a run that trains removes old checkpoints.
       if (!std::filesystem::exists(checkpoint.path)) continue;
       ++tally.seen;
       ++tally.damaged;
@@ -62,9 +63,9 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-// Prints a line for each, the newest first: step, bytes, ranks that wrote it, the brief metrics of the evaluation before
-// it and the one by which checkpoints are kept, and whether it is the best. Throws Error (kCheckpoint) where there are
-// none.
+// Prints a line for each checkpoint, the newest first: its step, its size in bytes, the number of ranks that wrote it,
+// the most important metrics of the last evaluation, the metric by which the best checkpoint is chosen, and whether it
+// is the best. Throws Error (kCheckpoint) if there are no checkpoints.
 void PrintCheckpoints(const std::string& run_dir) {
   const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
   PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {
@@ -81,8 +82,8 @@ void PrintCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Reads all bytes of all and prints a line for each. Throws Error (kCheckpoint) where one is damaged, or there are
-// none.
+// Reads all checkpoints and the weights file of a run completely, and prints a line for each. Throws Error
+// (kCheckpoint) if one of them is damaged, or if there are none.
 void VerifyCheckpoints(const std::string& run_dir) {
   Tally tally;
   const std::string weights = RunWeightsPath(run_dir);
@@ -104,8 +105,8 @@ void VerifyCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Has the job that trains in the folder save its state, and returns once that is committed; prints its path. Throws
-// Error (kUsage) where none trains there, (kCheckpoint) where it could not.
+// Asks the job that trains in the folder to write a checkpoint, waits until the checkpoint is complete, and prints its
+// path. Throws Error: kUsage if no job trains there, kCheckpoint if the job could not write a checkpoint.
 void RequestCheckpoint(const std::string& run_dir) {
   const int64_t before = NewestStep(run_dir);
   AskJob(run_dir, RequestPath(run_dir));
@@ -117,8 +118,8 @@ void RequestCheckpoint(const std::string& run_dir) {
   Print("{}\n", CheckpointOf(run_dir, after).path);
 }
 
-// Has the job that trains in the folder save its state and end, and returns once it has; prints the checkpoint's path.
-// Throws Error (kUsage) where none trains there.
+// Asks the job that trains in the folder to save its state and end, waits until the job has ended, and prints the path
+// of the newest checkpoint. Throws Error (kUsage) if no job trains there.
 void RequestStop(const std::string& run_dir) {
   AskJob(run_dir, StopPath(run_dir));
   while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
@@ -126,7 +127,7 @@ void RequestStop(const std::string& run_dir) {
   if (newest >= 0) Print("{}\n", CheckpointOf(run_dir, newest).path);
 }
 
-// A command whose one argument is a run's folder.
+// A command whose only argument is a run folder.
 class RunFolderCommand final : public LocalCommand {
  public:
   RunFolderCommand(CLI::App& app, const std::string& name, const std::string& what,

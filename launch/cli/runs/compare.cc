@@ -1,5 +1,5 @@
-// lockstep compare: shows side by side the config fields in which runs differ, their speed, and their metrics by step; or
-// the kernels of two profiles.
+// lockstep compare: shows side by side the config fields in which runs differ, the runs' speed, and their metrics by
+// step; or the kernels of two profiles.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
 //   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run
@@ -26,8 +26,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostSteps = 5;  // in the table
-constexpr int64_t kWindows = 5;   // of the steps, whose losses are averaged
+constexpr size_t kMostSteps = 5;  // how many steps the table shows at most
+constexpr int64_t kWindows = 5;   // losses are averaged over so many equal parts of the steps
 constexpr size_t kMostCharacters = 60;
 
 // Fields of the log's start line that say what was trained, and on what.

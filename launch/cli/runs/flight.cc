@@ -1,4 +1,4 @@
-// lockstep flight: what each rank of a run last exchanged with the others.
+// lockstep flight: prints the last collectives that each rank of a run made with the others.
 #include "base/say.h"
 #include "comm/watch/flight_story.h"
 #include "launch/cli/command/commands.h"

@@ -1,5 +1,5 @@
-// lockstep profile: has the job that trains in a run folder profile some steps, and prints the heaviest kernels; or
-// prints those of a profile or a trace that is there.
+// lockstep profile: asks the job that trains in a run folder to profile some steps, and prints the kernels that take
+// most time; or prints those of an existing profile or trace.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/profile_test.py)
 //   no job trains in the folder -> Error (kUsage), which says how to print an earlier profile
@@ -33,13 +33,13 @@ std::map<int64_t, double> TimesOf(const std::string& run_dir) {
     try {
       times[step] = ReadRunProfile(fmt::format("{}@{}", run_dir, step)).time;
     } catch (const Error&) {
-      times[step] = 0;  // it is damaged
+      times[step] = 0;  // the profile is damaged
     }
   }
   return times;
 }
 
-// Asks the job that trains in `run_dir` for a profile of `steps` steps, and returns when it is written.
+// Asks the job that trains in `run_dir` for a profile of `steps` steps, waits until it is written, and returns it.
 RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
   RequireRunFolder(run_dir);
   const std::map<int64_t, double> before = TimesOf(run_dir);
@@ -55,7 +55,8 @@ RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
          before.empty() ? std::string()
                         : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
                                       before.rbegin()->first));
-  // A job that goes on from an earlier checkpoint may make a profile again, or one of an earlier step.
+  // A job that has restarted from an earlier checkpoint may write a profile of a step that has one already, or of an
+  // earlier step. The new profile is therefore found by its time.
   for (const auto& [step, time] : TimesOf(run_dir)) {
     const auto known = before.find(step);
     if (known == before.end() || known->second != time) {

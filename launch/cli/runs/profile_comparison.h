@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// Prints, for the first rank of both, what a step and each kernel took before and take after, what has grown most first.
-// `json`: prints one line of JSON with all kernels.
+// Prints the times of a step and of each kernel in both profiles, for the first rank of each profile. The kernel whose
+// time has grown most comes first. If `json` is true, prints one line of JSON with all kernels instead.
 void PrintProfileComparison(const RunProfile& before, const RunProfile& after, bool json);
 
 }  // namespace lockstep

@@ -1,7 +1,8 @@
-// lockstep report: writes the page of runs (observe/page/) into one HTML file, which needs no server and no other file.
+// lockstep report: writes the web page about runs (observe/page/) into one HTML file, which needs no server and no
+// other file.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/page_test.py)
-//   a folder is neither a run folder nor one of run folders -> Error (kUsage) -> test_what_has_no_page
+//   a folder is no run folder and contains no run folders -> Error (kUsage) -> test_what_has_no_page
 //   the file cannot be written, or is a folder -> Error (kCheckpoint), before the logs are read
 //     -> test_a_report_that_cannot_be_written
 #include <span>

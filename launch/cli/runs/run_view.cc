@@ -27,14 +27,14 @@ constexpr size_t kMostCharacters = 110;
 constexpr int kBarColumns = 20;
 constexpr double kPercent = 100;
 
-// Sets `value` to the number of that name, if there is one.
+// Sets `value` to the number in the field `name` of `line`, if there is one.
 template <typename Number>
 void Take(const Json& line, const char* name, std::optional<Number>& value) {
   const auto found = line.find(name);
   if (found != line.end() && found->is_number()) value = found->get<Number>();
 }
 
-// Returns the words of the list of that name with commas between them; empty if there are none.
+// Returns the strings of the list in the field `name` of `line`, with commas between them; empty if there are none.
 std::string WordsIn(const Json& line, const char* name) {
   const auto found = line.find(name);
   std::string words;
@@ -45,7 +45,7 @@ std::string WordsIn(const Json& line, const char* name) {
   return words;
 }
 
-// Returns the objects of the list of that name; none if there is no such list.
+// Returns the objects of the list in the field `name` of `line`; none if there is no such list.
 std::vector<Json> ObjectsIn(const Json& line, const char* name) {
   std::vector<Json> objects;
   const auto found = line.find(name);
@@ -55,7 +55,7 @@ std::vector<Json> ObjectsIn(const Json& line, const char* name) {
   return objects;
 }
 
-// The part of a reading that one line of text shows.
+// Returns the parts of a logged reading of the machine that the table shows in one row.
 MachineReading ReadingOf(const Json& line) {
   MachineReading reading;
   std::optional<int64_t> used;
@@ -176,7 +176,8 @@ class View {
     }
   }
 
-  // Where the seconds of the last report went, the greatest loss first.
+  // Adds rows about the time of the steps since the last report: the verdict, the findings, and the lost seconds by
+  // their cause, the greatest loss first.
   void AddSeconds() {
     if (!log_.seconds.is_object()) return;
     if (!run_.verdict().empty()) {
@@ -200,7 +201,7 @@ class View {
     AddSecondsOf("seconds", "the steps at this run's best speed",
                  NumberIn(log_.seconds, "ideal_s", 0), wall_s);
     for (const auto& [seconds, name] : losses) {
-      constexpr double kLeastShare = 0.005;  // it would be 0 %
+      constexpr double kLeastShare = 0.005;  // a smaller share would be shown as 0 %
       if (seconds >= kLeastShare * wall_s) AddSecondsOf("", "lost to " + name, seconds, wall_s);
     }
   }

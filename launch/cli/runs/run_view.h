@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Returns a table of the run: its state, how far it is, its losses and metrics, its speed, where its seconds went, what
-// the machine does, and its last warnings. A row is missing if the log does not have its figures. `now` is Unix time in
+// Returns a table with the run's state, progress, losses, metrics and speed, the causes of lost time, the load of the
+// machine, and the run's last warnings. A row is left out if the log does not have its figures. `now` is Unix time in
 // seconds.
 std::string RunView(const RunHistory& run, double now);
 

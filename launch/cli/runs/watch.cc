@@ -1,25 +1,25 @@
-// lockstep watch: shows what this machine's GPUs, cores and memory are doing, or how a run stands, in the terminal or
+// lockstep watch: shows the load of this machine's GPUs, cores and memory, or the state of a run, in the terminal or
 // (--page) in a browser.
 //
 // Protocol on a terminal:
-//   1. Signals that end a process are held back, and are read from a descriptor like keys.
-//   2. The terminal's second screen shows once a second the newest reading (observe/machine/machine_monitor.h), or the
-//      run (launch/cli/runs/run_view.h); the first screen stays as it is.
-//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the first screen and the terminal's settings
-//      come back. How the run stands is then printed there.
-// With --once, if standard output is no terminal, and for a run that has ended, it is printed once.
+//   1. Signals that end a process are blocked, and are read from a signalfd, beside the keys of the terminal.
+//   2. The terminal's alternate screen shows once a second the newest reading (observe/machine/machine_monitor.h), or
+//      the run (launch/cli/runs/run_view.h). The normal screen stays as it is.
+//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the normal screen and the terminal's settings
+//      are restored. The state of the run is then printed there.
+// With --once, if standard output is no terminal, or if the run has ended, the reading or the run is printed once.
 //
 // With --page a server (observe/page/page_server.h) shows one run or several to a browser, until a signal comes.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   there is no driver, or it does not answer -> a line that says so, and the host -> tests/machine_test.py,
-//     test_watch_without_a_driver, test_watch_with_a_broken_driver
-//   the driver is slow -> keys are answered meanwhile; the table follows -> tests/machine_test.py,
-//     test_watch_on_a_terminal
+//   there is no driver, or it does not answer -> a line that says so, above the figures of cores and memory
+//     -> tests/machine_test.py, test_watch_without_a_driver, test_watch_with_a_broken_driver
+//   the driver is slow -> keys work meanwhile; the table appears later
+//     -> tests/machine_test.py, test_watch_on_a_terminal
 //   RUN is no run folder -> Error (kUsage) -> tests/history_test.py, test_what_is_no_run
-//   the log's last line is not whole, or the log is an older version's -> the view has the figures that there are
+//   the log's last line is incomplete, or an older version wrote the log -> the view shows the figures that the log has
 //     -> tests/history_test.py, test_a_log_that_is_cut_off, test_a_run_of_an_older_version
-//   --page: a folder that is neither a run folder nor one of run folders, a port that is taken -> Error (kUsage)
+//   --page: a folder is no run folder and contains none, or the port is in use -> Error (kUsage)
 //     -> tests/page_test.py, test_what_has_no_page, test_a_port_that_is_taken
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -68,7 +68,7 @@ std::string TextOf(const MachineReading& reading) {
          MachineTable(reading, [](int pid) { return NameProcess(pid, "/proc"); });
 }
 
-// Prints one reading. It takes a period, over which the rates and the cores' use are counted.
+// Prints one reading. This takes kPeriod seconds, because rates and the use of the cores are averages over that time.
 void PrintMachine() {
   HostReader host;
   GpuReader gpus(std::nullopt);
@@ -79,18 +79,20 @@ void PrintMachine() {
 
 void PrintRun(const RunHistory& run) { Print("{}", RunView(run, UnixSeconds())); }
 
-// The terminal of standard input and output, on which keys come one by one and a second screen is shown.
+// The terminal of standard input and output. While an object exists, keys are read one by one without an echo, and the
+// terminal shows its alternate screen.
 class Screen {
  public:
   Screen() {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-      // Ctrl-Z would stop the process, and leave the shell with the second screen and without an echo.
+      // Ctrl-Z is disabled, because it would stop this process and leave the shell with the alternate screen and
+      // without an echo.
       keys.c_cc[VSUSP] = _POSIX_VDISABLE;
       has_keys_ = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
     }
-    // The second screen has no cursor, and cuts lines that are too long.
+    // These control sequences switch to the alternate screen, hide the cursor, and cut off lines that are too long.
     PrintControl("\033[?1049h\033[?25l\033[?7l");
   }
   ~Screen() {
@@ -102,13 +104,13 @@ class Screen {
 
   bool has_keys() const { return has_keys_; }
 
-  // Shows as many lines of `text` as the screen has rows.
+  // Shows the first lines of `text`, as many as the screen has rows.
   static void Show(const std::string& text) {
     winsize size{};
     constexpr int kUsualRows = 24;
     const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
     const int rows = is_known ? size.ws_row : kUsualRows;
-    std::string drawn = "\033[H";  // to the first row
+    std::string drawn = "\033[H";  // moves the cursor to the first row
     size_t at = 0;
     for (int row = 0; row < rows && at < text.size(); ++row) {
       const size_t end = std::min(text.find('\n', at), text.size());
@@ -123,7 +125,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Holds back the signals that would end this process without giving the terminal back.
+// Blocks the signals that would end this process before the terminal is restored.
 class HeldSignals {
  public:
   HeldSignals() {
@@ -140,7 +142,7 @@ class HeldSignals {
   std::optional<FileDescriptor> descriptor_;
 };
 
-// Shows what `next` returns, until a key or signal ends it or `is_over` is true.
+// Shows the texts that `next` returns, until the key `q` or a signal comes or `is_over` returns true.
 void Show(const std::string& first, const std::function<std::optional<std::string>()>& next,
           const std::function<bool()>& is_over, const HeldSignals& signals) {
   const Screen screen;
@@ -149,7 +151,7 @@ void Show(const std::string& first, const std::function<std::optional<std::strin
     std::array<pollfd, 2> awaited{
         pollfd{.fd = signals.descriptor(), .events = POLLIN},
         pollfd{.fd = screen.has_keys() ? STDIN_FILENO : -1, .events = POLLIN}};
-    constexpr int kLookMs = 100;  // between two looks for something new
+    constexpr int kLookMs = 100;  // the interval, in ms, between two calls of next()
     if (poll(awaited.data(), awaited.size(), kLookMs) < 0) continue;
     if (awaited[0].revents != 0) return;
     char key = 0;
@@ -159,7 +161,7 @@ void Show(const std::string& first, const std::function<std::optional<std::strin
 }
 
 void WatchMachine() {
-  const HeldSignals signals;  // held before the monitor's thread starts, which must not take them
+  const HeldSignals signals;  // before the monitor's thread starts, which inherits the mask
   MachineMonitor monitor(std::nullopt, kPeriod);
   const auto next = [&]() -> std::optional<std::string> {
     const std::unique_ptr<MachineReading> reading = monitor.Take();
@@ -169,8 +171,8 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run that trains, until it has ended, and prints how it stands. A run that has failed or was killed is shown
-// for some time more, in which --restarts may start it again.
+// Shows a run that trains until it has ended, and then prints its state. A run that has failed or was killed is shown
+// for twenty more seconds, because --restarts may start it again.
 void WatchRun(RunHistory& run) {
   constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;
@@ -194,7 +196,7 @@ void WatchRun(RunHistory& run) {
 }
 
 void WatchOnPage(const std::vector<std::string>& folders, const std::string& address, int port) {
-  const HeldSignals signals;  // before the server's thread, which must not take them
+  const HeldSignals signals;  // before the server's thread starts, which inherits the mask
   // The logs are read before the URL is printed, so that the first answer comes at once.
   auto data = std::make_unique<PageData>(RunFoldersFor(folders), /*live=*/true);
   const PageServer server(

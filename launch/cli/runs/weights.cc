@@ -1,4 +1,4 @@
-// lockstep export and average: weights alone, for other programs.
+// lockstep export and average: write weights, or the mean of several weights, to a safetensors file for other programs.
 #include "ckpt/weights.h"
 
 #include <algorithm>
@@ -14,8 +14,9 @@
 namespace lockstep {
 namespace {
 
-// Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype`:
-// float32, bfloat16 or float16, of what is in floating point; empty: as they are. Throws Error (kCheckpoint).
+// Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype` is
+// the type for tensors in floating point: float32, bfloat16 or float16; if it is empty, tensors keep their types.
+// Throws Error (kCheckpoint).
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
   OutputTarget target(output);
@@ -52,7 +53,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
 
 class ExportCommand final : public LocalCommand {
  public:
-  // The command takes at least `least` weights and at most `most`.
+  // The command takes `least` to `most` weights. `sources` is the help text of its argument.
   ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
                 const std::string& sources, int least, int most)
       : LocalCommand(app, name, what) {

@@ -1,4 +1,4 @@
-// lockstep config: a config with every field, or a template for one.
+// lockstep config: prints a config with the value of every field, or a template for a config.
 #include "config/config.h"
 
 #include "base/say.h"

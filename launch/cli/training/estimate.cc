@@ -1,10 +1,11 @@
-// lockstep estimate: the memory that a config's training takes on a GPU, and what would fit there, without the GPU.
+// lockstep estimate: estimates the memory that a config's training takes on a GPU, and the largest sizes that fit
+// there. The command does not need the GPU.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   an unknown GPU, a size without a unit -> Error (kUsage) -> test_wrong_input
-//   a model whose memory cannot be foretold -> Error (kUsage) -> test_a_model_that_may_read_values,
-//     test_an_operation_that_cannot_be_foretold
-//   sizes that the model does not take -> "-" in the table -> test_sizes_that_a_model_does_not_take
+//   a model whose memory cannot be predicted -> Error (kUsage)
+//     -> test_a_model_that_may_read_values, test_an_operation_that_cannot_be_foretold
+//   the model does not accept some sizes of samples -> "-" in the table -> test_sizes_that_a_model_does_not_take
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kGiB = 1 << 30;
 
-// "16GiB", "900MiB" or "16GB" in bytes. Throws Error (kUsage).
+// Converts a size such as "16GiB", "900MiB" or "16GB" to bytes. Throws Error (kUsage).
 int64_t ParseBytes(const std::string& text) {
   double number = 0;
   const char* end = text.data() + text.size();
@@ -61,33 +62,35 @@ const KnownGpu& GpuOfName(const std::string& name) {
                    name, DidYouMean(name, names), fmt::join(names, ", "));
 }
 
-// Returns a warning about a GPU that nothing was measured on.
+// Returns a remark for the user if Lockstep's memory was not measured on this GPU, or if the GPU is too old; otherwise
+// an empty string.
 std::string_view RemarkOn(const KnownGpu& gpu) {
-  constexpr int kLeastCapability = 75;  // CUDA 13's
+  constexpr int kLeastCapability = 75;  // CUDA 13 supports GPUs from 7.5 on
   if (10 * gpu.traits.major + gpu.traits.minor < kLeastCapability)
     return " (too old for this CUDA)";
   return gpu.is_measured ? "" : " (not measured there)";
 }
 
-// Returns the bytes that a GPU's allocator can have.
+// Returns how many bytes PyTorch's allocator can get on the GPU.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
-// Returns the config as it would train on such a GPU: with FP16 in place of BF16 if the GPU has no BF16.
+// Returns the config for training on such a GPU: FP16 replaces BF16 if the GPU does not support BF16.
 config::Config On(const GpuTraits& gpu, config::Config config) {
   if (!gpu.HasBfloat16() && config.precision() == config::BF16) config.set_precision(config::FP16);
   return config;
 }
 
-// The samples of the config, as it describes them, or as its files do.
+// The samples of a config. Their shape comes from the config's fields or from its files.
 struct Samples {
   SampleSpec spec;
   std::shared_ptr<const Dataset> files;  // null: they were not opened
 };
 
-// opens: whether files are to be opened even if the config says what is in them.
+// Returns the samples of `config`. If `opens` is true, the files are opened even if the config describes their samples.
 Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocation) {
   const config::Data& data = config.data();
-  // How many categories a column has, only the files say, or the config of a run.
+  // The number of categories of a column is known from the files or from the saved config of a run, not from other
+  // configs.
   const bool has_categories = data.csv().category_size() > 0 && data.csv().column_size() == 0;
   const bool is_described = data.input_shape_size() > 0 && data.classes() > 0 && !has_categories;
   if (data.train_size() == 0 || (is_described && !opens)) {
@@ -101,7 +104,7 @@ Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocati
   return {.spec = opened.train->spec(), .files = opened.train};
 }
 
-// The seconds for which one core prepares a sample.
+// Returns how many seconds one core takes to prepare a sample.
 double SecondsOfSample(const Dataset& files) {
   constexpr int64_t kMost = 256;
   constexpr double kLeast_s = 0.5;
@@ -115,7 +118,7 @@ double SecondsOfSample(const Dataset& files) {
   return (SecondsSinceBoot() - begin_s) / static_cast<double>(count);
 }
 
-// Returns the memory that such a step takes, whether it fits or not. Throws Error (kUsage).
+// Returns the memory that a step of the form `form` takes, even if no GPU has so much. Throws Error (kUsage).
 MemoryReport Needed(Foreteller& foreteller, const StepForm& form) {
   constexpr int64_t kUnlimited = int64_t{1} << 50;
   if (auto report = foreteller.Memory(form, kUnlimited)) return *std::move(report);
@@ -261,7 +264,8 @@ class EstimateCommand final : public LocalCommand {
     }
   }
 
-  // Rows are the sizes of images or the lengths of texts, columns are GPUs.
+  // Prints a table of the largest micro-batches. It has a row for each size of images or length of texts, and a column
+  // for each GPU.
   void PrintTable(const config::Config& config, const SampleSpec& spec,
                   const Models& models) const {
     const bool has_images = spec.shape.size() == 3;
@@ -290,7 +294,7 @@ class EstimateCommand final : public LocalCommand {
           row.push_back(std::to_string(foreteller.LargestMicroBatch(CapacityOf(gpu))));
           takes_some = true;
         } catch (const Error& error) {
-          row.emplace_back("-");  // the model takes no such samples
+          row.emplace_back("-");  // the model does not accept samples of this size
           refused = error;
         }
       }

@@ -1,4 +1,4 @@
-// lockstep evaluate: the metrics of a run's weights.
+// lockstep evaluate: prints the metrics of a run's weights.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -33,10 +33,10 @@ std::string TextOf(const RunEvaluation& evaluation, const std::string& metrics) 
                      weights.empty() ? "" : ", weights of ", weights);
 }
 
-// The summary of the evaluations of several folds.
+// The metrics of several folds, summarised.
 struct Summary {
   std::vector<Metric> means;
-  std::vector<Metric> deviations;  // of a sample: divided by the number of folds less one
+  std::vector<Metric> deviations;  // sample standard deviations: divided by (number of folds - 1)
   int64_t samples = 0;
 };
 

@@ -1,4 +1,4 @@
-// lockstep predict: a run's predictions for files, as CSV, JSON lines or an array.
+// lockstep predict: writes a run's predictions for files, as CSV, as JSON lines or as an array.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,10 +19,11 @@ namespace {
 
 constexpr char kStandardInput[] = "-";
 
-// Standard input as a file, which is there as long as this object: files are read more than once.
+// Copies standard input to a temporary file, because files are read more than once. The file exists as long as this
+// object.
 class InputFile {
  public:
-  // Throws Error (kCheckpoint) if there is no room for it.
+  // Throws Error (kCheckpoint) if the file cannot be written.
   InputFile()
       : folder_(std::filesystem::temp_directory_path()), path_(folder_.path() + "/standard_input") {
     if (folder_.path().empty()) {

@@ -1,4 +1,4 @@
-// lockstep train: a config, or going on with it; or the folds of a cross-validation.
+// lockstep train: trains a config, or continues its run, or trains the folds of a cross-validation.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
@@ -135,7 +135,7 @@ class TrainCommand final : public RankCommand {
         field);
   }
 
-  // Evaluates the folds, and predicts what each of them held back.
+  // Runs the commands that evaluate the folds and predict the samples that each fold held back.
   static ExitStatus Summarise(FoldTraining& folds, const Invocation& invocation,
                               const config::Config& config) {
     const auto run = [&](std::vector<std::string> words) {

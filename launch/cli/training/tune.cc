@@ -1,6 +1,6 @@
 // lockstep tune: finds settings of a config by short trials on this machine.
 //
-// A new thing to find is a function like those in launch/cli/training/tuning.h, and a line of kParts.
+// To find a further setting, write a function like the parts in launch/cli/training/tuning.h, and add a line to kParts.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,14 +29,14 @@ namespace lockstep {
 namespace {
 
 struct Part {
-  const char* name;  // of --only
-  const char* finds;
-  enum When { kUsually, kWithRanks, kByName } when;  // unless --only says it
-  double weight;  // its share of the time, as compared with the others'
+  const char* name;                                  // as --only takes it
+  const char* finds;                                 // the settings that it finds, in words
+  enum When { kUsually, kWithRanks, kByName } when;  // when it runs if --only is not given
+  double weight;  // its share of the time, relative to the other parts' weights
   std::optional<ExitStatus> (*tune)(Tuning&, double time_s);
 };
 
-// In the order in which they are looked for, because what comes first changes what is best for what comes later.
+// The parts run in this order, because the settings that a part finds change the best values for later parts.
 constexpr Part kParts[] = {
     {"batch", "micro-batches and activation checkpointing", Part::kUsually, 3, &TuneBatch},
     {"precision", "the fastest precision", Part::kByName, 1, &TunePrecision},
@@ -45,7 +45,7 @@ constexpr Part kParts[] = {
     {"exchange", "buckets and their dtype, with -n", Part::kWithRanks, 2, &TuneExchange},
     {"rate", "learning rate and warm-up", Part::kUsually, 3, &TuneRate},
 };
-// Comes after the step's parts, because it begins with their result.
+// This part runs after the parts that tune the step, because it begins with the step that they found.
 constexpr Part kGlobalBatch{"", "", Part::kByName, 2, &TuneGlobalBatch};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
@@ -110,9 +110,9 @@ class TuneCommand final : public Command {
                    .cold = cold_,
                    .json = json_},
                   StartOf(invocation));
-    // Beside the config, because relative paths count from its folder.
+    // The new config lies beside the user's config, because relative paths in a config count from its folder.
     tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
-    target_.emplace(tuned_);  // before the time is spent
+    target_.emplace(tuned_);  // fails before any time is spent, if the file cannot be written
     std::optional<ExitStatus> stopped;
     try {
       stopped = Find(tuning, parts);
@@ -148,7 +148,7 @@ class TuneCommand final : public Command {
     return parts;
   }
 
-  // Finds one thing after the other. Returns the status if a signal has come.
+  // Runs one part after the other. If a signal asks this process to stop, returns the exit status for that signal.
   std::optional<ExitStatus> Find(Tuning& tuning, const std::vector<const Part*>& parts) const {
     const double end_s = SecondsSinceBoot() + time_s_;
     double weights = 0;
@@ -159,7 +159,8 @@ class TuneCommand final : public Command {
       try {
         if (const auto stopped = part->tune(tuning, time_s)) return stopped;
       } catch (const Error& error) {
-        // A setting that cannot be timed, such as a step of more samples than there are, can still be trained with.
+        // If a part cannot time a setting (for example a step of more samples than the data set has), the later parts
+        // can still run.
         if (error.status() != ExitStatus::kUsage || part == parts.back()) throw;
         tuning.PrintNothing(part->finds, error.what());
       }
@@ -167,7 +168,7 @@ class TuneCommand final : public Command {
     return std::nullopt;
   }
 
-  // Writes the user's config with what was found, and prints the command that trains with it.
+  // Writes the user's config with the settings that were found, and prints the command that trains with it.
   void Keep(const Tuning& tuning, const Invocation& invocation) {
     if (tuning.edits().empty()) return;
     const std::string text = tuning.EditedText();
@@ -175,7 +176,7 @@ class TuneCommand final : public Command {
     PrintCommand(tuning, invocation);
   }
 
-  // The words that start a training on the ranks that the user asked for.
+  // Returns the beginning of a command line that starts the ranks that the user asked for.
   static std::vector<std::string> StartOf(const Invocation& invocation) {
     const StartOptions& start = invocation.start;
     if (start.restarts > 0 || start.elastic) {
@@ -202,9 +203,9 @@ class TuneCommand final : public Command {
   }
 
   ConfigOptions config_;
-  std::string tuned_;  // the path of the config with what was found
+  std::string tuned_;  // the path of the config with the settings that were found
   std::optional<OutputTarget> target_;
-  std::string only_;  // empty: what is usual
+  std::string only_;  // empty: the usual parts run
   std::string global_batch_;
   int time_s_ = 60;
   double reserve_ = 0.05;

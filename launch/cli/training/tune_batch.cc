@@ -1,4 +1,4 @@
-// `lockstep tune --only batch`: the fastest way to make the config's step.
+// `lockstep tune --only batch`: finds the fastest way to make the config's step.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -64,7 +64,7 @@ void PrintWay(const TimedWay& timed, const TuneOptions& options) {
   std::fflush(stdout);
 }
 
-// Says what came of the user's way: "gives 577.2 samples/s".
+// Returns the result of the user's way in words, for example "gives 577.2 samples/s".
 std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
   if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
   if (users->leaves_too_little) return "leaves too little memory";

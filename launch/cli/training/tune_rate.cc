@@ -1,4 +1,4 @@
-// `lockstep tune --only rate`: the learning rate.
+// `lockstep tune --only rate`: finds the learning rate.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The curve with a line for each third of a decade, and a bar whose length is the loss.
+// Returns the curve as text: a line for each third of a decade of the learning rate, with a bar whose length shows the
+// loss.
 std::string CurveText(const RangeTest& range) {
   constexpr double kPerDecade = 3;
   constexpr double kWidth = 48;

@@ -1,4 +1,4 @@
-// `lockstep tune --only loader`, `exchange` and `precision`: settings that are tried one after the other.
+// `lockstep tune --only loader`, `exchange` and `precision`: find settings by trying values one after the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "loader.threads 4, loader.slots 8"
+// Returns a setting as text, for example "loader.threads 4, loader.slots 8".
 std::string TextOf(const Setting& setting) {
   std::string text;
   for (const FieldValue& field : setting) {
@@ -56,7 +56,7 @@ void PrintTrial(const SettingTrial& trial, const TuneOptions& options) {
   std::fflush(stdout);
 }
 
-// Tells what came of the trials, and adopts it.
+// Prints the result of the trials, and adopts the best setting.
 void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuning) {
   if (trials.stopped() && trials.best().samples_per_s == 0) return;
   const SettingTrial& best = trials.best();
@@ -90,10 +90,11 @@ void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuni
   }
 }
 
-// Returns the settings to try, given the step as the user has it.
+// Returns the settings to try, given the measurement of the step with the user's config.
 using Candidates = std::function<std::vector<Setting>(const StepTrial& users)>;
 
-// Times the steps of settings that are tried one after the other, for about two seconds each. Returns what came of it.
+// Times the step with each of the settings to try, for about two seconds each, and adopts the fastest setting. If a
+// signal asks this process to stop, returns the exit status for that signal.
 std::optional<ExitStatus> FindStep(Tuning& tuning, const std::string& what,
                                    const Candidates& candidates, double time_s) {
   StepTrial users;
@@ -143,7 +144,7 @@ std::optional<ExitStatus> TuneLoader(Tuning& tuning, double time_s) {
     return std::nullopt;
   }
   const TuneOptions& options = tuning.options();
-  // Twice what the steps take leaves room for what training itself needs of the cores.
+  // A loader that is twice as fast as the steps is enough, even though training takes a part of the cores from it.
   const double ample = tuning.step_samples_per_s > 0 ? 2 * tuning.step_samples_per_s : HUGE_VAL;
   const LoaderSearch search{.ranks = options.ranks,
                             .cold = options.cold,
@@ -178,12 +179,12 @@ std::optional<ExitStatus> TuneExchange(Tuning& tuning, double time_s) {
     for (const int64_t mib : {1, 5, 25, 100, 400}) {
       const int64_t bytes = mib << 20;
       if (bytes == now) continue;
-      if (std::min(bytes, now) < gradient_bytes) {  // there is more than one bucket with either
+      if (std::min(bytes, now) < gradient_bytes) {  // one of the two sizes gives several buckets
         settings.push_back({{"ddp.bucket_bytes", std::to_string(bytes)}});
       }
       if (bytes >= gradient_bytes) break;
     }
-    // Gradients that were computed in 16 bits lose little by it.
+    // Gradients that were computed in 16 bits lose little precision if they are also reduced in BF16.
     if (users.is_16_bit() && tuning.config().ddp().reduce_dtype() == config::Ddp::FP32) {
       settings.push_back({{"ddp.reduce_dtype", "BF16"}});
     }

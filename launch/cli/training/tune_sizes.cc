@@ -1,4 +1,5 @@
-// `lockstep tune --global-batch auto`: what other global batches bring. `--only largest`: the largest micro-batch that fits.
+// `lockstep tune --global-batch auto`: measures the speed with other global batches. `--only largest`: finds the
+// largest micro-batch that fits in memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +29,9 @@ struct TimedBatch {
   StepTrial trial;
 };
 
-// Optimizers whose step does not grow with the gradient's length: the noise of a batch falls with the root of its size.
+// Returns whether the learning rate grows with the square root of the global batch. It does for optimizers whose update
+// does not grow with the gradient's norm: the noise of such an update falls with the square root of the batch size, so
+// the learning rate may grow by the same factor.
 bool ScalesWithRoot(config::Optimizer::Type type) {
   return type == config::Optimizer::ADAM || type == config::Optimizer::ADAMW ||
          type == config::Optimizer::LAMB;
@@ -60,9 +63,10 @@ void PrintBatch(const TimedBatch& timed, bool is_users, bool json) {
   std::fflush(stdout);
 }
 
-// Tells which batch is suggested, and adopts it with its learning rate.
+// Prints which global batch is suggested, and adopts it with its learning rate.
 void Conclude(const std::vector<TimedBatch>& tried, bool out_of_time, Tuning& tuning) {
-  // The smallest that is nearly as fast as the fastest: a larger one makes fewer steps of the same samples.
+  // The smallest global batch that reaches this fraction of the highest speed is suggested, because a larger one makes
+  // fewer steps of the same samples.
   constexpr double kNearly = 0.95;
   double most = 0;
   for (const TimedBatch& timed : tried) most = std::max(most, timed.trial.samples_per_s);
@@ -217,7 +221,8 @@ std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s) {
   };
   if (!options.json) Print("{:>11} {:>9} {:>9}\n", "micro-batch", "GiB", "GiB left");
   print(users, first);
-  // Memory grows with the micro-batch, and a part of it does not depend on it.
+  // The first guess assumes that memory is proportional to the micro-batch. A part of the memory does not depend on it,
+  // so that the largest micro-batch is larger than the guess.
   const double room_gib = first.left_gib - options.reserve * first.device_gib;
   const auto guess = static_cast<int64_t>(static_cast<double>(users) *
                                           (1 + room_gib / std::max(first.peak_gib, 0.001)));

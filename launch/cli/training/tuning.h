@@ -1,7 +1,8 @@
-// Tuning: what the parts of `lockstep tune` share: the trials, the config with what was found so far, and the output.
+// Tuning: holds the state that all parts of `lockstep tune` share: the runner of the trials, the config with the
+// settings found so far, and the output.
 //
-// A part finds one kind of setting, tells what it tries, and adopts what it found. It is a function like those below, and
-// a line of kParts in launch/cli/training/tune.cc.
+// A part finds one kind of setting: it prints what it tries, and adopts the best value that it finds. To add a part,
+// write a function like those at the end of this file, and add a line to kParts in launch/cli/training/tune.cc.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,60 +19,62 @@
 namespace lockstep {
 
 struct TuneOptions {
-  std::string path;                      // of the config
-  std::vector<std::string> assignments;  // of --set
+  std::string path;                      // path of the config file
+  std::vector<std::string> assignments;  // the values of the option --set
   int ranks = 1;
   int time_s = 60;
   double reserve = 0.05;  // share of a GPU's memory that is to stay free
-  bool cold = false;      // files are read from the disk
+  bool cold = false;      // true: files are read from the disk each time, not from the page cache
   bool json = false;
 };
 
 class Tuning {
  public:
-  // `command` is as for TrialRunner. Throws Error (kUsage) as LoadConfig() does.
+  // `command` is the argument of TrialRunner's constructor. Throws Error (kUsage) if the config cannot be loaded.
   Tuning(const TuneOptions& options, std::vector<std::string> command);
 
   const TuneOptions& options() const { return options_; }
   TrialRunner& runner() { return runner_; }
 
-  // The config with all that was found so far.
+  // The config with all settings found so far.
   const config::Config& config() const { return config_; }
-  // Returns that config with a setting, too. Throws Error (kUsage) if the config cannot have it.
+  // Returns config() with the values of `setting`. Throws Error (kUsage) if the result is no valid config.
   config::Config With(const Setting& setting) const;
 
-  // The user's text with all that was found.
+  // Returns the text of the user's config file, with all settings found so far.
   std::string EditedText() const { return EditedConfig(options_.path, text_, edits_); }
 
-  // Takes a value for a field of the config. `why` is what the user reads of it; an edit of the same field is replaced.
+  // Sets a field of the config. `edit.why` becomes a comment in the config file that the user gets. A later edit of the
+  // same field replaces an earlier one.
   void Adopt(const FieldEdit& edit);
   const std::vector<FieldEdit>& edits() const { return edits_; }
-  // Returns the field's value as the user had it: "0.01".
+  // Returns the field's value in the user's config, for example "0.01".
   std::string UsersValue(const std::string& field) const { return FieldText(users_config_, field); }
 
-  // The samples/s of the fastest step that was timed; 0: none was.
+  // The samples/s of the best step that was timed; 0: no step was timed.
   double step_samples_per_s = 0;
 
-  // Prints a line of JSON at once.
+  // Prints a line of JSON and flushes standard output.
   static void PrintLine(const nlohmann::ordered_json& line);
-  // Prints that nothing is suggested for `what`.
+  // Prints that no setting is suggested for `what`, and the reason `why`.
   void PrintNothing(const std::string& what, const std::string& why) const;
-  // "the time was over before all was tried: --time 240", after `before`.
+  // Returns `before` followed by "the time was over before all was tried: --time 240".
   std::string MoreTime(const std::string& before) const;
 
  private:
   TuneOptions options_;
-  std::string text_;  // of the config, as it was when the command began
+  std::string text_;  // the text of the config file when the command began
   config::Config users_config_, config_;
   TrialRunner runner_;
   std::vector<FieldEdit> edits_;
 };
 
-// Return the number with three digits; samples/s have four at least.
+// These functions format numbers: a learning rate with three significant digits, samples/s with four or more.
 std::string RateText(double rate);
 std::string SpeedText(double samples_per_s);
 
-// Each part takes about `time_s` seconds, and returns the status if a signal has come. Throws Error.
+// The parts. Each one takes about `time_s` seconds. If a signal asks this process to stop, a part returns the exit
+// status for that signal; otherwise it returns nothing. Throws Error.
 std::optional<ExitStatus> TuneBatch(Tuning& tuning, double time_s);
 std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s);
 std::optional<ExitStatus> TunePrecision(Tuning& tuning, double time_s);

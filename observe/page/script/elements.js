@@ -1,9 +1,9 @@
-// Elements of the page: how cards make them and find those of page.html. Text from files of a run
-// never becomes HTML, because make() adds text as text.
+// Functions with which cards make HTML elements and find those of page.html. Text from files of a run never becomes
+// HTML, because make() adds text as text nodes.
 
 const find = (id) => document.getElementById(id);
 
-// Makes an element. Children that are text stay text.
+// Makes an element. Children that are strings become text nodes.
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -20,7 +20,7 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-// A card shows `sentence` where it has no figures, `after` below its figures, and `banner` above them.
+// A card shows a `sentence` in place of figures, `after` below its figures, and a `banner` above them.
 const sentence = (...words) => make('p', {className: 'empty'}, ...words);
 const after = (...words) => make('p', {className: 'after'}, ...words);
 const banner = (words) => make('p', {className: 'banner'}, words);
@@ -28,7 +28,7 @@ const warning = (words) => make('p', {className: 'banner warn'}, words);
 const mono = (text) => make('span', {className: 'mono'}, text);
 const dot = (colour) => make('span', {className: 'dot', style: {background: colour}});
 
-// Makes an entry of a list that explains colours.
+// Makes an entry of a list that explains what the colours mean.
 const key = (colour, share, words) => make('li', {}, dot(colour), make('b', {}, share), words);
 
 // Makes a bar that is filled up to `share`.
@@ -38,12 +38,12 @@ function track(tag, properties, share, colour) {
   return make(tag, properties, make('span', {style}));
 }
 
-// Makes a bar with a text behind it.
+// Makes a bar with a text to its right.
 function meter(share, text, colour) {
   return make('div', {}, track('i', {}, share, colour), make('b', {}, text));
 }
 
-// Makes a bar of parts that lie side by side. A part is [words, colour, value, text], and `total` fills the bar.
+// Makes a bar of parts side by side. A part is [words, colour, value, text], and a value of `total` fills the bar.
 function stack(properties, parts, total) {
   const shown = parts.filter(([, , value]) => value > 0);
   return make('div', properties, ...shown.map(([words, colour, value, text]) => {
@@ -68,7 +68,7 @@ function table(columns, rows, decorate = () => {}) {
   return make('table', {}, head, make('tbody', {}, ...lines));
 }
 
-// Gives a <select> these values, of which one is chosen. Without values it is hidden.
+// Fills a <select> with these values and texts, and selects the value `chosen`. Without values the <select> is hidden.
 function choose(select, values, texts, chosen) {
   select.hidden = values.length === 0;
   select.replaceChildren(...values.map((value, i) => {

@@ -1,5 +1,5 @@
-// Fields of the data. They come from files of a run, which may hold anything: what is not of the
-// type that a card expects counts as missing.
+// Functions that read fields of the data. The data come from files of a run, which may contain anything, so a field
+// that does not have the type that a card expects counts as missing.
 
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 const objectOf = (value) => isObject(value) ? value : {};
@@ -11,7 +11,7 @@ const objectsOf = (value) => listOf(value).filter(isObject);
 // Returns the figures of `curves`, `evaluations` or `readings` by name (observe/page/run_data.h).
 const figuresOf = (source) => objectOf(objectOf(source).figures);
 
-// Returns the last value of a figure that is known; undefined if none is.
+// Returns the last value of a figure that is not null; undefined if there is none.
 const lastOf = (figure) => listOf(objectOf(figure).mean).filter((value) => value !== null).pop();
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);

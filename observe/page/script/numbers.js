@@ -1,8 +1,7 @@
-// Numbers as text: the formats in which all cards and charts show what the data hold as bare
-// numbers.
+// The formats in which all cards and charts show numbers of the data as text.
 
 const Text = {
-  // Keeps four significant digits.
+  // Shows a number with four significant digits.
   number(value) {
     if (!Number.isFinite(value)) return '–';
     const size = Math.abs(value);
@@ -41,12 +40,12 @@ const Text = {
     return hours < 48 ? both(hours, 'h', minutes % 60, 'm') :
                         both(Math.floor(hours / 24), 'd', hours % 24, 'h');
   },
-  // Shows a number of things, in full.
+  // Shows a count with all its digits.
   count: (value) => Number(value).toLocaleString('en-US'),
   withUnit: (unit) => (value) => {
     return Number.isFinite(value) ? `${Text.number(value)}\u00a0${unit}` : '–';
   },
 };
 
-// Keeps numbers and what they are of in one line.
+// Puts a no-break space between a number and its percent sign.
 const unbroken = (text) => text.replace(/(\d) %/g, '$1\u00a0%');

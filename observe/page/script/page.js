@@ -1,5 +1,5 @@
-// The page of runs: it takes the object in the element `data` (observe/page/page_data.h), puts the
-// cards together, and if it comes from a server, asks this server for what has changed.
+// The program of the page: it reads the object in the element `data` (observe/page/page_data.h), fills the cards, and,
+// if the page comes from a server, asks the server for changes.
 
 function showFocused() {
   const run = focusedRun();
@@ -25,7 +25,7 @@ function focusOn(id) {
   showAll();
 }
 
-// Takes all data, or those that have changed.
+// Takes over all data, or the data that have changed.
 function take(data) {
   page.version = data.version;
   page.isLive = data.live;
@@ -49,7 +49,7 @@ async function follow() {
   try {
     if (!document.hidden) {
       const data = await ask('data', {since: page.version});
-      if (data.version < page.version) location.reload();  // another server has the port now
+      if (data.version < page.version) location.reload();  // another server has taken the port
       const hasChanged = data.runs.length > 0;
       take(data);
       if (hasChanged) showAll();
@@ -83,5 +83,5 @@ listen();
 showAll();
 showUpdated(true);
 if (page.isLive) setTimeout(follow, 1000);
-// tests/bench/page_draw.py measures until the frame in which all of it is on the screen.
+// tests/bench/page_draw.py measures the time until this mark, when the whole page is on the screen.
 requestAnimationFrame(() => setTimeout(() => performance.mark('drawn')));

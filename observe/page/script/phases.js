@@ -1,4 +1,4 @@
-// Phases of a step, in colours. Their times are `phases_ms` of a rank in a profile of the data
+// The phases of a step, with their colours. Their times are `phases_ms` of a rank in a profile of the data
 // (observe/page/profiles.h).
 
 const PHASES = {
@@ -13,7 +13,7 @@ const PHASES = {
 
 const phaseColour = (name) => PHASES[name] || PHASES.rest;
 
-// Returns the phases that took time: [name, ms].
+// Returns [name, ms] of the phases that took time.
 function phasesOf(rank) {
   return Object.entries(objectOf(rank.phases_ms)).filter(([, ms]) => numberOf(ms) > 0);
 }

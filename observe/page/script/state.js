@@ -1,5 +1,5 @@
-// State of the page: the runs as the data describe them (observe/page/page_data.h), which of them
-// the user looks at, by which names and colours they are told apart, and the charts.
+// The state of the page: the runs as in the data (observe/page/page_data.h), the run that the user looks at, the names
+// and colours of the runs, and the charts.
 
 const COLOURS = [
   '#3b7dd8',
@@ -20,17 +20,17 @@ const page = {
   version: 0,
   isLive: false,
   focus: 0,           // the id of the run that is shown in detail
-  hidden: new Set(),  // ids of runs without curves
-  metric: '',         // that the chart of the validation shows
-  lastAnswer: 0,      // when data came last, in Unix seconds
+  hidden: new Set(),  // the ids of runs whose curves are switched off
+  metric: '',         // the metric that the validation chart shows
+  lastAnswer: 0,      // the Unix time of the newest data
 };
 
-const charts = {};  // by their names
+const charts = {};  // by name
 
 const focusedRun = () => page.runs[page.focus];
 const shownRuns = () => page.runs.filter((run) => !page.hidden.has(run.id));
 
-// Returns the end of a run's path; the whole path where two runs end alike.
+// Returns the last part of a run's path, or the whole path if another run has the same last part.
 function nameOf(run) {
   const end = (path) => path.replace(/\/+$/, '').split('/').pop() || path;
   const name = end(run.name);

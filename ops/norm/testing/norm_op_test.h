@@ -72,8 +72,8 @@ struct Exactly {
   at::Tensor residual;
 };
 
-// One of several ranks that run one after the other in this process. In place of messages it gets what the other ranks
-// have `said` (sent) in the round before.
+// One of several ranks that run one after the other in this process. Instead of messages it gets the tensors that the
+// other ranks sent in the round before, which are in `ranks`. `said` are the tensors that a rank sends.
 class RankInTurn : public NormRanks {
  public:
   using Said = std::vector<at::Tensor>;
@@ -107,7 +107,7 @@ class RankInTurn : public NormRanks {
 // The results of one rank for its part of a batch.
 struct PartResults {
   at::Tensor y;
-  std::vector<at::Tensor> gradients;  // the gradients of its parts of the inputs
+  std::vector<at::Tensor> gradients;  // the gradients of this rank's parts of the inputs
   std::vector<ChannelNorm> norms;     // the norms, with their gradients
 };
 
@@ -152,7 +152,7 @@ std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
     }
     heard = said;
   }
-  // A rank sends the same number of values, whatever its number of rows.
+  // Each rank must send the same number of values, whatever its number of rows.
   for (const RankInTurn::Said& said : heard) {
     std::vector<int64_t> sizes;
     for (const at::Tensor& tensor : said) sizes.push_back(tensor.numel());
@@ -166,7 +166,7 @@ std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
   return results;
 }
 
-// Checks that the results of the parts together are the float64 results of the whole batch.
+// Checks that the combined results of all parts are close to the float64 results of the whole batch.
 inline void ExpectWhole(const std::vector<PartResults>& parts, const at::Tensor& y,
                         const std::vector<at::Tensor>& gradients,
                         const std::vector<ChannelNorm>& norms, double tolerance,

@@ -1,13 +1,13 @@
-"""Writes a PyTorch module to a .lsm file: api.py has the function, __main__.py the command.
+"""Exports a PyTorch module to an .lsm file: api.py has the function, __main__.py the command.
 
-api.py      the steps of an export, and what the file says about the module
-trace.py    torch.export, in training and in evaluation, with a symbolic batch
-graph.py    the traced graph as JSON
-check.py    the graph beside the module: they compute the same
-operations.py, ../operations.txt   which operations a graph may call
+api.py      the steps of an export, and the description of the module in the file
+trace.py    runs torch.export in training mode and in evaluation mode, with a symbolic batch size
+graph.py    converts the traced graph to JSON
+check.py    checks that the graph computes the same as the module
+operations.py, ../operations.txt   the operations that a graph may call
 tensor_file.py   writes the safetensors file
-sources.py  makes the module that `timm:NAME`, `hf:FOLDER` ... name
+sources.py  makes the module that a name such as `timm:NAME` or `hf:FOLDER` stands for
 weights.py  reads pretrained weights
-to_torch.py a run's weights as a state dict
+to_torch.py converts a run's weights to a state dict
 errors.py   the one-line error
 """

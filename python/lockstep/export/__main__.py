@@ -1,5 +1,5 @@
-"""python -m lockstep.export: writes a model to a .lsm file, or with --to-torch a run's weights to a state dict; or ends
-with one line and exit status 2."""
+"""python -m lockstep.export: exports a model to an .lsm file, or, with --to-torch, converts a run's weights to a state
+dict. If it fails, it prints one line and ends with exit status 2."""
 
 import argparse
 import logging
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _USAGE_ERROR
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # a failure of the exporter itself: still one line
+    except Exception as error:  # a bug in the exporter: the user gets one line here, too
         print(f"{parser.prog}: {about}: cannot be exported: {first_line(error)}", file=sys.stderr)
         return _USAGE_ERROR
     count = sum(parameter.numel() for parameter in model.parameters())

@@ -1,10 +1,10 @@
-"""lockstep.export: traces a module in training and in evaluation, and writes the file.
+"""lockstep.export: traces a module in training mode and in evaluation mode, and writes the file.
 
-Promise: the file holds all that training needs and no code but calls of the operations in operations.txt. The module
-is left as it was: its weights, buffers and modes do not change. The file is written whole or not at all.
+Promise: the file holds all that training needs, and its only code is calls of the operations in operations.txt. The
+module stays as it was: its weights, buffers and modes do not change. The file is written completely or not at all.
 
 what can fail -> what the caller sees
-  trace.py, graph.py, tensor_file.py -> ExportError, one line
+  trace.py, graph.py or tensor_file.py fails -> ExportError, one line
   no parameter requires a gradient, or none reaches the output -> ExportError
 """
 
@@ -45,17 +45,19 @@ def export(
     """Writes `model` to the file `path` (FORMAT.md).
 
     `inputs` are an example of forward's arguments: one tensor, a tuple of positional arguments, or a dict of named
-    ones. Tensors have the samples in dimension 0, whose size becomes free; their other sizes and their dtypes are
-    those that the file's graph takes. Other values (numbers, None) become constants. `name` is what the file says that
-    the model is; by default it is the name of its class.
+    arguments. Dimension 0 of the tensors is the batch, whose size is free in the file's graph; the graph takes inputs
+    with the same other sizes and the same dtypes. Other values (numbers, None) become constants. `name` is the name of
+    the model in the file; by default it is the name of the module's class.
 
-    The output is the tensor that forward returns; or .logits of an object, "logits" or "out" of a dict, or the first
-    tensor of a tuple. Parameters that do not require a gradient stay frozen.
+    The model's output is the tensor that forward returns, or else the attribute .logits of the returned object, the
+    entry "logits" or "out" of a dict, or the first tensor of a tuple. Parameters that do not require a gradient stay
+    frozen.
 
-    `loss(output, target)` replaces the loss of the config's data.task, in training and in validation. It returns one
-    loss for each sample, [batch], or their mean. `target` is an example of targets, with as many samples as the inputs
-    or one: int64 [batch] for classes, int64 [batch, height, width] for masks, float32 [batch, numbers]. By default it
-    is classes: int64, with the output's shape without dimension 1, or without the last one of three.
+    `loss(output, target)` replaces the default loss of the config's data.task, in training and in validation. It
+    returns one loss for each sample, [batch], or their mean. `target` is an example of its targets, with as many
+    samples as the inputs, or one: int64 [batch] for classes, int64 [batch, height, width] for masks, float32 [batch,
+    numbers] for regression. By default the targets are classes, int64, with the shape of the output without its class
+    dimension, which is the last dimension of three, and otherwise dimension 1.
 
     Throws ExportError.
     """
@@ -104,7 +106,7 @@ def export(
 
 
 def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The positional and the named arguments, in the order of forward's signature."""
+    """Returns the positional arguments, and the named arguments in the order of forward's signature."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     if isinstance(inputs, (tuple, list)):
@@ -116,8 +118,9 @@ def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) 
 
 
 def _with_batch(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any], int]:
-    """The arguments and their number of samples. An example of one sample is repeated, because torch.export takes a
-    size of 1 as fixed. Beside several samples, a tensor whose dimension 0 has size 1 is the same for all of them."""
+    """Returns the arguments, and their number of samples. An example of one sample is repeated, because torch.export
+    treats a size of 1 as fixed. If other tensors hold several samples, a tensor whose dimension 0 has size 1 is shared
+    by all samples."""
     tensors = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not tensors:
         raise ExportError("inputs holds no tensor")
@@ -129,7 +132,7 @@ def _with_batch(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, A
         raise ExportError(f"inputs: the tensors hold different numbers of samples: {counts}")
     copies = 3 if batch == 1 else 1
 
-    # Each argument is a tensor of its own: torch.export takes one that is passed twice for one input.
+    # Each tensor is copied, because torch.export treats a tensor that is passed twice as one input.
     def copied(value: Any) -> Any:
         return torch.cat([value] * copies) if isinstance(value, torch.Tensor) else value
 
@@ -154,11 +157,11 @@ class _State:
             self._first.setdefault(id(tensor), name)
 
     def first_name(self, name: str) -> str:
-        """The first of the names that a tied tensor has."""
+        """Returns the first name of a tied tensor."""
         return self._first[id(self.parameters[name] if name in self.parameters else self.buffers[name])]
 
     def constant(self, tensor: torch.Tensor) -> int:
-        """The number of a constant of these values; equal constants are kept once."""
+        """Returns the number of the constant with the values of `tensor`, and adds it if there is none yet."""
         for index, known in enumerate(self.constants):
             if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
                 return index
@@ -185,7 +188,7 @@ class _State:
 
 
 def _graph(program: ExportedProgram, state: _State) -> Graph:
-    """The graph of a traced module. Adds its constants to `state`."""
+    """Returns the graph of a traced module. Adds the graph's constants to `state`."""
     graph, values = Graph(), {}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     buffers: dict[str, Value] = {}
@@ -198,7 +201,7 @@ def _graph(program: ExportedProgram, state: _State) -> Graph:
                 values[node] = node.meta.get("val")
         elif spec.kind is InputKind.PARAMETER:
             values[node] = graph.parameters.setdefault(state.first_name(spec.target), graph.new_value())
-        elif spec.kind is InputKind.BUFFER and spec.target not in state.buffers:  # of a loss, such as its weights
+        elif spec.kind is InputKind.BUFFER and spec.target not in state.buffers:  # a loss's buffer, such as its weights
             known = program.state_dict if spec.target in program.state_dict else program.constants
             index = str(state.constant(known[spec.target]))
             values[node] = graph.constants.setdefault(index, graph.new_value())
@@ -236,18 +239,18 @@ def _require_constants_kept(graph: Graph) -> None:
 
 
 def _batch_range(program: ExportedProgram) -> list[int]:
-    """The smallest and the largest batch that the graph takes."""
+    """Returns the smallest and the largest batch that the graph takes."""
     low, high = 1, 2**31 - 1
     for limits in program.range_constraints.values():
         low = max(low, int(limits.lower))
-        if limits.upper <= high:  # it may be infinity, which is no int
+        if limits.upper <= high:  # the limit may be infinity, which is not an int
             high = int(limits.upper)
     return [_smallest_batch(program, low, high), high]
 
 
 def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
-    """The smallest batch from which on all that torch.export found out about the batch holds, such as that it is even.
-    Throws ExportError if that is not all of the next batches."""
+    """Returns the smallest batch from which on all guards of torch.export hold. A guard is a condition on the batch
+    that torch.export has found, such as that it is even. Throws ExportError if a larger batch that is tried fails."""
     guards = getattr(program, "_guards_code", None) or []
     last = min(high, low + _BATCHES_TRIED - 1)
     accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]
@@ -258,7 +261,7 @@ def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
 
 
 class _Sizes:
-    """Stands for all inputs in a guard of torch.export, whose only unknown size is the batch."""
+    """Stands for all inputs in a guard of torch.export. Guards ask only for the size of the batch."""
 
     def __init__(self, batch: int):
         self.batch = batch
@@ -281,7 +284,7 @@ def _holds(guard: str, batch: int) -> bool:
 def _loss_arguments(
     output: torch.Tensor, target: torch.Tensor | None, batch: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Examples of a loss's arguments. `output` is a fake tensor with a symbolic batch."""
+    """Returns examples of a loss's arguments. `output` is a fake tensor with a symbolic batch size."""
     shape = [batch, *(int(size) for size in output.shape[1:])]
     if target is None:
         if len(shape) < 2:
@@ -307,7 +310,7 @@ def _require_floating_output(program: ExportedProgram, what: str = "the module")
 
 
 def _require_gradient(graph: Graph, state: _State) -> None:
-    """Throws ExportError if no trainable parameter has a way to the output on which nothing is detached."""
+    """Throws ExportError if no gradient flows from the output to any trainable parameter."""
     reached = {value for name, value in graph.parameters.items() if state.parameters[name].requires_grad}
     for node in graph.nodes:
         if node.state.grad and not node.name.startswith("aten::detach"):
@@ -321,7 +324,7 @@ def _require_gradient(graph: Graph, state: _State) -> None:
 
 
 def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batch: int) -> list[dict[str, Any]]:
-    """Name, dtype and shape of each input tensor, in the order of the graphs' inputs."""
+    """Returns name, dtype and shape of each input tensor, in the order of the graphs' inputs."""
     names = list(inspect.signature(model.forward).parameters)
     described = []
     for keys, value in _pytree.tree_flatten_with_path((args, kwargs))[0]:
@@ -341,7 +344,7 @@ def _describe(value: torch.Tensor, batch: int) -> dict[str, Any]:
 
 
 def _weights_of(graph: Graph) -> dict[Value, list[str]]:
-    """The names of the parameters from which a value is computed, for all values in which no input takes part."""
+    """Returns, for each value that depends on no input, the names of the parameters that it is computed from."""
     names = {value: [name] for name, value in graph.parameters.items()}
     names |= {value: [] for value in (*graph.buffers.values(), *graph.constants.values())}
     for node in graph.nodes:
@@ -353,8 +356,8 @@ def _weights_of(graph: Graph) -> dict[Value, list[str]]:
 
 
 def _head(graph: Graph, state: _State) -> list[str]:
-    """The prefixes of the parameters of the layers that compute the output: going back from it, the first linear
-    layers or convolutions. Empty if such a layer shares its weight or has parameters of no module of its own."""
+    """Returns the name prefixes of the layers that compute the output: the first linear layers or convolutions on the
+    way back from the output. Empty if such a layer shares its weight, or if a parameter has no module of its own."""
     makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
     weights = _weights_of(graph)
     shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}
@@ -369,7 +372,7 @@ def _head(graph: Graph, state: _State) -> list[str]:
             return []
         own = []
         if kind in _LAST_LAYERS:
-            # Its weight may be computed, as by weight_norm.
+            # The weight may be computed from parameters, as by weight_norm.
             own = list(dict.fromkeys(name for value in values_in(node.args) for name in weights.get(value, [])))
         if own:
             for name in own:

@@ -1,17 +1,17 @@
-"""Compares the graphs of an export with the module that they stand for.
+"""Compares the graphs of an export with the module that they were traced from.
 
-torch.export records operations. Whatever else a forward does is lost without a word: a backward that an
-autograd.Function defines, a hook that changes a gradient, torch.inference_mode(), a counter or a random number of
-Python's, a branch for a batch of one sample. Such a graph would train to other weights than the module. So each graph
-runs here once beside the module, on the example and on one sample, from the same state and the same seed: output,
-gradients and buffers must agree.
+torch.export records only operations. Other effects of a forward are lost without an error: the backward of an
+autograd.Function, a hook that changes a gradient, torch.inference_mode(), a Python counter, a random number of Python,
+or a branch for a batch of one sample. A graph without them would train to other weights than the module. So each graph
+and the module run here from the same state and the same seed, once with several samples and once with one sample: the
+outputs, gradients and buffers must agree.
 
-Promise: the module's parameters, gradients, buffers and the random numbers of torch are afterwards as they were.
+Promise: afterwards the module's parameters, gradients and buffers and torch's random number generators are unchanged.
 
 what can fail -> what the caller sees
-  the module itself fails, as a backward does -> ExportError with its reason
-  the graph gives something else -> ExportError that says what differs, and names what is likely to be the cause
-  one sample alone fails, or gives something else -> the graph takes batches from two on
+  the module itself fails, for example in a backward -> ExportError with its reason
+  the graph gives another result -> ExportError that says what differs, and what the likely cause is
+  one sample alone fails, or gives another result -> the graph takes batches from two on
 """
 
 import math
@@ -30,7 +30,8 @@ from lockstep.export.trace import module_mode, select_output, taking_batches_of_
 
 Json = Any
 _SEED = 1
-# The same operations in the same order give the same bits, but for atomics on a GPU and other layouts of weights.
+# Relative tolerances by dtype; 1e-3 for other dtypes. Graph and module call the same operations in the same order,
+# so results differ only where a GPU uses atomics, or where weights have another memory layout.
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 _NUMBERS: dict[str, Callable] = {
     "size": lambda tensor, dimension: tensor.size(dimension),
@@ -49,10 +50,10 @@ _NUMBERS: dict[str, Callable] = {
 
 
 class Runner:
-    """Calls the operations of a graph as FORMAT.md describes it, with torch."""
+    """Calls the operations of a graph, which FORMAT.md describes, with torch."""
 
     def __init__(self, graph: Json, tensors: Mapping[str, torch.Tensor], device: torch.device):
-        """`tensors` are those of the file, by its names."""
+        """`tensors` are the tensors of the file, by their names there."""
         self.graph, self.tensors, self.device = graph, tensors, device
 
     def __call__(self, inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -99,8 +100,8 @@ def require_same(
     description: Json,
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
-    """Throws ExportError if a graph of `description` computes something else than `model`. Makes two samples the
-    smallest batch of a graph that is right for them but not for one. `args` and `kwargs` hold `batch` samples."""
+    """Throws ExportError if a graph of `description` computes something else than `model`. If a graph is right for
+    several samples but not for one, sets its smallest batch to two. `args` and `kwargs` hold `batch` samples."""
     device = next(model.parameters()).device
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -117,7 +118,7 @@ def require_same_loss(
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
     """Throws ExportError if the graph of a loss gives another loss or another gradient, or if the loss itself uses
-    parameters of the module, which would be constants of the graph. `example` holds `batch` samples."""
+    parameters of the module, which would be constants in the graph. `example` holds `batch` samples."""
     low, high = graph["batch"]
     for count in {batch, batch + 1}:
         if not low <= count <= high:
@@ -154,7 +155,7 @@ def _require_same(
         graph = description[mode]
         low, high = graph["batch"]
         runner = runner_of(graph)
-        # Not the number that was traced, if there is another one.
+        # The check uses another number of samples than the trace if the graph takes it.
         count = next((n for n in (batch + 1, batch - 1, batch) if max(low, 2) <= n <= high), batch)
         difference = _difference(model, *_samples(args, kwargs, batch, count), training, runner)
         if difference:
@@ -169,7 +170,7 @@ def _require_same(
 
 
 def _samples(args: tuple, kwargs: dict[str, Any], batch: int, count: int) -> tuple[tuple, dict[str, Any]]:
-    """The same arguments with another number of samples."""
+    """Returns the same arguments with `count` samples instead of `batch`."""
 
     def resized(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -183,7 +184,7 @@ def _samples(args: tuple, kwargs: dict[str, Any], batch: int, count: int) -> tup
 
 
 def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training: bool, runner: Runner) -> str:
-    """Says how the module and the graph differ, for a person; "" if they do not."""
+    """Returns a message for the user that says how the module and the graph differ; "" if they do not."""
     mode = "training" if training else "evaluation"
     inputs = [leaf.clone() for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
@@ -220,7 +221,7 @@ def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training:
 def _step(
     call: Callable[[], torch.Tensor], parameters: dict[str, nn.Parameter], training: bool
 ) -> dict[str, torch.Tensor]:
-    """The output, and in training the gradients, of a sum of the output with random weights."""
+    """Returns the output and, in training, the gradients of a sum of the output's elements with random weights."""
     torch.manual_seed(_SEED)
     with torch.enable_grad():
         output = call()
@@ -238,8 +239,8 @@ def _step(
 
 @contextmanager
 def _restoring(model: nn.Module) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-    """Gives the module its buffers' values back, and torch its random numbers. Yields a function that returns the
-    buffers by name."""
+    """Restores the module's buffers and torch's random number generators at the end. Yields a function that returns
+    the buffers by name."""
     kept = [(module, name, buffer, buffer.detach().clone()) for module in model.modules()
             for name, buffer in module._buffers.items() if buffer is not None]  # fmt: skip
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
@@ -257,7 +258,7 @@ def _restoring(model: nn.Module) -> Iterator[Callable[[], dict[str, torch.Tensor
 
 @contextmanager
 def _noting_functions() -> Iterator[list[str]]:
-    """The user's functions of autograd that run: "STE (net.py:12)"."""
+    """Yields a list of the user's autograd.Functions that have run, such as "STE (net.py:12)"."""
     functions: list[str] = []
     original = torch.autograd.Function.__dict__["apply"]
 
@@ -275,14 +276,14 @@ def _noting_functions() -> Iterator[list[str]]:
 
 
 def _size(tensor: torch.Tensor) -> float:
-    """The largest of the finite elements."""
+    """Returns the largest absolute value of the finite elements."""
     if tensor.numel() == 0:
         return 0.0
     return torch.nan_to_num(tensor.detach().double().abs(), 0.0, 0.0, 0.0).max().item()
 
 
 def _distance(ours: torch.Tensor | None, theirs: torch.Tensor, floor: float) -> float:
-    """The largest difference as a share of the largest element, or of `floor` if that is more. NaN equals NaN."""
+    """Returns the largest difference divided by the largest element, or by `floor` if it is larger. NaN equals NaN."""
     if ours is None or ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return math.inf
     ours, theirs = ours.detach().double(), theirs.detach().double()

@@ -1,4 +1,4 @@
-"""The error of an export, and how to find the line of the user's code that it is about."""
+"""The error of an export, and functions that find the line of the user's code that caused an error."""
 
 import os
 import sysconfig
@@ -20,15 +20,15 @@ class ExportError(Exception):
 
 
 def is_users_file(path: str) -> bool:
-    """Whether a frame of this file is code of the user or of a library of models, and not of torch or of Lockstep."""
+    """Whether this file belongs to the user or to a library of models, and not to Python, torch or Lockstep."""
     if path.startswith(_STANDARD) and "-packages" not in path:
         return False
     return not path.startswith((_LIBRARY, _OURS, "<"))
 
 
 def users_line(trace: TracebackType | None = None) -> str:
-    """The place of the innermost frame of the user's code, "net.py:12", in a traceback or in the calls that led here;
-    "" if there is none."""
+    """Returns the place of the innermost frame of the user's code, such as "net.py:12", in the traceback `trace`, or in
+    the current call stack if it is None; "" if there is no such frame."""
     place = ""
     for frame in traceback.extract_stack() if trace is None else traceback.extract_tb(trace):
         if is_users_file(frame.filename):
@@ -37,7 +37,7 @@ def users_line(trace: TracebackType | None = None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text that says something, at most 300 characters."""
+    """Returns the first line of an exception's text that is not empty, at most 300 characters."""
     lines = (line.strip() for line in str(error).splitlines())
     text = next((line for line in lines if line), "") or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -1,12 +1,12 @@
-"""Turns a graph that torch.export traced into the JSON of a .lsm file (../../FORMAT.md, 'A graph').
+"""Converts a graph that torch.export traced into the JSON of an .lsm file (../../FORMAT.md, 'A graph').
 
-The graph is torch.export's training IR: operations of ATen as the module called them, in-place ones and composite ones
-(conv2d, layer_norm, scaled_dot_product_attention) included, in the order of the calls. Changes in place
-stay changes in place, so that buffers are updated when the operations run. Regions under torch.no_grad() and
-torch.autocast(enabled=False) are written inline; each of their nodes says in which state it runs.
+The graph is torch.export's training IR: the ATen operations that the module called, in the order of the calls,
+including in-place operations and composite ones (conv2d, layer_norm, scaled_dot_product_attention). In-place changes
+stay in-place changes, so that buffers are updated when the operations run. Regions under torch.no_grad() and
+torch.autocast(enabled=False) are written inline, and each of their nodes says in which of these states it runs.
 
-Left out: operations that only check or mark, and those whose result nobody uses, unless they change a tensor or draw a
-random number.
+Two kinds of operations are left out: those that only check or mark something, and those whose result is not used,
+unless they change a tensor or draw a random number.
 """
 
 import math
@@ -30,7 +30,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 @dataclass(frozen=True)
 class State:
-    """The state of the thread in which a node runs."""
+    """The grad and autocast state of the thread in which a node runs."""
 
     grad: bool = True
     autocast: bool = True
@@ -45,12 +45,13 @@ class Value:
 
 @dataclass
 class Node:
-    """A call. `outs` has one element for each result: a value, or the values of a list of tensors."""
+    """A call of an operation. `outs` has one element for each result: a value, or a list of values for a list of
+    tensors."""
 
     name: str  # "aten::add.Tensor", or "sym.add"
     args: list[Json]  # JSON, with Value where the file has {"v": id}
     outs: list[Value | list[Value]]
-    effect: bool  # it changes a tensor or draws a random number
+    effect: bool  # whether it changes a tensor or draws a random number
     state: State
     module: str = ""
     line: str = ""
@@ -75,7 +76,8 @@ class Graph:
 
 
 def place_of(node: fx.Node) -> str:
-    """The line of the user's code that called a node, "net.py:12"; of torch's code if no other is known; or ""."""
+    """Returns the line of the user's code that called a node, such as "net.py:12". If no such line is known, it is a
+    line of torch's code, or ""."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     of_user = [frame for frame in frames if is_users_file(frame[0])]
     path, line = (of_user or frames or [("", "")])[-1]
@@ -101,7 +103,7 @@ def _tensors_in(value: Any) -> Iterable[torch.Tensor]:
 
 
 def values_in(arg: Json) -> Iterable[Value]:
-    """The values in an argument, or in the lists of it."""
+    """Yields the values in an argument, which may be a list."""
     if isinstance(arg, Value):
         yield arg
     elif isinstance(arg, list):
@@ -116,7 +118,7 @@ class Converter:
         self.graph = graph
 
     def run(self, module: fx.GraphModule, values: dict[fx.Node, Any], state: State) -> Any:
-        """Appends the module's nodes; `values` has those of its placeholders. Returns what the module returns."""
+        """Appends the module's nodes. `values` holds the values of its placeholders. Returns the module's output."""
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 continue
@@ -140,7 +142,7 @@ class Converter:
             return self._region(node, values, state)
         if not isinstance(target, torch._ops.OpOverload):
             if not node.users:
-                return None  # guards of torch.export
+                return None  # a guard of torch.export
             raise ExportError(f"{_at(node)}{getattr(target, '__name__', target)} cannot be exported")
         if operations.full_name(target) in operations.CHECKS:
             return None
@@ -196,7 +198,8 @@ class Converter:
 
         results = node.meta.get("val")
         if isinstance(results, torch.Tensor) and not any("Tensor" in str(a.real_type) for a in schema.arguments):
-            # A tensor from nothing, as of arange: where the model runs, and of the type that it had in this process.
+            # An operation without tensor arguments, such as arange, runs on the model's device, with the dtype that its
+            # result had in the trace.
             given = {"dtype": {"dtype": str(results.dtype).removeprefix("torch.")}, "device": {"device": "input"}}
             for index, argument in enumerate(schema.arguments):
                 if args[index] is None and argument.name in given:
@@ -224,7 +227,7 @@ class Converter:
         return self.graph.new_value()
 
     def _argument(self, node: fx.Node, kind: torch._C.Type, value: Any, values: dict[fx.Node, Any]) -> Json:
-        """An argument as the schema's type has it: floats as floats, and lists where it has lists."""
+        """Converts an argument to the type in the schema, so that floats stay floats and lists stay lists."""
         if isinstance(kind, torch._C.OptionalType):
             return None if value is None else self._argument(node, kind.getElementType(), value, values)
         if isinstance(kind, torch._C.ListType):
@@ -274,7 +277,7 @@ def drop_unused(graph: Graph) -> None:
 
 
 def to_json(graph: Graph) -> Json:
-    """The graph as FORMAT.md describes it. Values are numbered from 0 in the order in which they arise."""
+    """Returns the graph in the form that FORMAT.md describes. Values are numbered from 0 in the order of definition."""
     numbers: dict[Value, int] = {}
     used = {graph.output}.union(*(set(values_in(node.args)) for node in graph.nodes))
 

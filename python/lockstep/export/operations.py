@@ -1,10 +1,10 @@
-"""Which operations a graph may call.
+"""The operations that a graph may call.
 
-operations.txt lists the operations of ATen, "aten::NAME" or "aten::NAME.OVERLOAD" a line. All compute tensors from
-tensors: none reads a file, none gives its result another size by the values of a tensor, none returns a tensor's value
-to the program. The exporter refuses others, and so does the reader.
+Each line of operations.txt names an ATen operation, "aten::NAME" or "aten::NAME.OVERLOAD". All of them compute tensors
+from tensors: none of them reads a file, has a result whose size depends on the values of a tensor, or returns the value
+of a tensor to the program. The exporter and the reader both refuse all other operations.
 
-SYMBOLIC holds the operations on the sizes that depend on the batch.
+SYMBOLIC holds the operations on sizes that depend on the batch.
 """
 
 import math
@@ -17,7 +17,7 @@ import torch
 
 aten = torch.ops.aten
 
-# The operations of nodes with "sym", which compute integers, floats and bools from such values.
+# The operations of nodes with "sym", which compute integers, floats and bools from sizes and from one another.
 SYMBOLIC: dict[Callable, str] = {
     aten.sym_size.int: "size",
     aten.sym_numel.default: "numel",
@@ -48,7 +48,7 @@ SYMBOLIC: dict[Callable, str] = {
     torch._sym_sqrt: "sqrt",
 }
 
-# The operations that only check or mark, and compute nothing that the model returns.
+# Operations that only check or mark something. The model's output does not depend on them.
 CHECKS = frozenset({
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
@@ -66,11 +66,11 @@ CHECKS = frozenset({
 
 @cache
 def allowed() -> frozenset[str]:
-    """The lines of operations.txt."""
+    """Returns the lines of operations.txt, without comments."""
     text = (Path(__file__).parent.parent / "operations.txt").read_text()
     return frozenset(line for line in text.split("\n") if line and not line.startswith("#"))
 
 
 def full_name(op: torch._ops.OpOverload) -> str:
-    """ "aten::add.Tensor", "aten::relu"."""
+    """Returns a name such as "aten::add.Tensor" or "aten::relu"."""
     return op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")

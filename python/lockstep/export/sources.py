@@ -1,7 +1,7 @@
-"""Makes the module that a name on the command line means, with an example of its inputs.
+"""Makes the module that a name on the command line stands for, with an example of its inputs.
 
   timm:NAME            timm.create_model, freshly initialised
-  torchvision:NAME     torchvision.models.get_model, likewise
+  torchvision:NAME     torchvision.models.get_model, freshly initialised
   hf:FOLDER            a Hugging Face model from config.json (or a path that ends in .json). By default it classifies
                        sequences, or images if the architecture takes pixels; --task asks for another head
   MODULE:FUNCTION      FUNCTION() of a Python module in the current directory; it returns an nn.Module, or a pair of it
@@ -10,7 +10,7 @@
 Nothing is downloaded: weights come from --pretrained.
 
 what can fail -> what the caller sees (ExportError, one line)
-  the package is not installed, it has no such model, the config is no config -> the reason
+  the package is not installed, it has no such model, or the config is not valid -> the reason
   the user's function raises, or returns something else -> the line and the reason
 """
 
@@ -28,7 +28,7 @@ from torch import nn
 
 from lockstep.export.errors import ExportError, first_line, users_line
 
-# The class of transformers that makes the model of a task, and the mapping of the configs that it takes.
+# For each task the class of transformers that makes the model, and the mapping that has the supported configs as keys.
 TASKS = {
     "sequence-classification": ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
     "image-classification": ("AutoModelForImageClassification", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING"),
@@ -42,18 +42,18 @@ _OF_IMAGES = ("image-classification", "segmentation")
 
 @dataclass(frozen=True)
 class Options:
-    """The command line's options for the module. None: the module's own default."""
+    """Options of the command line for the module. None stands for the module's own default."""
 
-    size: int | None = None  # pixels of a side
+    size: int | None = None  # pixels on each side of an image
     channels: int = 3
     classes: int | None = None
-    length: int | None = None  # tokens
-    shape: tuple[int, ...] | None = None  # of one sample, for MODULE:FUNCTION
+    length: int | None = None  # the number of tokens in a sample
+    shape: tuple[int, ...] | None = None  # the shape of one sample, for MODULE:FUNCTION
     task: str | None = None  # one of TASKS, for hf:
 
 
 def make(source: str, options: Options) -> tuple[nn.Module, Any]:
-    """Returns the module and example inputs as lockstep.export takes them, with two samples."""
+    """Returns the module, and example inputs for lockstep.export with two samples."""
     kind, colon, name = source.partition(":")
     if not colon or not kind or not name:
         raise ExportError(f"{source}: name a model as timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:FUNCTION")
@@ -85,7 +85,7 @@ def _timm(name: str, options: Options) -> tuple[nn.Module, Any]:
     try:
         try:
             model = timm.create_model(name, pretrained=False, **wanted, **sized)
-        except TypeError as error:  # convolutional models take any size and no argument for it
+        except TypeError as error:  # convolutional models take images of any size and have no argument for it
             if "img_size" not in str(error):
                 raise
             model = timm.create_model(name, pretrained=False, **wanted)
@@ -123,7 +123,7 @@ def _hugging_face(path: str, options: Options) -> tuple[nn.Module, Any]:
 
 
 def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
-    """The model that a config of transformers describes, and inputs: pixels, or tokens and their mask."""
+    """Returns the model that a config of transformers describes, and example inputs: pixels, or tokens and a mask."""
     transformers = _package("transformers")
     wanted = (options.task,) if options.task else ("sequence-classification", "image-classification")
     task = next((task for task in wanted if type(config) in getattr(transformers, TASKS[task][1])), None)
@@ -138,14 +138,15 @@ def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
         raise ExportError(f"transformers cannot make the {config.model_type}: {first_line(error)}") from error
     if task in _OF_IMAGES:
         return model, {"pixel_values": _images(options, options.size or getattr(config, "image_size", 224))}
-    # No sample ends in padding, so a mask of ones is what a tokenizer returns for it. Token 0 may be the padding.
+    # The samples have no padding, so the attention mask is all ones. Tokens start at 2, because token 0 may mean
+    # padding.
     length = options.length or min(128, getattr(config, "max_position_embeddings", 128))
     tokens = torch.randint(2, config.vocab_size, (2, length))
     return model, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
 def load_function(source: str) -> Callable:
-    """The function that MODULE:FUNCTION names."""
+    """Returns the function that MODULE:FUNCTION names."""
     module, _, name = source.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

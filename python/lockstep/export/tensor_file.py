@@ -1,11 +1,11 @@
 """Writes tensors to a file in the safetensors format (https://github.com/huggingface/safetensors, 'Format').
 
-Promise: the path holds the whole new file or is left as it was. The content goes to a temporary file beside it, is
-synced, and takes the path's place by a rename. Anything but a plain file (a folder, a device, a pipe) is never
-replaced; a symbolic link is followed.
+Promise: the path holds the whole new file, or its old content. The new content is written to a temporary file in the
+same folder, which is synced and then renamed to the path. Anything but a regular file (a folder, a device, a pipe) is
+never replaced; a symbolic link is followed.
 
 what can fail -> what the caller sees
-  the path is no plain file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file
+  the path is no regular file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file
   a tensor's dtype has no name in the format (complex numbers) -> ExportError that names the tensor
 """
 
@@ -46,12 +46,12 @@ def require_replaceable(path: str) -> None:
 
 
 def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Writes tensors of any shape, dtype in DTYPES and device to a safetensors file."""
+    """Writes tensors to a safetensors file. They may have any shape, any dtype in DTYPES, and be on any device."""
     require_replaceable(path)
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
             raise ExportError(f"the tensor {name} has the type {tensor.dtype}, which the file cannot hold")
-    # The widest types come first, so that each tensor is aligned to its elements.
+    # The dtypes with the largest elements come first, so that each tensor is aligned to the size of its elements.
     order = sorted(tensors, key=lambda name: -tensors[name].element_size())
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     offset = 0
@@ -75,7 +75,7 @@ def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str,
 
 
 def replace(path: str, content: Iterable[Buffer]) -> None:
-    """Writes a file of this content in the place of what stands at the path, by a rename. Throws ExportError."""
+    """Replaces the file at `path` by a new one with this content, by a rename. Throws ExportError."""
     path = os.path.realpath(path)
     require_replaceable(path)
     temporary = None

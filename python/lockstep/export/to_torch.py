@@ -1,12 +1,12 @@
-"""Turns the weights of a run into a state dict of PyTorch: torch.load() reads it, and load_state_dict() takes it.
+"""Converts the weights of a run to a PyTorch state dict, which torch.load() reads and load_state_dict() takes.
 
-A run keeps a tied tensor once, under its first name, and does not keep what the module's own state dict leaves out.
-With the .lsm file that was trained, the state dict has all names that the module has.
+A run stores a tied tensor once, under its first name, and stores no tensors that the module's state dict leaves out.
+If the .lsm file that the run trained is given, the state dict has all names of the module's state dict.
 
 what can fail -> what the caller sees (ExportError, one line)
   the run has no final weights, or the file is damaged -> the path, and what to do
-  a name of the .lsm file is missing in the weights, or has another shape there -> the names
-  the output is no plain file, or cannot be written -> the path and the reason; what stood there is as it was
+  a tensor of the .lsm file is missing in the weights, or has another shape there -> the names
+  the output is no regular file, or cannot be written -> the path and the reason; an existing file stays as it was
 """
 
 import io
@@ -24,7 +24,8 @@ _DESCRIPTION = "lockstep.model"
 
 def to_torch(run: str, output: str, lsm: str | None = None) -> int:
     """Writes the state dict of `run`, a run folder or a safetensors file, to the file `output`. `lsm` is the .lsm file
-    that the run trained; without it tied tensors have one name. Returns the number of tensors. Throws ExportError."""
+    that the run trained; without it, a tied tensor has only its first name. Returns the number of tensors. Throws
+    ExportError."""
     path = os.path.join(run, "weights.safetensors") if os.path.isdir(run) else run
     if not os.path.isfile(path):
         raise ExportError(
@@ -40,7 +41,7 @@ def to_torch(run: str, output: str, lsm: str | None = None) -> int:
 
 
 def _with_all_names(state: dict[str, torch.Tensor], path: str, lsm: str) -> dict[str, torch.Tensor]:
-    """The tensors of the module's state dict, in its order, tied ones under each of their names."""
+    """Returns the tensors of the module's state dict, in its order, with tied tensors under each of their names."""
     try:
         description = json.loads(weights.read_metadata(lsm)[_DESCRIPTION])
         entries = description["parameters"] + [entry for entry in description["buffers"] if entry["persistent"]]

@@ -1,7 +1,7 @@
-"""Traces a module with torch.export, with a symbolic batch, and says in one line why it cannot.
+"""Traces a module with torch.export, with a symbolic batch size. If this fails, says in one line why.
 
 what can fail -> what the caller sees (ExportError, with the line of the user's code where it is known)
-  the module's forward raises -> its error
+  the module's forward raises an exception -> its text
   control flow, or a size, that depends on a tensor's values; Tensor.item() -> 'depends on values'
   the batch must have one size (a reshape to a fixed count, a size that Python's int() read) -> 'fixed batch'
   print() in forward -> 'prints'
@@ -26,8 +26,8 @@ _LARGEST_BATCH = 2**31 - 1
 
 
 def select_output(output: Any) -> torch.Tensor:
-    """The tensor that the loss reads: a tensor itself; .logits of an object; "logits" or "out" of a dict; else the
-    first tensor of a tuple or list. Throws ExportError if there is none."""
+    """Returns the tensor that the loss reads: the output itself if it is a tensor; .logits of an object; "logits" or
+    "out" of a dict; otherwise the first tensor of a tuple or list. Throws ExportError if there is none."""
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(getattr(output, "logits", None), torch.Tensor):
@@ -48,7 +48,7 @@ def select_output(output: Any) -> torch.Tensor:
 
 @contextmanager
 def _selecting(model: nn.Module) -> Iterator[None]:
-    """Lets model.forward return only the output."""
+    """Makes model.forward return only the tensor of select_output()."""
     forward = model.forward
 
     @functools.wraps(forward)
@@ -68,7 +68,7 @@ def _selecting(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _refusing_prints() -> Iterator[None]:
-    """Lets print() of the user's code raise: it would run once now and never again."""
+    """Makes print() in the user's code raise, because it would run during the trace and never again."""
     original = builtins.print
 
     def refused(*args: Any, **kwargs: Any) -> None:
@@ -88,8 +88,8 @@ def _refusing_prints() -> Iterator[None]:
 
 @contextmanager
 def _as_under_autocast() -> Iterator[None]:
-    """Lets the regions be traced in which a model of transformers computes in fp32 under autocast, such as rotary
-    embeddings: its maybe_autocast(enabled=False) enters them only if autocast is on."""
+    """Makes the trace contain the regions that models of transformers compute in float32 under autocast, such as rotary
+    embeddings. Their function maybe_autocast(enabled=False) creates such a region only if autocast is on."""
     original = torch.is_autocast_enabled
 
     def enabled(*args: Any, **kwargs: Any) -> bool:
@@ -104,8 +104,8 @@ def _as_under_autocast() -> Iterator[None]:
 
 @contextmanager
 def taking_batches_of_one() -> Iterator[None]:
-    """Lets BatchNorm be traced for any number of samples. torch.nn raises for one value of a channel, whose variance is
-    not defined. Lockstep does so when it trains, as several ranks may share a batch."""
+    """Makes it possible to trace BatchNorm for any number of samples. torch.nn raises for one value of a channel, whose
+    variance is not defined. Here this check is off; Lockstep makes it in training, where ranks may share a batch."""
     functional = torch.nn.functional
     original = functional._verify_batch_size
     functional._verify_batch_size = lambda size: None
@@ -117,9 +117,9 @@ def taking_batches_of_one() -> Iterator[None]:
 
 @contextmanager
 def module_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Sets the module's mode, and each submodule's own mode again afterwards. Some models keep tensors that they have
-    computed in evaluation until train() is called (timm's LeViT): none that is older may get into the graph, and none
-    of the graph may stay."""
+    """Sets the module's mode, and restores the mode of each submodule afterwards. Some models (timm's LeViT) cache
+    tensors that they compute in evaluation until train() is called. The calls of train() keep older cached tensors out
+    of the graph, and discard those of the trace."""
     modes = [(module, module.training) for module in model.modules()]
     model.train()
     model.train(training)
@@ -133,10 +133,10 @@ def module_mode(model: nn.Module, training: bool) -> Iterator[None]:
 
 @contextmanager
 def _noting_fixed_sizes(places: list[str]) -> Iterator[None]:
-    """Notes the lines of the user's code at which torch.export finds that a symbolic size must be one number."""
+    """Records the lines of the user's code at which torch.export finds that a symbolic size must be one number."""
     environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
     original = getattr(environment, "_set_replacement", None)
-    if original is None:  # a torch whose insides have other names: the error has no line
+    if original is None:  # another version of torch: the error does not name a line
         yield
         return
 
@@ -177,7 +177,7 @@ def _trace(model: nn.Module, args: tuple, kwargs: dict, shapes: Callable[[Any], 
 
 
 def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
-    """Puts what bind() gathered as **kwargs under its own names, as torch.export wants it."""
+    """Moves the entries that bind() gathered under **kwargs to the top level, as torch.export expects them."""
     for parameter in inspect.signature(model.forward).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and parameter.name in dynamic:
             dynamic |= dynamic.pop(parameter.name)
@@ -185,8 +185,8 @@ def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
 
 
 def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: bool) -> ExportedProgram:
-    """Traces the module's forward. Dimension 0 of each input of size `batch` there becomes symbolic, with the range
-    of batches from 1 on if the module takes it, and else the range that the module takes."""
+    """Traces the module's forward. In each input whose dimension 0 has size `batch`, this dimension becomes symbolic.
+    Its range starts at 1 if the module allows that; otherwise it is the range that the module allows."""
     fixed: list[str] = []
     with ExitStack() as during:
         during.enter_context(module_mode(model, training))

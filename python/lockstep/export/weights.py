@@ -1,10 +1,10 @@
 """Reads a state dict from a local file and loads it into a module.
 
-The file is a safetensors file, or a state dict that torch.save wrote. The latter is read with weights_only=True, so it
-runs no code.
+The file is a safetensors file, or a state dict that torch.save wrote. A state dict is read with weights_only=True, so
+no code in it runs.
 
 what can fail -> what the caller sees (ExportError, one line)
-  the file is missing, damaged, or holds something else than tensors by name -> the path and the reason
+  the file is missing, damaged, or does not hold a dict of tensors -> the path and the reason
   names or shapes differ from the module's -> the first names that differ
 """
 
@@ -24,10 +24,11 @@ _LARGEST_HEADER_BYTES = 100_000_000
 
 
 def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> list[str]:
-    """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only.
+    """Loads all parameters and persistent buffers. A tied tensor need only be in the file under one of its names.
 
-    With `replace_head`, what the file lacks or has in another shape (the last layer of another task) stays as it was
-    made, and what the module lacks is left out. Returns the names that stayed. Throws ExportError.
+    With `replace_head`, tensors that the file lacks or has in another shape (such as the last layer for another task)
+    keep their initial values, and tensors that the module lacks are ignored. Returns the names of the tensors that keep
+    their initial values. Throws ExportError.
     """
     weights = read(path)
     own = model.state_dict(keep_vars=True)
@@ -36,7 +37,7 @@ def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> 
             other = next((tied for tied, t in own.items() if t is tensor and tied in weights), None)
             if other is not None:
                 weights[name] = weights[other]
-    # Files that are older than this counter of BatchNorm's lack it.
+    # Files of old PyTorch versions lack this counter of BatchNorm.
     weights |= {name: tensor.detach() for name, tensor in own.items()
                 if name not in weights and name.endswith(".num_batches_tracked")}  # fmt: skip
     lacking = sorted(own.keys() - weights.keys())
@@ -61,12 +62,12 @@ def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> 
 
 
 def some(names: list[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """Returns the first names of a list as text, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def read(path: str) -> dict[str, torch.Tensor]:
-    """The tensors of a file by name, on the CPU."""
+    """Returns the tensors of a file by name, on the CPU."""
     try:
         with open(path, "rb") as file:
             start = file.read(9)
@@ -86,7 +87,7 @@ def read(path: str) -> dict[str, torch.Tensor]:
 
 
 def read_metadata(path: str) -> dict[str, str]:
-    """The texts in the header of a safetensors file, by name."""
+    """Returns the metadata in the header of a safetensors file: texts by name."""
     try:
         with open(path, "rb") as file:
             metadata = _read_header(file, path).get("__metadata__")
@@ -120,6 +121,6 @@ def _read_safetensors(path: str) -> dict[str, torch.Tensor]:
             tensors[name] = torch.empty(shape, dtype=dtype)
             continue
         flat = torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=end - begin)
-        # A copy, because the bytes may not be aligned to the type.
+        # clone() is needed because the bytes may not be aligned to the dtype.
         tensors[name] = flat.clone().view(dtype).reshape(shape)
     return tensors

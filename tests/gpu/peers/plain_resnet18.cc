@@ -1,4 +1,5 @@
-// torchvision's ResNet-18 as a user writes it in C++, of torch::nn modules alone: what a model of one's own costs.
+// torchvision's ResNet-18 as a user would write it in C++, from torch::nn modules alone. It shows the cost of a user's
+// own model.
 //
 //     bazel build //tests/gpu:plain_resnet18
 //     plain_resnet18 bench step tests/gpu/peers/resnet18.pbtxt --set model.name=plain_resnet18
@@ -37,7 +38,7 @@ class BlockImpl : public torch::nn::Module {
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
   torch::nn::BatchNorm2d bn2_;
-  torch::nn::Sequential downsample_{nullptr};  // empty: x as it is
+  torch::nn::Sequential downsample_{nullptr};  // empty: the shortcut is the identity
 };
 TORCH_MODULE(Block);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One training step by two builds of Lockstep, in turns on the same GPU in the same run:
+"""Times one training step with two builds of Lockstep, in turns on the same GPU:
 
     step_against_old.py OLD NEW [--models mlp gpt2 resnet50] [--precision bf16] [--rounds 10]
 
-A model is a config beside this. Prints a JSON line a model: the medians over the rounds and the median of the rounds'
-ratios, above 1 where NEW is slower. The first round, in which plans are searched, is not counted.
+A model is a config beside this file. Prints a JSON line for each model: the medians over the rounds, and the median of
+the rounds' ratios, above 1 where NEW is slower. The first round, in which plans are searched, is not counted.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main():
     for model in options.models:
         rounds = []
         for number in range(options.rounds + 1):
-            # Who is first takes turns, too.
+            # The programs also take turns in running first.
             order = [options.old, options.new] if number % 2 else [options.new, options.old]
             times = {program: step_ms(program, model, options.precision) for program in order}
             if number > 0:

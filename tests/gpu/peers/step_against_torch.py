@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""One training step in Lockstep and in PyTorch, on the same GPU in the same run:
+"""Times one training step in Lockstep and in PyTorch, on the same GPU:
 
     step_against_torch.py LOCKSTEP [--models mlp lstm tinygpt gpt2 resnet50] [--precision bf16]
                           [--compile reduce-overhead] [--rounds 3] [--gpus 1]
 
-A model is a config beside this, whose first line says what train_ddp.py is called with.
+A model is a config beside this file, whose first line has the arguments for train_ddp.py.
 
-Prints a JSON line a measurement (`lockstep bench step --json`; train_ddp.py) and one a model with the ratios of
-medians over the rounds, which take turns: above 1 Lockstep is the faster one.
+Prints a JSON line for each measurement (by `lockstep bench step --json` or train_ddp.py), and one for each model with
+the ratios of the medians over the rounds; in a round the programs take turns. Above 1, Lockstep is faster.
 """
 
 import argparse

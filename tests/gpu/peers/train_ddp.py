@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer to beat: the same training step in PyTorch (eager or torch.compile) under DistributedDataParallel.
+"""The PyTorch program to compare with: the same training step (eager or torch.compile) under DistributedDataParallel.
 
     torchrun --nproc-per-node=N train_ddp.py --model resnet50 --batch 256 --precision bf16 [--compile MODE]
 
-Synthetic data that already lies on the device, so that the figure is the training step alone: forward, loss,
-backward with the gradient all-reduce, optimizer. Prints one JSON line from rank 0:
-samples_per_s (all ranks), step_ms (median), p95_ms, peak_gib, first_step_s (process start to the end of step 1).
+The data are synthetic and already on the device, so the measurement is the training step alone: forward, loss, backward
+with the gradient all-reduce, optimizer. Rank 0 prints one JSON line: samples_per_s (all ranks), step_ms (median),
+p95_ms, peak_gib, first_step_s (process start to the end of step 1).
 """
 import argparse, json, math, os, statistics, sys, time
 T0 = time.time()
@@ -31,7 +31,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """GPT-2 124M: 12 layers, 12 heads, 768 wide, vocabulary padded to 50304, tied head."""
+    """GPT-2 124M: 12 layers, 12 heads, width 768, vocabulary padded to 50304, head tied to the token embedding."""
     def __init__(s, v=50304, t=1024, d=768, h=12, n=12):
         super().__init__()
         s.wte, s.wpe = nn.Embedding(v, d), nn.Embedding(t, d)

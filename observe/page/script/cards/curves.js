@@ -1,18 +1,17 @@
-// Card 'Curves': loss, metrics of validation, learning rate, gradient norm, speed and waiting of
-// all runs, over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each
-// run. If the user has zoomed into a part, finer columns come from /curves of the server
-// (RunData::CurvesWithin()).
+// Card 'Curves': loss, validation metrics, learning rate, gradient norm, speed and waiting for samples of all runs,
+// over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each run. If the user has zoomed into
+// a part, finer columns come from /curves of the server (RunData::CurvesWithin()).
 
 const curveGroup = new Group(Axes.step);
 
-// Says why a run has no line of the validation.
+// Returns why a run has no curve in the validation chart.
 function whyNoEvaluation(run) {
   if (listOf(objectOf(run.evaluations).step).length > 0) return 'No evaluation has this metric.';
   return 'There was no evaluation yet. It comes at the end of an epoch, ' +
       'if the config has data.validation or data.validation_fraction.';
 }
 
-// A curve is {figure, title, options of its chart, whyNone: what stands in place of a chart without lines}.
+// A curve is {figure, title, options of its chart, whyNone: returns the text in place of a chart without lines}.
 const CURVES = [
   {
     figure: 'loss',
@@ -65,11 +64,10 @@ function makeCurves() {
   charts.evaluations.own.prepend(charts.metric);
 }
 
-// Returns the name of the list that stands below the curves in the data.
+// Returns the name of the list in the data that has the x of the curves.
 const listName = (axis) => axis === Axes.step ? 'step' : 'time';
 
-// Returns the lines of one figure. A part into which the user has zoomed is drawn of finer columns, if the server has
-// sent them.
+// Returns the lines of one figure. If the user has zoomed in, they have the finer columns that the server has sent.
 function linesOf(figure, axis) {
   const lines = [];
   for (const run of shownRuns()) {
@@ -101,7 +99,7 @@ function showMetrics() {
   choose(charts.metric, names, names, page.metric);
 }
 
-// Says why a chart has no lines.
+// Returns why a chart has no lines.
 function whyNoLines({figure, whyNone}) {
   const runs = shownRuns();
   if (runs.length === 0) return 'All runs are switched off.';
@@ -143,11 +141,11 @@ async function refine(range) {
   try {
     const axis = listName(curveGroup.axis);
     const finer = await ask('curves', {axis, from: range[0], to: range[1]});
-    if (curveGroup.zoom !== range) return;  // the user has gone on meanwhile
+    if (curveGroup.zoom !== range) return;  // the user has zoomed again meanwhile
     for (const {id, curves} of finer) page.runs[id].finer = curves;
     showCurves();
   } catch {
-    // The coarser columns stay.
+    // Without an answer the coarser columns stay.
   }
 }
 

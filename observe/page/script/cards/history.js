@@ -1,8 +1,7 @@
-// Card 'Where the time went': the shares of the time over the run, and the verdicts that it had.
-// The figures are `shares` and `verdicts` of a run, made of all lines of the log that account for
-// seconds.
+// Card 'Where the time went': the shares of the time over the run, and the run's verdicts. The figures are `shares` and
+// `verdicts` of a run, which come from all `seconds` lines of the log.
 
-// The charts of the machine share the time below the pointer with the chart of the shares.
+// The machine's charts are in the same group, so the pointer in one chart shows the same time in all of them.
 const historyGroup = new Group(Axes.time);
 
 function makeHistory() {

@@ -2,7 +2,7 @@
 // The figures are `profiles` and `profiles_in_all` of a run, which come from
 // profiles/STEP/summary.json (observe/page/profiles.h).
 
-// Shows in `select` the values of `list`, and returns the item that is chosen there; `fallback` if none is.
+// Fills `select` with the values of `list`, and returns the item that is selected there, or `fallback` if none is.
 function chosenOf(select, list, valueOf, textOfValue, fallback) {
   const chosen = Number(select.value);
   const item = list.find((one) => valueOf(one) === chosen) || fallback;
@@ -62,7 +62,7 @@ function phaseBar(rank) {
   ];
 }
 
-// Cuts the names of templates, which are long; the whole name is in the row's title.
+// Shortens a kernel's name, because the names of templates are long. The row's title has the whole name.
 function shortKernel(name) {
   const kMostCharacters = 90;
   const short = name.replace(/^void /, '');

@@ -1,5 +1,5 @@
-// Legend of the card 'Curves': a button for each run, if there are several, which switches its
-// lines off and on. It shows the names of the runs in the data.
+// Legend of the card 'Curves': if there are several runs, a button with each run's name that switches the run's lines
+// off and on.
 
 function showLegend() {
   const legend = find('legend');

@@ -14,7 +14,7 @@ const HOST_READINGS = [
   ['process_memory_bytes', 'Memory of rank 0’s process', Units.bytes],
 ];
 
-// Shows the lines in the chart `key`, which is made when it has lines for the first time.
+// Shows the lines in the chart `key`. The chart is made when there are lines for the first time.
 function showReading(key, title, unit, lines) {
   if (lines.length === 0 && !charts[key]) return;
   const options = {title, unit, isOfParts: true};
@@ -40,7 +40,7 @@ function showReadings(readings) {
   }
 }
 
-// Shows a reading, and its limit if that is known.
+// Returns a reading as text, with its limit if the limit is known.
 function ofLimit(used, limit, text) {
   const now = text(numberOf(used));
   return Number.isFinite(numberOf(limit)) ? `${now} of ${text(limit)}` : now;

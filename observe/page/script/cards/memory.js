@@ -1,8 +1,7 @@
-// Card 'Memory': what tensors took in the first steps, by owner, phase and module, and what is in
-// use. The figures are `memory` of a run (the log's line of the first steps), and the bytes of
-// `machine`, the last reading.
+// Card 'Memory': the memory that tensors took at its peak, by owner, phase and module, and the memory that is in use.
+// The figures are `memory` of a run (the log's last `memory` line), and the bytes in `machine`, the last reading.
 
-// Makes bars of rows [name, bytes, total].
+// Makes a bar for each row [name, bytes, total].
 function bars(rows, text) {
   const cells = rows.flatMap(([name, bytes, total]) => {
     const bar = track('i', {}, bytes / total);
@@ -11,7 +10,7 @@ function bars(rows, text) {
   return make('div', {className: 'bars'}, ...cells);
 }
 
-// Returns a title and bars of the parts, all relative to the greatest; nothing if there are none.
+// Returns a title and a bar for each part, relative to the greatest part; an empty list if there are no parts.
 function barsOf(title, parts) {
   const kMostRows = 16;
   const rows = Object.entries(objectOf(parts)).filter(([, bytes]) => numberOf(bytes) > 0);
@@ -34,7 +33,7 @@ function peakLine(memory) {
   return [make('p', {style: {margin: '0 0 14px'}}, `${taken}${more}.`)];
 }
 
-// Returns the phases of a log of an older version, which has a field for each: {name: bytes}.
+// Returns {name: bytes} of the phases in a log of an older version, which has a field for each phase.
 function olderPhases(memory) {
   const fields = Object.entries(memory).filter(([name]) => {
     return /^(forward|backward|exchange|update|rest)_bytes$/.test(name);

@@ -1,13 +1,13 @@
-// Card 'Ranks side by side': which rank is late, where it waits and where its step goes. The
-// figures are `ranks` of a run (its flight records, observe/page/rank_table.h), and the ranks of
-// the newest of `profiles`.
+// Card 'Ranks side by side': which rank is late, in which collective it is, and what its step spends time on. The
+// figures are `ranks` of a run (its flight records, observe/page/rank_table.h), and the ranks of the newest of
+// `profiles`.
 
 // Returns the newest profile that has ranks; an empty object if there is none.
 function newestProfile(run) {
   return objectOf(listOf(run.profiles).filter((summary) => Array.isArray(summary.ranks)).pop());
 }
 
-// Returns the ranks of the flight records and of the profile, in order: {rank, ..., profile}.
+// Returns {rank, ..., profile} for each rank of the flight records and of the profile, in the order of the ranks.
 function rankRows(ranks, profile) {
   const rows = new Map();
   for (const rank of objectsOf(ranks.ranks)) rows.set(rank.rank, {...rank});

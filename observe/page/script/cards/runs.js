@@ -1,6 +1,6 @@
-// Card 'Runs': one row for each run, if there are several; a click shows a run in detail. The
-// figures are those of each run in the data: state, step, the last loss of `curves`, best,
-// samples_per_s, trained_s and the verdict of `seconds`.
+// Card 'Runs': one row for each run, if there are several; a click on a row shows the run in detail. The figures are
+// fields of each run in the data: state, step, the last loss of `curves`, best, samples_per_s, trained_s and the
+// verdict of `seconds`.
 
 function bestText(run) {
   if (!run.best) return '';

@@ -1,6 +1,5 @@
-// Tiles of the card 'Verdict': step, time, loss, best metric and speed. The figures are those of a
-// run: step, steps, epoch, epochs, left_s, trained_s, starts, best, samples_per_s, `start`, and the
-// last values of `curves`.
+// Tiles of the card 'Verdict': step, time, loss, best metric and speed. The figures are fields of a run: step, steps,
+// epoch, epochs, left_s, trained_s, starts, best, samples_per_s, `start`, and the last values of `curves`.
 
 function tile(label, value, more, share) {
   return make(

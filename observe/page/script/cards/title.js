@@ -1,6 +1,5 @@
-// Title of the page: the name and the state of the run that is shown in detail, which run that is,
-// and of when the data are. The figures are name and state of the runs, and `time` and `live` of
-// the data.
+// Title of the page: the name and the state of the run that is shown in detail, a list to choose this run, and the time
+// of the data. The figures are name and state of the runs, and `time` and `live` of the data.
 
 function showTitle(run) {
   const isOne = page.runs.length === 1;

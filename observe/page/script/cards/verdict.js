@@ -1,6 +1,6 @@
-// Card 'Verdict': whether the run goes well and what costs its time, as a sentence, its remedy and
-// a bar. The figures are `seconds` of a run, the last account of the log; state, why and why_no_log
-// stand above it, warnings and bad_lines below.
+// Card 'Verdict': whether the run is fast and what costs its time, as a sentence, a remedy and a bar. The figures are
+// `seconds` of a run, the log's last `seconds` line. The card shows state, why and why_no_log above them, and warnings
+// and bad_lines below.
 
 function bannersOf(run) {
   const banners = [];
@@ -19,7 +19,7 @@ function bannersOf(run) {
 
 const remedy = (...words) => make('p', {className: 'remedy'}, ...words);
 
-// Returns the parts of an account: [words, colour, seconds]. The ideal time comes first, then what was lost, the most
+// Returns the parts of a `seconds` line as [words, colour, seconds]: the ideal time, and then the losses, the greatest
 // first.
 function partsOf(seconds) {
   const lost = Object.entries(objectOf(seconds.lost_s))
@@ -29,9 +29,10 @@ function partsOf(seconds) {
   return [[...IDEAL, Math.max(0, numberOf(seconds.ideal_s) || 0)], ...lost];
 }
 
-// Says the verdict of the log; without one, which part of the time was ideal.
+// Makes the sentence and the remedy of the log's verdict. Without a verdict the sentence says which share of the time
+// was ideal.
 function verdictOf(seconds, idealShare) {
-  const kLeastSeconds = 2;  // a verdict needs as many
+  const kLeastSeconds = 2;  // a verdict needs at least so many
   const kLeastSteps = 20;
   const kGood = 0.9;
   const isShort = seconds.wall_s < kLeastSeconds || numberOf(seconds.steps) < kLeastSteps;

@@ -1,5 +1,5 @@
-// Columns of a line, as observe/page/columns.h makes them: how charts find one in a list that
-// ascends, and smooth them.
+// Functions with which charts find a column of a line in an ascending list, and smooth the columns' values.
+// observe/page/columns.h makes the columns.
 
 // Returns the index of the last number of `list` that is not greater than `value`; -1 if there is none.
 function indexBelow(list, value) {
@@ -24,7 +24,7 @@ function indexNearest(list, value) {
   return value - list[below] <= list[below + 1] - value ? below : below + 1;
 }
 
-// Returns an exponential mean of the values, without the weight that its beginning would give to zero.
+// Returns the exponential moving average of the values, with a correction for its initial value of zero (as Adam has).
 function smoothed(values, weight) {
   if (weight <= 0) return values;
   let mean = 0;

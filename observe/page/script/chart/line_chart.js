@@ -1,10 +1,10 @@
-// LineChart: lines over steps or time, each with the interval from the least to the greatest value
-// of its columns. The figures are the lists `mean`, `least` and `greatest` of the data
-// (observe/page/run_data.h), which a card hands over.
+// LineChart: draws lines over steps or time, each with the interval from the least to the greatest value of each
+// column. The figures are the lists `mean`, `least` and `greatest` of the data (observe/page/run_data.h), which a card
+// passes in.
 
 // A line is {name, colour, isDashed, isFocused, x, mean, least, greatest}; x must ascend, values may be null.
 class LineChart extends Plot {
-  // `isOfParts`: the lines are parts of one thing, such as the GPUs of a machine, and not runs.
+  // `isOfParts` says that the lines are parts of one thing, such as the GPUs of a machine, and not runs.
   constructor(host, group, {isOfParts = false, ...options}) {
     super(host, group, options);
     this.isOfParts = isOfParts;
@@ -16,7 +16,7 @@ class LineChart extends Plot {
     this.draw();
   }
 
-  // Returns the range of a line's columns that can be seen, with one more on each side.
+  // Returns [begin, end) of the line's columns that are visible, with one more column on each side.
   seen(line) {
     const zoom = this.group.zoom;
     if (!zoom) return [0, line.x.length];
@@ -44,7 +44,7 @@ class LineChart extends Plot {
       }
     }
     if (low > high) return null;
-    // A line of one value stands in the middle.
+    // If all values are equal, the ranges below put the line inside the chart.
     const x = this.group.zoom || (xHigh > xLow ? [xLow, xHigh] : [xLow - 1, xLow + 1]);
     if (this.isLog) return {x, y: low === high ? [low / 2, high * 2] : [low, high]};
     if (this.unit.low !== undefined) low = Math.min(low, this.unit.low);
@@ -78,7 +78,7 @@ class LineChart extends Plot {
       context.fillStyle = line.colour;
       context.setLineDash(line.isDashed ? [5, 3] : []);
       if (line.least && weight === 0) {
-        // Many intervals on top of each other must not hide what is below.
+        // If there are many lines, their intervals are more transparent, so that they do not hide the lines below.
         const alpha = !isCrowded ? 0.3 : line.isFocused ? 0.2 : 0.5 / this.lines.length;
         this.drawInterval(context, line, begin, end, alpha);
       }
@@ -97,8 +97,8 @@ class LineChart extends Plot {
     this.drawPointer();
   }
 
-  // Draws a bar for each column of pixels, so that a spike of one column is as wide as a pixel.
-  // (To fill and stroke a polygon of 2000 corners takes ten times as long.)
+  // Draws the interval as bars of whole pixels, so that a spike in one column is at least one pixel wide. (Filling and
+  // stroking a polygon of 2000 corners takes ten times as long.)
   drawInterval(context, line, begin, end, alpha) {
     context.globalAlpha = alpha;
     let left = -1;
@@ -123,7 +123,7 @@ class LineChart extends Plot {
         continue;
       }
       put();
-      // The bar before keeps the pixels that it has covered.
+      // The new bar begins to the right of the previous one, so that they do not overlap.
       left = Math.max(from, right);
       right = Math.max(to, left);
       low = bottom;
@@ -133,7 +133,7 @@ class LineChart extends Plot {
     context.globalAlpha = 1;
   }
 
-  // On a logarithmic scale what is not positive lies below the chart.
+  // Returns the height of a value in pixels. On a logarithmic scale a value that is not positive lies below the chart.
   lowest(value) {
     return this.isLog && value <= 0 ? this.box.bottom + 10 : this.heightOf(value);
   }
@@ -156,7 +156,7 @@ class LineChart extends Plot {
       } else {
         context.moveTo(x, y);
       }
-      // A value without neighbours is a dot.
+      // A value without neighbours is drawn as a dot.
       if (isAlone) {
         context.fillStyle = line.colour;
         context.fillRect(x - 2.5, y - 2.5, 5, 5);
@@ -173,7 +173,8 @@ class LineChart extends Plot {
     return NaN;
   }
 
-  // Shows the value in the title: that of the only line, or the least and the greatest of lines that are alike.
+  // Shows the values in the title of the chart: the value of a single line, or the least and the greatest value of
+  // several parts.
   showNow(values) {
     const known = values.filter(Number.isFinite);
     if (known.length === 0 || (this.lines.length > 1 && !this.isOfParts)) {

@@ -1,9 +1,8 @@
-// Plot and Group: the part of a chart that knows nothing of what is drawn in it (title, canvases,
-// axes, pointer, zoom), and what the charts of a group share. A chart reads no data by itself:
-// cards give it the figures, and it makes no HTML from text.
+// Plot is the base class of charts: title, canvases, axes, pointer and zoom. Group is the state that several charts
+// share. A chart reads no data by itself: cards pass the figures in, and the chart makes no HTML from text.
 
-// A group holds what its charts have in common: a place that the pointer shows in one is shown in all, and so is a part
-// into which the user zooms by dragging.
+// A group has the state that its charts share. If the pointer is in one chart, all charts show its x, and if the user
+// zooms into a part of one chart by dragging, all charts show this part.
 class Group {
   constructor(axis) {
     this.axis = axis;  // one of Axes
@@ -64,7 +63,7 @@ class Plot {
     this.listen();
   }
 
-  // Shows a sentence in place of the chart; if it is empty, the chart.
+  // Shows the sentence in place of the chart, or the chart if the sentence is empty.
   say(sentence) {
     this.empty.textContent = sentence;
     this.empty.hidden = sentence === '';
@@ -110,7 +109,7 @@ class Plot {
     return getComputedStyle(this.figure).getPropertyValue(name).trim();
   }
 
-  // Makes the canvases as large as they are shown, and returns the context of `canvas`, emptied.
+  // Gives `canvas` the size in which it is shown, clears it, and returns its context.
   context(canvas) {
     const {width, height} = this.size;
     const ratio = window.devicePixelRatio || 1;
@@ -145,8 +144,7 @@ class Plot {
     return bottom - share * (bottom - top);
   }
 
-  // Draws axes and grid for the ranges, and returns the context, in which only the inner part can be
-  // drawn.
+  // Draws axes and grid for the ranges, and returns the context, clipped to the inner part of the chart.
   begin(xRange, yRange) {
     this.size = {width: this.area.clientWidth, height: this.area.clientHeight};
     const context = this.context(this.canvas);
@@ -165,7 +163,7 @@ class Plot {
     return context;
   }
 
-  // Draws the grid and the labels on its left, whose width says where the inner part begins.
+  // Draws the grid and the labels to its left. The inner part of the chart begins where the widest label ends.
   drawRows(context) {
     const kRowPixels = 34;
     const kLabelPixels = 18;
@@ -205,8 +203,8 @@ class Plot {
     }
   }
 
-  // Draws the line below the pointer and the part that is being selected. Returns the context; null if there is nothing
-  // to point at.
+  // Draws the vertical line at the pointer and the part that is being selected. Returns the overlay's context, or null
+  // if the pointer is not in the chart's range.
   pointerContext() {
     this.tip.hidden = true;
     if (!this.box || this.area.hidden) return null;

@@ -1,9 +1,8 @@
-// Scales of charts: where ticks stand on an axis, and how its values read. The figures are those
-// that a card gives to its charts.
+// Scales of charts: the positions of ticks on an axis, and the text of its values.
 
-// The places for ticks are round numbers.
+// Each function returns the positions of about `count` ticks, which are round numbers.
 const Ticks = {
-  // Returns about `count` round numbers from `low` to `high`.
+  // Returns round decimal numbers from `low` to `high`.
   linear(low, high, count) {
     const rough = (high - low) / Math.max(1, count);
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -15,12 +14,12 @@ const Ticks = {
     }
     return ticks;
   },
-  // Returns round numbers of bytes.
+  // Returns numbers of bytes that are round in B, KiB, MiB or a greater unit.
   bytes(low, high, count) {
     const unit = 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)));
     return Ticks.linear(low / unit, high / unit, count).map((tick) => tick * unit);
   },
-  // Returns decades, and between few of them further numbers.
+  // Returns powers of ten, and further numbers between them if there are few powers.
   logarithmic(low, high, count) {
     const first = Math.floor(Math.log10(low));
     const last = Math.ceil(Math.log10(high));
@@ -53,7 +52,7 @@ const Ticks = {
   },
 };
 
-// An axis says how the x below charts is shown.
+// An axis says how the x of charts is shown.
 const Axes = {
   step: {
     ticks: Ticks.steps,
@@ -63,7 +62,8 @@ const Axes = {
   time: {ticks: Ticks.time, text: Text.duration, name: 'trained for'},
 };
 
-// A unit says how charts show values: always from `low`, always up to `high`, and at least up to `most`.
+// A unit says how charts show values. The y range always begins at `low` or below it, and ends at `high` and `most` or
+// above them.
 const Units = {
   number: {text: Text.number, ticks: Ticks.linear},
   count: {text: Text.number, ticks: Ticks.linear, low: 0},

@@ -1,5 +1,5 @@
-// ShareChart: shares of a whole over time, stacked. The figures are lists of shares from 0 to 1,
-// which a card hands over (`shares` of observe/page/run_data.h).
+// ShareChart: draws shares of a whole over time as stacked areas. The figures are lists of shares from 0 to 1, which a
+// card passes in (`shares` of observe/page/run_data.h).
 
 // A layer is {name, colour, values}; x has the right end of each column.
 class ShareChart extends Plot {
@@ -20,7 +20,7 @@ class ShareChart extends Plot {
     const last = this.x[this.x.length - 1];
     const context = this.begin(this.group.zoom || [0, last > 0 ? last : 1], [0, 1]);
     this.x.forEach((x, i) => {
-      // Whole pixels leave no seams.
+      // The edges are whole pixels, so that there are no seams between columns.
       const left = Math.round(this.pixelOf(i > 0 ? this.x[i - 1] : 0));
       const right = Math.round(this.pixelOf(x));
       let bottom = 0;
