@@ -6,14 +6,15 @@
 
 namespace lockstep {
 
-// Returns the smallest whole number that is not below n / k, for n > -k and k > 0. It is computed in the type of n + k,
-// which must hold n + k - 1.
+// Returns the smallest whole number that is not below n / k, for n > -k and k > 0. The result is computed in the type
+// of n + k, in which n + k - 1 must not overflow.
 template <std::integral N, std::integral K>
 constexpr auto CeilDivide(N n, K k) {
   return (n + k - 1) / k;
 }
 
-// Returns the smallest multiple of `multiple` that is not below n. The conditions of CeilDivide() hold here, too.
+// Returns the smallest multiple of `multiple` that is not below n. n and `multiple` must meet the conditions of
+// CeilDivide() for n and k.
 template <std::integral N, std::integral Multiple>
 constexpr auto RoundUp(N n, Multiple multiple) {
   return CeilDivide(n, multiple) * multiple;

@@ -20,7 +20,8 @@ double QuotaOf(const std::string& path) {
   return file >> quota >> period && quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-// Returns the same number for cgroup v1, which has the quota and the period in two files. A quota of -1 means no limit.
+// Returns how many cores the group in `folder` allows in cgroup v1, which has the quota and the period in two files, in
+// microseconds. A quota of -1 means no limit.
 double OldQuotaOf(const std::string& folder) {
   double quota = 0;
   double period = 0;
@@ -63,7 +64,7 @@ double LeastOf(std::istream& groups, const std::string& root, const std::string&
                const Limit& limit) {
   double least = kAll;
   for (std::string line; std::getline(groups, line);) {
-    // A line is "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b".
+    // A line is "0::/a/b", or in cgroup v1 "4:cpu,cpuacct:/a/b".
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;

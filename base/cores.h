@@ -16,18 +16,20 @@ int UsableCores();
 // second). Returns infinity if there is no limit.
 double CoresOfTime();
 
-// Returns the same for a process whose /proc/PID/cgroup has the content `groups`. `root` is the folder of the control
-// groups (version 1 or 2). If the process's group and the groups above it have several limits, the smallest one
-// applies.
+// Returns how many cores the control groups allow a process whose /proc/PID/cgroup has the content `groups`, or
+// infinity if there is no limit. `root` is the folder of the control groups (version 1 or 2). If the process's group
+// and the groups above it have several limits, the smallest one applies.
 double CgroupCores(std::istream& groups, const std::string& root);
 
 // BytesOfMemory() returns how many bytes of memory the control groups of this process allow, or infinity if there is no
-// limit. CgroupMemory() does so for a process whose /proc/PID/cgroup has the content `groups`.
+// limit. CgroupMemory() returns this number for a process whose /proc/PID/cgroup has the content `groups`; `root` is
+// the folder of the control groups.
 double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
 
-// The memory limit and the memory use of a control group. TightestGroup() returns those of the group with the smallest
-// limit, among the process's group and all groups above it.
+// The memory limit and the memory use of a control group. TightestGroup() returns the limit and the use of the group
+// with the smallest limit, among the process's group and all groups above it. Without a limit it returns infinity and
+// 0.
 struct MemoryOfGroup {
   double limit = std::numeric_limits<double>::infinity();  // bytes
   double used = 0;  // bytes, without inactive page cache, which the kernel can reclaim

@@ -20,7 +20,7 @@ enum class ExitStatus {
   kData = 3,           // a data set cannot be read, or cannot be trained on
   kCheckpoint = 4,     // weights or a checkpoint cannot be read or written
   kPeer = 5,           // another rank died, or a collective failed
-  kBug = 70,           // an error that nobody foresaw
+  kBug = 70,           // an unexpected error, which is a bug in Lockstep
   kStopped = 75,       // the run was asked to stop early; the same command continues it
   kInterrupted = 130,  // the run was asked to stop by SIGINT
 };
@@ -78,7 +78,7 @@ Error BugError(fmt::format_string<Args...> format, Args&&... args) {
   return {ExitStatus::kBug, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Returns the first line of a text, for an error message of one line.
+// Returns the first line of a text, without its line break, for an error message of one line.
 inline std::string FirstLine(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }

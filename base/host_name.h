@@ -1,11 +1,11 @@
-// The name of this machine.
+// Returns the name of this machine.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// Returns this machine's name; empty if it has none.
+// Returns this machine's host name, or an empty text if the system does not give it.
 std::string HostName();
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ void InThreads(int threads, int64_t count, const std::function<void(int64_t)>& a
       try {
         act(i);
       } catch (...) {
-        next = count;  // ends the loops of all threads; calls below i have already begun
+        next = count;  // ends all threads' loops; the calls with smaller arguments have begun
         const std::lock_guard lock(mutex);
         if (i >= failed) continue;
         failed = i;

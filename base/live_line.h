@@ -7,13 +7,14 @@
 
 namespace lockstep {
 
-// Returns a duration as a text such as "1m05s" or "3h20m".
+// Returns a duration, given in seconds, as a text such as "1m05s" or "3h20m".
 std::string DurationText(double seconds);
 
 // Shows progress on standard output.
 class LiveLine {
  public:
-  // `live` says that standard output is a terminal on which one line may be redrawn.
+  // `live` says whether standard output is a terminal, on which one line may be redrawn. `plain_period` is the time
+  // after which IsDue() returns true elsewhere.
   LiveLine(bool live, std::chrono::seconds plain_period)
       : is_live_(live), plain_period_(plain_period) {}
   // Removes the line, if one is drawn.
@@ -23,13 +24,14 @@ class LiveLine {
 
   bool is_live() const { return is_live_; }
 
-  // Returns whether enough time has passed since Show(): a tenth of a second on a terminal, plain_period elsewhere.
+  // Returns whether enough time has passed since the last call of Show(): 0.1 s on a terminal, `plain_period`
+  // elsewhere.
   bool IsDue() const;
 
   // Replaces the live line on a terminal. Elsewhere, prints the line as Say() does.
   void Show(const std::string& line);
 
-  // Prints a line that stays, and removes the live line.
+  // Removes the live line, and prints a line that stays.
   void Say(const std::string& line);
 
  private:

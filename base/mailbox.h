@@ -1,6 +1,6 @@
 // Mailbox: hands the newest value from one thread to another, without a lock.
 //
-// Promise: neither side ever waits for the other. The next value replaces a value that was not taken.
+// Promise: neither side ever waits for the other. If a value was not taken, the next value replaces it.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class Mailbox {
 
   void Put(std::unique_ptr<T> value) { Replace(std::move(value)); }
 
-  // Returns the newest value, or null if no value was put since the last call.
+  // Returns the newest value, or null if Put() was not called since the last call of Take().
   std::unique_ptr<T> Take() { return Replace(nullptr); }
 
  private:

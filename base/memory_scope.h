@@ -2,10 +2,11 @@
 // allocates.
 //
 // Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. The measurement
-// (observe/memory_watch.h) asks Now() at each allocation.
+// (observe/memory_watch.h) calls Now() at each allocation.
 //
 // A model names its modules by ranges (base/tensor/range.h), which are ModuleScopes. If activation checkpointing
-// computes a module again in the backward pass, the backward pass's thread names the module, too.
+// computes a module a second time in the backward pass, the thread of the backward pass makes a ModuleScope for the
+// module, too.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ enum class MemoryOwner {
   kActivations,
   kTemporaries,  // intermediate results of backward and update, such as activations' gradients
   kSamples,      // micro-batches on their way to the model
-  kWorkspaces,   // workspaces of cuBLAS and cuDNN, also of the search for their plans
+  kWorkspaces,   // workspaces of cuBLAS and cuDNN, also during the search for their plans
   kCheckpoint,   // the copies that a checkpoint is written from
   kGraphs,       // memory in CUDA graphs' pools that none of the other owners uses
   kEvaluation,
@@ -52,13 +53,13 @@ class MemoryScope {
 class ModuleScope {
  public:
   explicit ModuleScope(std::string_view name);
-  // Scopes may end in any order, on the thread on which they began.
+  // Ends the scope. The scopes of a thread may end in any order, but each on the thread on which it began.
   ~ModuleScope();
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
-  // Returns the names of this thread's scopes, the outermost first, with dots between them: "blocks.3.attention". Empty
-  // if there is none.
+  // Returns the names of this thread's scopes, the outermost first, with dots between them: "blocks.3.attention".
+  // Returns an empty text if there is no scope.
   static std::string Now();
 };
 

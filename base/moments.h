@@ -1,5 +1,5 @@
-// Moments: computes the mean and the standard deviation of numbers that arrive one by one (Welford 1962). It does not
-// add up the squares of the numbers, because that would lose digits.
+// Moments: computes the mean and the standard deviation of numbers that arrive one by one (Welford 1962). Moments does
+// not add up the squares of the numbers, because such a sum would lose digits.
 #pragma once
 
 #include <cmath>

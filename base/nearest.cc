@@ -10,8 +10,8 @@ bool SameLetter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Returns the smallest number of insertions, deletions, replacements and exchanges of neighbours that turn `a` into `b`
-// (optimal string alignment distance).
+// Returns the smallest number of insertions, deletions, replacements and exchanges of adjacent letters that turn `a`
+// into `b` (optimal string alignment distance).
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

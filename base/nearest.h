@@ -7,9 +7,9 @@
 namespace lockstep {
 
 // Returns the candidate that differs from `name` by the fewest typing errors (a letter too many, too few, wrong, or
-// exchanged with its neighbour), ignoring case. If several candidates have equally few errors, returns the first of
-// them. Returns an empty text if each candidate needs more typing errors than half its letters, or if there are no
-// candidates.
+// exchanged with the next letter), ignoring case. If several candidates have equally few errors, returns the first of
+// them. Candidates are ignored if they differ from `name` by more errors than half the letters of the longer of the two
+// names. Returns an empty text if no candidate is left.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
 // Returns `; did you mean "x"?` for the end of an error message, or an empty text if no candidate is near.

@@ -1,4 +1,5 @@
-// Options for a user's own model or data set. The config gives them as option { key value }.
+// Options: the options of a user-defined model or data set. A config sets each option with option { key: "..." value:
+// "..." }.
 #pragma once
 
 #include <google/protobuf/map.h>
@@ -32,8 +33,8 @@ class Options {
  private:
   std::string where_;
   Map values_;
-  // The options that were asked for. All copies of an Options share this list, because the code that asks may have a
-  // copy.
+  // The keys that were passed to Text() and Integer(). All copies of an Options share this list, because the model or
+  // data set may call these functions on a copy.
   std::shared_ptr<std::vector<std::string>> asked_ = std::make_shared<std::vector<std::string>>();
 };
 

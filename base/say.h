@@ -1,8 +1,8 @@
 // Prints what a user reads: warnings and errors on standard error, results and progress on standard output.
 //
 // Promise: if text cannot be written, because the disk is full, the stream is closed or its reader has left, the
-// process goes on as if the text had been written. Characters that would move a terminal's cursor (a file's name may
-// have such characters) are shown as a code, such as \x1b.
+// process goes on as if the text had been written. Control characters, which would move a terminal's cursor (a file's
+// name may have such characters), are shown as a code, such as \x1b.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,15 +16,16 @@
 
 namespace lockstep {
 
-// Call it first in main(). If standard input, output or error is closed, opens /dev/null in its place. Otherwise a file
-// that is opened later could get its descriptor number, and messages would be written into that file. Also lets writes
-// that fail return an error instead of ending the process (SIGPIPE, SIGXFSZ).
+// Prepares the standard streams; main() must call it first. If standard input, output or error is closed, opens
+// /dev/null in its place. Otherwise a file that is opened later could get the descriptor number of the closed stream,
+// and messages would be written into that file. Also lets writes that fail return an error instead of ending the
+// process (SIGPIPE, SIGXFSZ).
 void SecureStandardStreams();
 
 // Prints a warning: a problem that the user should know and that does not end the run.
 void Warn(const std::string& what);
 
-// Counts how often a text is printed. Texts that differ only in their numbers count as the same.
+// Counts how often a text is printed. Texts that differ only in their digits count as the same text.
 class Repeats {
  public:
   // Counts `text`, and returns what to print after it: an empty text the first time, and " (4 times so far)" the 2nd,
@@ -63,7 +64,7 @@ void RemoveLine();
 // because the reader had closed the pipe (EPIPE) does not count.
 int OutputError();
 
-// Returns `text` with each character that cannot be printed in a line as \xNN. Line ends and tabs stay.
+// Returns `text`, in which each control character is replaced by its code \xNN. Line ends and tabs stay.
 std::string Printable(std::string_view text);
 
 }  // namespace lockstep

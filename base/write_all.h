@@ -1,5 +1,5 @@
-// WriteAll(): writes all bytes to a file descriptor. One call of write() may accept only a part of them, for example if
-// the descriptor is a pipe or a terminal, or if a signal interrupts the call.
+// WriteAll(): writes all bytes to a file descriptor. One call of write() may accept only a part of the bytes, for
+// example if the descriptor is a pipe or a terminal, or if a signal interrupts the call.
 #pragma once
 
 #include <string_view>

@@ -84,7 +84,7 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-// Removes the folder. If `path` is a link, it removes only the link, and nothing that the link leads to.
+// Removes the folder. If `path` is a link, removes only the link, and nothing to which the link leads.
 void RemoveFolder(const std::string& path) {
   const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (folder.get() < 0 && (errno == ELOOP || errno == ENOTDIR)) {
@@ -97,8 +97,8 @@ void RemoveFolder(const std::string& path) {
   if (rmdir(path.c_str()) != 0) Fail(path, "removed");
 }
 
-// Calls `take` with the file's content, in pieces. Throws Error (kCheckpoint) if the file's size is not `bytes`, unless
-// `bytes` is -1.
+// Calls `take` with the file's content, in pieces of at most 1 MiB. Throws Error (kCheckpoint) if the file cannot be
+// read, or if `bytes` is not -1 and the file does not have this size.
 void ReadPieces(const std::string& path, int64_t bytes,
                 const std::function<void(std::span<const std::byte>)>& take) {
   constexpr size_t kPiece = size_t{1} << 20;
@@ -154,7 +154,7 @@ std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::s
 
 // The result of RankingOf(), which compares checkpoints (passed with the newest first) by a metric.
 struct Ranking {
-  std::optional<Checkpoint> best;  // the newest of those with equal values
+  std::optional<Checkpoint> best;  // the newest checkpoint with the best value
   std::set<int64_t> unknown;       // steps whose manifests cannot be read
   std::optional<Error> first_error;
 };
@@ -183,7 +183,8 @@ bool IsPlainName(std::string_view name) {
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
-// Describes a part of the manifest that no version of Lockstep would write. Returns an empty text if there is none.
+// Describes a part of the manifest that no version of Lockstep would write. Returns an empty text if there is no such
+// part.
 std::string WhatMakesNoSense(const checkpoint::Manifest& manifest) {
   constexpr int kMostRanks = 1 << 20;
   if (manifest.format() < 1) return fmt::format("format {}", manifest.format());

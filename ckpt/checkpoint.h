@@ -12,7 +12,7 @@
 //   step-000000002000.ATTEMPT.partial/   being written, or left behind
 //   step-000000000500.removed/           being removed, or left behind
 //
-// A rank that gives up leaves an empty file, part-RANK.given_up.
+// A rank that gives up writing leaves an empty file, part-RANK.given_up, in the partial folder.
 //
 // Protocol for each rank. ATTEMPT is different for each run and the same on all ranks of a run. A run therefore never
 // mistakes the files that an earlier run left behind for its own files:
@@ -67,27 +67,27 @@ class CheckpointWriter {
     int ranks = 1;
   };
 
-  // Throws Error (kCheckpoint), as all functions of this class do, except GiveUp().
+  // Makes the partial folder. Like all functions of this class except GiveUp(), throws Error (kCheckpoint).
   explicit CheckpointWriter(Options options);
 
   // Writes a file of this rank. Calls `write` once, with a function that appends bytes to the file. No two ranks may
   // give a file the same name.
   void WriteFile(const std::string& name, const std::function<void(const AppendBytes&)>& write);
 
-  // Call it when all of this rank's files are written.
+  // Marks this rank's part as done. Must be called after all files of this rank have been written.
   void FinishPart();
 
-  // Call it if this rank cannot write its part, or if the checkpoint is not wanted any more, but not after
-  // FinishPart(). Removes this rank's files to free the disk, and tells rank 0 by the file part-RANK.given_up. Errors
-  // of the file system are ignored.
+  // Removes this rank's files to free the disk, and tells rank 0 by the file part-RANK.given_up that this rank gave up.
+  // Must be called if this rank cannot write its part, or if the checkpoint is not wanted any more, but on ranks other
+  // than 0 not after FinishPart(). Errors of the file system are ignored.
   void GiveUp() noexcept;
 
-  // Only rank 0 calls these three functions. AllPartsAreFinished() and AnyPartIsGivenUp() do not wait for the other
-  // ranks.
+  // These two functions return, without waiting, whether all ranks have called FinishPart(), and whether any rank has
+  // called GiveUp(). Only rank 0 calls them.
   bool AllPartsAreFinished() const;
   bool AnyPartIsGivenUp() const;
-  // Commits the checkpoint. AllPartsAreFinished() must have returned true. `facts` is the manifest without format,
-  // step, ranks and files. Returns the whole manifest.
+  // Commits the checkpoint. Only rank 0 calls it, after AllPartsAreFinished() has returned true. `facts` is the
+  // manifest without format, step, ranks and files. Returns the whole manifest.
   checkpoint::Manifest Commit(const checkpoint::Manifest& facts);
 
  private:
@@ -105,7 +105,7 @@ struct Checkpoint {
   int64_t step = 0;
 };
 
-// Returns the Checkpoint of `step`, with the path that it has, or would have if it does not exist.
+// Returns the Checkpoint of `step`, with the path that this checkpoint has, or would have if it does not exist.
 Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 
 // Returns the path at which a user, or a command, makes an empty file to ask a running job for a checkpoint. The job
@@ -140,11 +140,11 @@ void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& 
 // (kCheckpoint).
 void ReadAhead(const Checkpoint& checkpoint, int part, int parts);
 
-// Renames the checkpoint to PATH.aside.N with a free number N, so that a user can examine it. Throws Error
-// (kCheckpoint).
+// Renames the checkpoint's folder PATH to PATH.aside.N with a free number N, so that the checkpoint is not listed any
+// more but a user can examine it. Throws Error (kCheckpoint).
 void SetAside(const Checkpoint& checkpoint);
 
-// Throws Error (kCheckpoint).
+// Removes a committed checkpoint. Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
 
 // The choice of checkpoints that RemoveOthers() keeps.
@@ -152,14 +152,14 @@ struct Retention {
   size_t newest = 1;
   // Checkpoints whose step is a multiple of this number are always kept; 0: this rule keeps none.
   int64_t every_steps = 0;
-  // The name of a metric. The checkpoint with its best value is kept, among those that were evaluated at their own
-  // step. Empty: this rule keeps none.
+  // The name of a metric. Among the checkpoints that were evaluated at their own step, the one with the best value of
+  // this metric is kept. Empty: this rule keeps none.
   std::string best;
   bool greater_is_better = true;  // whether a greater value of the metric `best` is better
 };
 
-// Removes the checkpoints that `retention` does not keep. If a checkpoint cannot be removed, continues with the others
-// and finally throws the first Error (kCheckpoint).
+// Removes the checkpoints that `retention` does not keep. If a checkpoint cannot be removed or its manifest cannot be
+// read, continues with the other checkpoints and finally throws the first Error (kCheckpoint).
 void RemoveOthers(const std::string& run_dir, const Retention& retention);
 
 // Removes the partial folder of a checkpoint that was given up. No rank may be writing to it any more. Throws Error
@@ -167,7 +167,7 @@ void RemoveOthers(const std::string& run_dir, const Retention& retention);
 void RemovePartial(const std::string& run_dir, int64_t step, const std::string& attempt);
 
 // Removes the partial folders, and the folders of half-removed checkpoints, that earlier runs left behind. No process
-// may be writing to them. Throws Error (kCheckpoint).
+// may be writing to these folders. Throws Error (kCheckpoint).
 void RemoveLeftovers(const std::string& run_dir);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // For tests: checkpoint_cycle RUN_DIR RANKS FIRST LAST writes checkpoints of the steps FIRST to LAST, and keeps the
-// newest two. It writes the parts of RANKS ranks one after the other. For each committed checkpoint it prints a line on
-// standard output.
+// newest two. It writes the parts of RANKS ranks one after the other. For each committed checkpoint it prints a line
+// with the step on standard output.
 
 #include <unistd.h>
 

@@ -53,14 +53,14 @@ std::string CheckpointErrorOf(const Act& act) {
   return MessageOf(ExitStatus::kCheckpoint, act);
 }
 
-// Writes a checkpoint of `ranks` ranks, each of which has one file.
+// Writes a checkpoint of `ranks` ranks, each of which has one file. Returns the newest checkpoint.
 Checkpoint Write(const std::string& run, int64_t step, int ranks = 1) {
   std::vector<CheckpointWriter> writers;
   for (int rank = 0; rank < ranks; ++rank) {
     writers.emplace_back(CheckpointWriter::Options{
         .run_dir = run, .step = step, .attempt = "a1", .rank = rank, .ranks = ranks});
   }
-  // The last rank writes first, because rank 0 commits when all parts are done.
+  // Rank 0 writes last, because it commits the checkpoint after the parts of all ranks are done.
   for (int rank = ranks - 1; rank >= 0; --rank) {
     writers[rank].WriteFile(fmt::format("state-{}.safetensors", rank),
                             [&](const AppendBytes& append) {
@@ -128,7 +128,7 @@ TEST(Checkpoint, TheBestIsKept) {
   const std::string run = NewFolder();
   WriteWithMetric(run, 1, 1, 0.5);
   WriteWithMetric(run, 2, 2, 0.7);
-  WriteWithMetric(run, 3, 2, 0.9);  // was evaluated at another step
+  WriteWithMetric(run, 3, 2, 0.9);  // evaluated at another step, so it cannot be the best
   WriteWithMetric(run, 4, 4, std::numeric_limits<double>::quiet_NaN());
   WriteWithMetric(run, 5, 5, 0.6);
   Write(run, 6);
@@ -219,7 +219,8 @@ TEST(Checkpoint, RemovingOneLeavesTheOthers) {
   EXPECT_THAT(NamesIn(run + "/checkpoints"), ElementsAre("step-000000000002"));
 }
 
-// Flips every bit of every file, and cuts every file to every shorter length.
+// Checks that every kind of damage is found and the file is named: flips every bit of every file, cuts every file to
+// every shorter length, and removes every file.
 TEST(Checkpoint, NamesAllDamage) {
   const std::string run = NewFolder();
   const Checkpoint checkpoint = Write(run, 1, 2);
@@ -390,8 +391,8 @@ Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
   return outcome;
 }
 
-// Expects that each listed checkpoint is whole, and that each committed checkpoint is listed, unless two newer ones
-// were kept instead.
+// Checks that each listed checkpoint is whole, and that the newest one is of the last step in `committed` or of the
+// next step. At most three checkpoints must be listed, and at least two if `committed` has two steps.
 void ExpectNothingLost(const std::string& run, const std::vector<int64_t>& committed) {
   const std::vector<Checkpoint> listed = ListCheckpoints(run);
   for (const Checkpoint& checkpoint : listed) {
@@ -421,7 +422,7 @@ TEST(Checkpoint, SurvivesAKillAtEachCall) {
       }
       ASSERT_EQ(WTERMSIG(outcome.status), SIGKILL);
       ExpectNothingLost(run, outcome.committed);
-      // The next run begins after the newest checkpoint that is left.
+      // The next run begins with the step after the newest checkpoint that is listed.
       const std::vector<int64_t> before = StepsIn(run);
       const int64_t next = before.empty() ? 1 : before.front() + 1;
       const Outcome again = RunCycle(run, ranks, next, 5, "kill", 1'000'000);

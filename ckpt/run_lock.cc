@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Returns the first line of the lock file, which the process that holds the lock has written.
+// Returns the first line of the lock file, which the process that holds the lock has written, or "another process" if
+// the file is empty.
 std::string HolderIn(int file) {
   std::array<char, 512> text{};
   const ssize_t got = pread(file, text.data(), text.size() - 1, 0);

@@ -96,7 +96,7 @@ TEST(RunLock, TellsWhetherItIsHeldAndByWhom) {
   const RunLock lock(run, "b2");
   EXPECT_TRUE(RunLock::IsOf(run, "b2"));
   EXPECT_TRUE(RunLock::IsOfAnother(run, "a1"));
-  ASSERT_EQ(truncate((run + "/lock").c_str(), 0), 0);  // as it is while a holder writes
+  ASSERT_EQ(truncate((run + "/lock").c_str(), 0), 0);  // empty, as while a holder writes into it
   EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));
   ASSERT_EQ(unlink((run + "/lock").c_str()), 0);
   EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));

@@ -25,7 +25,7 @@ std::string StateName(int rank) { return fmt::format("{}{}.safetensors", kStateP
 // parts through a shared file system, so rank 0 has to poll.
 constexpr std::chrono::milliseconds kPartsInterval{5};
 
-// Thrown if this rank stops writing a checkpoint because another rank could not write its part.
+// The exception that is thrown if this rank stops writing a checkpoint because another rank could not write its part.
 class GivenUp : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -139,7 +139,7 @@ void Saver::Run(const std::stop_token& stop) {
   }
 }
 
-// Calls `act`, and turns an exception into a warning. The checkpoint does not depend on `act`.
+// Calls `act`, and turns an exception into a warning. An error of `act` does not harm the checkpoint.
 template <typename Act>
 void Saver::OrWarn(Outcome& outcome, const Act& act) {
   try {
@@ -152,7 +152,7 @@ void Saver::OrWarn(Outcome& outcome, const Act& act) {
 Saver::Outcome Saver::Write() {
   const c10::DeviceGuard guard(device_);
   Outcome outcome;
-  // If the disk is full, removing these files makes room for this checkpoint.
+  // Files of a failed checkpoint are removed first. If the disk is full, this makes room for this checkpoint.
   OrWarn(outcome, [&] { RemoveRemains(); });
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,
@@ -210,7 +210,8 @@ void Saver::RemoveRemains() {
   RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
 }
 
-// Waits until as much time has passed as writing `written_` bytes takes at options_.bytes_per_s.
+// Waits until as much time has passed since `begun_` as writing `written_` bytes takes at options_.bytes_per_s. Throws
+// GivenUp if the checkpoint is abandoned.
 void Saver::Pace() {
   const std::chrono::duration<double> least(static_cast<double>(written_) / options_.bytes_per_s);
   const auto until =
@@ -218,7 +219,7 @@ void Saver::Pace() {
   if (!Pause(until)) throw GivenUp("it was given up");
 }
 
-// Waits until the time `until`. Returns false as soon as the checkpoint is abandoned.
+// Waits until the time `until` and returns true, or returns false as soon as the checkpoint is abandoned.
 bool Saver::Pause(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
   return !changed_.wait_until(lock, until, [&] { return abandoned_; });

@@ -3,8 +3,8 @@
 // Promise: Save() takes a snapshot and returns. A separate thread writes the snapshot to the disk. On rank 0 the thread
 // commits the checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() has been called for the
 // checkpoint's step. The thread then removes old checkpoints that are not to be kept. A checkpoint that fails does not
-// harm earlier checkpoints. Each rank removes its files of a failed checkpoint at once. Rank 0 removes what is left of
-// it before it writes the next checkpoint.
+// harm earlier checkpoints. Each rank removes its files of a failed checkpoint at once. Rank 0 removes the folder of
+// the failed checkpoint before it writes the next checkpoint.
 //
 // Each rank has one Saver. All ranks must call Save() for the same steps, and only when no rank's Saver is busy.
 //
@@ -55,17 +55,17 @@ class Saver {
   // The result of writing a checkpoint, on this rank.
   struct Outcome {
     int64_t step = 0;
-    double snapshot_s = 0;  // for how long training stood still
+    double snapshot_s = 0;  // the time for which training waited for the snapshot
     double seconds = 0;     // on rank 0: the time from the snapshot to the commit
     int64_t bytes = 0;      // on rank 0: the size of all ranks' files
     // The error message. Empty if this rank's part was written and, on rank 0, the checkpoint was committed.
     std::string error;
-    bool given_up = false;  // whether another rank caused the error
-    std::string warning;    // the checkpoint is committed, but an old one could not be removed
+    bool given_up = false;  // whether this rank gave up because another rank failed
+    std::string warning;    // why files of an older checkpoint could not be removed
   };
 
   Saver(at::Device device, Options options);
-  // Gives up a checkpoint that is not yet written.
+  // Gives up the checkpoint that is being written, if there is one.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -81,9 +81,9 @@ class Saver {
   // Returns whether the last checkpoint failed and TakeOutcome() has not returned its outcome yet.
   bool failed() const;
 
-  // Allows rank 0 to commit checkpoints of up to `step` steps. Call it when the host has checked the results of these
-  // steps. Rank 0 does not commit a checkpoint before Release() was called for its step or a later step. Other ranks
-  // may call it, too.
+  // Allows rank 0 to commit checkpoints of up to `step` steps. The host must have checked the results of these steps
+  // before. Rank 0 does not commit a checkpoint before Release() was called for its step or a later step. On other
+  // ranks the call has no effect.
   void Release(int64_t step);
 
   // holds_device_memory() returns whether the snapshot lies in the device's memory. LeaveDeviceMemory() frees that
@@ -91,11 +91,11 @@ class Saver {
   bool holds_device_memory() const { return snapshot_.holds_device_memory(); }
   void LeaveDeviceMemory() { snapshot_.LeaveDeviceMemory(); }
 
-  // The tensors of the snapshot, for measuring their memory. Their values must not be changed, because a thread may be
-  // writing them to the disk.
+  // Returns the tensors of the snapshot, for measuring their memory. Their values must not be changed, because a thread
+  // may be writing them to the disk.
   const std::vector<NamedTensor>& memories() const { return snapshot_.tensors(); }
 
-  // Waits until the Saver is not busy. On rank 0 the step must have been released.
+  // Waits until the Saver is not busy. On rank 0, Release() must have been called for the step.
   void Wait();
 
   // Gives up the checkpoint that is being written, because another rank cannot write its part. Returns at once.
@@ -134,7 +134,7 @@ class Saver {
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  int64_t released_ = -1;  // mutex_ guards this and the next three members
+  int64_t released_ = -1;  // this and the next three members are guarded by mutex_
   bool busy_ = false;
   bool abandoned_ = false;
   std::optional<Outcome> outcome_;
@@ -144,7 +144,7 @@ class Saver {
 // Throws Error (kCheckpoint) if the manifest does not name the file of the model and one file for each rank.
 void RequireFiles(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
 
-// Returns the files of a committed checkpoint from which Restore() reads.
+// Returns the paths of the files of a committed checkpoint from which Restore() (ckpt/state_tree.h) reads the state.
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
                                     const checkpoint::Manifest& manifest);
 std::string ModelFile(const Checkpoint& checkpoint);

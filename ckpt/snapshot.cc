@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-// Returns whether the device still has enough free memory for later steps and evaluations after copies of `bytes`.
+// Returns whether more than a tenth of the device's memory stays free after `bytes` bytes are allocated for copies.
+// Later steps and evaluations may need this memory.
 bool HasRoomFor(int64_t bytes, at::Device device) {
   constexpr double kLeftFree = 0.1;
   const c10::cuda::CUDAGuard guard(device);
@@ -41,7 +42,7 @@ struct StateSnapshot::Gpu {
   }
 
   c10::cuda::CUDAStream stream;
-  // Recorded before and after the copies, on the stream on which training runs.
+  // Events before and after the copies, recorded on the stream on which training runs.
   at::cuda::CUDAEvent begun{cudaEventDefault};
   at::cuda::CUDAEvent taken{cudaEventDefault};
   bool on_device = true;

@@ -2,11 +2,12 @@
 //
 // Promise: Take() enqueues the copies behind the work on the current stream and returns. The host does not wait, and
 // the device waits only for the copies. The copies lie on the device. If the copies would leave less than a tenth of
-// the device's memory free, they lie in pinned memory of the host instead. From the second Take() of the same tensors
-// on nothing is allocated. There is one exception: tensors that are not contiguous, if the copies lie in pinned memory.
+// the device's memory free, they lie in pinned memory of the host instead. The second and later calls of Take() with
+// tensors of the same shapes and dtypes allocate no memory, except for tensors that are not contiguous if the copies
+// lie in pinned memory.
 //
-// Append() copies a tensor's bytes to the host in pieces, on a separate stream. While it writes a piece, the next piece
-// is being copied.
+// Append() copies a tensor's bytes to the host in pieces, on a separate stream. While a piece is being written, the
+// next piece is being copied.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no memory for the copies, neither on the device nor on the host -> c10::OutOfMemoryError or std::bad_alloc from
@@ -31,15 +32,16 @@ class StateSnapshot {
   StateSnapshot(const StateSnapshot&) = delete;
   StateSnapshot& operator=(const StateSnapshot&) = delete;
 
-  // Takes a snapshot. Nobody may be reading the tensors of the last snapshot.
+  // Takes a snapshot, and overwrites the last snapshot, whose tensors nobody may be reading.
   void Take(const std::vector<NamedTensor>& tensors);
 
   // holds_device_memory() returns whether the copies lie on the device. LeaveDeviceMemory() frees them, and later
-  // copies lie on the host; call it if the device's memory is needed. Nobody may be reading the copies.
+  // copies lie on the host; it must be called only while nobody reads the copies.
   bool holds_device_memory() const;
   void LeaveDeviceMemory();
 
-  // The copies, contiguous, in the order of the tensors that Take() got. Only Append() may read them.
+  // Returns the copies, which are contiguous, in the order of the tensors that were passed to Take(). Only Append() may
+  // read them.
   const std::vector<NamedTensor>& tensors() const { return copies_; }
 
   // Waits for the copies, and returns how many seconds they took on the device, or on the host if `device` is the CPU.

@@ -71,7 +71,7 @@ StateEntry EntryOf(const std::string& name, const at::Tensor& tensor) {
               }};
 }
 
-// The tensors of several files, by name. Any thread may read them.
+// Finds and reads tensors in several files by their names. Several threads may read at the same time.
 class SavedTensors {
  public:
   explicit SavedTensors(const std::vector<std::string>& paths) {
@@ -92,7 +92,7 @@ class SavedTensors {
     }
   }
 
-  // Throws Error (kCheckpoint) if no tensor has that name.
+  // Reads the tensor `name`. Throws Error (kCheckpoint) if no tensor that was saved whole has that name.
   at::Tensor Read(const std::string& name) {
     const auto found = whole_.find(name);
     if (found == whole_.end()) throw CheckpointError("{}: {} is not in it", Place(), name);
@@ -100,7 +100,8 @@ class SavedTensors {
     return found->second->Read(name);
   }
 
-  // Throws Error (kCheckpoint) also if the tensor's dtype or shape differs from that of `like`.
+  // Reads the tensor `name`. Throws Error (kCheckpoint) also if the tensor's dtype or shape differs from that of
+  // `like`.
   at::Tensor Read(const std::string& name, const at::Tensor& like) {
     const at::Tensor tensor = Read(name);
     RequireLike(tensor, like, name);
@@ -109,7 +110,8 @@ class SavedTensors {
 
   bool Has(const std::string& name) const { return whole_.contains(name); }
 
-  // Fills `whole`, a tensor on the CPU, from the saved pieces, or from the whole tensor if it was saved whole.
+  // Fills `whole`, a tensor on the CPU, from the pieces of the tensor `name`, or from that tensor itself if it was
+  // saved whole. Returns `whole`.
   at::Tensor ReadInto(const at::Tensor& whole, const std::string& name) {
     const auto pieces = pieces_.find(name);
     if (pieces == pieces_.end()) return whole.copy_(Read(name, whole));
@@ -294,7 +296,7 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
         find(entry, [&saved, &entry, like] {
           if (saved.Has(entry.name)) return saved.Read(entry.name, like);
           if (entry.if_missing) return at::Tensor();
-          // The run that saved this tensor had divided it into pieces.
+          // The run that saved this tensor had divided the tensor into pieces.
           return saved.ReadInto(at::empty_strided(like.sizes(), like.strides(), like.scalar_type()),
                                 entry.name);
         });

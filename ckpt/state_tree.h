@@ -50,13 +50,13 @@ struct StateEntry {
 
 class StateTree {
  public:
-  // Begins a part. Entries that are added after this call belong to it. `version` must grow with every change in the
-  // meaning of the part's names.
+  // Begins a part. Entries that are added after this call belong to the new part. `version` must be increased whenever
+  // the meaning of a name in the part changes.
   void BeginPart(const std::string& part, int version);
 
-  // Add a shared entry. Restore() writes to the tensor or variable that was passed. Pass `if_missing` if checkpoints of
-  // older programs do not have the entry. For such a checkpoint Restore() calls it, after it has restored the entries
-  // that were added before.
+  // These three functions add a shared entry. Restore() writes to the tensor or variable that was passed. `if_missing`
+  // must be passed if checkpoints of older programs do not have the entry. For such a checkpoint Restore() calls
+  // `if_missing`, after it has restored the entries that were added before.
   void Add(const std::string& name, const at::Tensor& tensor,
            std::function<void()> if_missing = {});
   void Add(const std::string& name, int64_t& value, std::function<void()> if_missing = {});
@@ -72,7 +72,7 @@ class StateTree {
                 const at::Tensor& whole);
 
   const std::vector<StateEntry>& entries() const { return entries_; }
-  // The version of each part, by the part's name.
+  // Returns the version of each part, by the part's name.
   const std::map<std::string, int>& versions() const { return versions_; }
 
  private:
@@ -84,11 +84,11 @@ class StateTree {
 };
 
 // Returns the tensors that `rank` of `ranks` writes: its own entries and pieces, and some of the shared entries. The
-// shared entries are divided so that all ranks write about the same number of bytes. `first_bytes` is the size of what
-// rank 0 writes in addition.
+// shared entries are divided so that all ranks write about the same number of bytes. `first_bytes` is the number of
+// bytes that rank 0 writes in addition (the model).
 std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes);
 
-// Reads a shared entry from files that PartOf() was written to. Throws Error (kCheckpoint).
+// Reads the shared entry `name` from the safetensors files with the PartOf() of all ranks. Throws Error (kCheckpoint).
 at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name);
 
 // Restore() restores the state from `files`, the safetensors files with the PartOf() of all ranks. `versions` are the

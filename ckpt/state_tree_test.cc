@@ -187,7 +187,8 @@ TEST_F(StateTreeTest, NamesWhatDoesNotFit) {
   files_.pop_back();
   EXPECT_THAT(ErrorOf(At(0, 3)), HasSubstr("is not"));
 
-  // The files have a name that the tree does not have, and later the tree has a name that the files do not have.
+  // First the files have a name (numbers.z) that the tree does not have, and then the tree has a name (numbers.a) that
+  // the files do not have.
   files_ = {folder_ + "/one"};
   versions_ = {{"numbers", 2}};
   StateTree tree;

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 // The prefix of the averaged weights' names in a checkpoint's state.
 constexpr std::string_view kAverage = "optimizer.average.";
 
-// Cuts `average` to the shape of `weight`. During training, matrices may have additional rows as padding, which a model
-// does not save.
+// Returns the part of `average` that has the shape of `weight`. During training, matrices may have additional rows as
+// padding, which are not among the model's saved weights.
 at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
   for (int64_t i = 0; i < weight.dim(); ++i) average = average.narrow(i, 0, weight.size(i));
   return average.contiguous();
@@ -52,7 +52,7 @@ Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   return weights;
 }
 
-// Returns whether a checkpoint is of a later step than the run's final weights. This is so if the run was continued
+// Returns whether a checkpoint is of a later step than the run's final weights. This happens if the run was continued
 // after its end.
 bool HasLaterCheckpoint(const std::string& run_dir) {
   const SafetensorsFile weights(RunWeightsPath(run_dir), kInRunFolder);

@@ -1,4 +1,4 @@
-// Reads weights from runs, checkpoints and files, and exports, averages or verifies them without training.
+// Reads and verifies the weights of runs, checkpoints and files, and averages several of them.
 //
 // A user names weights in one of these ways:
 //   RUN@STEP    the weights of one checkpoint
@@ -40,8 +40,8 @@ struct RunPoint {
 };
 RunPoint ParseRunPoint(const std::string& text);
 
-// Returns the checkpoint that `point` names. For RUN and RUN@last this is the newest one. Throws Error (kCheckpoint) if
-// there is none.
+// Returns the checkpoint that `point` names. For RUN and RUN@last this is the newest checkpoint. Throws Error
+// (kCheckpoint) if there is no such checkpoint.
 Checkpoint FindCheckpoint(const std::string& point);
 
 // Returns the path of a run's final weights.
@@ -52,9 +52,10 @@ inline constexpr char kStepOfWeights[] = "step";
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
-// Weights on the CPU. ReadWeights() throws Error (kCheckpoint).
+// Weights on the CPU. ReadWeights() reads the weights that `source` names in one of the ways above. Throws Error
+// (kCheckpoint).
 struct Weights {
-  // Returns the path, and if these are the best weights, the text ", the best METRIC" after it.
+  // Returns the path. If best_metric is not empty, the text ", the best METRIC" follows the path.
   std::string Name() const;
 
   std::string path;  // the file or checkpoint from which the weights were read

@@ -24,8 +24,8 @@ std::string ErrorOfReading(const std::string& source) {
   return MessageOf(ExitStatus::kCheckpoint, [&] { ReadWeights(source); });
 }
 
-// Writes a checkpoint whose weight "w" has the shape [2, 2] and is filled with `value`. During training it has one row
-// more.
+// Writes a checkpoint whose weight "w" has the shape [2, 2] and is filled with `value`. During training, its average
+// has one row more, which is padding.
 void Save(const std::string& run, int64_t step, float value, bool averages = false,
           bool in_pieces = false, const checkpoint::Manifest& facts = {}) {
   Saver saver(at::kCPU, {.run_dir = run, .attempt = "a", .retention = {.newest = 9}});
@@ -60,7 +60,8 @@ TEST(Weights, AreTheFinalOnesOrTheNewest) {
   EXPECT_EQ(ValueOf(RunWeightsPath(run)), 7);
   EXPECT_EQ(ValueOf(run + "@6"), 0.6F);
   EXPECT_EQ(ReadWeights(run + "@6").path, FindCheckpoint(run).path);
-  // A run that is continued after its end.
+  // Simulates a run that is continued after its end: the final weights are those of step 6, and then a checkpoint of
+  // step 7 is saved.
   WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "6"}});
   EXPECT_EQ(ValueOf(run), 7);
   Save(run, 7, 0.75);
@@ -89,8 +90,8 @@ TEST(Weights, AreTheBest) {
     };
     save(5, 0.8, 5);
     save(6, 0.9, 6);
-    save(7, 0.9, 7);   // the same score, but newer
-    save(8, 0.95, 7);  // was not evaluated at its own step
+    save(7, 0.9, 7);   // the same score as step 6, but newer
+    save(8, 0.95, 7);  // not evaluated at its own step, so not the best
     save(9, NAN, 9);
     WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "9"}});
     EXPECT_EQ(BestCheckpoint(run)->step, 7);

@@ -1,4 +1,4 @@
-// The communicator for a process that is the only rank. The result of every collective is its input.
+// Makes the communicator for a process that is the only rank. The result of each of its collectives is the input.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,7 +1,7 @@
 // Communicator: the collectives of one group of ranks.
 //
-// Promise: if every rank calls the same operations in the same order, with tensors of the same size and dtype, each
-// operation gives every rank the same bits. An operation returns at once. The caller may read, write or free its
+// Promise: if every rank calls the same operations in the same order, with tensors of the same size and dtype, the
+// results have the same bits on every rank. An operation returns at once. The caller may read, write or free its
 // tensors only after Wait().
 //
 // There are two implementations, and a trivial one for a process that runs alone (comm/alone.h):
@@ -43,7 +43,7 @@ class Work {
   explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
 
   // With MPI, returns when the operation is done. With NCCL, makes the current stream wait until the operation is done.
-  // It may be called only once. Throws Error (kPeer).
+  // A second call does nothing. Throws Error (kPeer).
   void Wait() {
     if (wait_) std::exchange(wait_, nullptr)();
   }
@@ -62,25 +62,25 @@ class Communicator {
   // Makes the label that describes a collective in the flight record, for example "bucket 2: fc.weight, fc.bias".
   virtual Label MakeLabel(std::string_view text) = 0;
 
-  // tensor <- the sum of the ranks' tensors.
+  // Replaces `tensor` on every rank by the sum of all ranks' tensors.
   [[nodiscard]] virtual Work AllReduceSum(at::Tensor tensor, Label label) = 0;
 
-  // tensor <- root's tensor.
+  // Replaces `tensor` on every rank by the tensor of rank `root`.
   [[nodiscard]] virtual Work Broadcast(at::Tensor tensor, int root, Label label) = 0;
 
-  // output <- the ranks' inputs one after the other; output has world_size times input's elements.
-  // input may be this rank's part of output.
+  // Writes the inputs of all ranks to `output`, one after the other in the order of the ranks. `output` has world_size
+  // times as many elements as `input`. `input` may be this rank's part of `output`.
   [[nodiscard]] virtual Work AllGather(at::Tensor output, at::Tensor input, Label label) = 0;
 
-  // output <- this rank's part of the sum over ranks of input; input has world_size times output's
-  // elements. output may be this rank's part of input, whose other parts then keep their values.
+  // Writes this rank's part of the sum of all ranks' inputs to `output`. `input` has world_size times as many elements
+  // as `output`. `output` may be this rank's part of `input`; the other parts of `input` then keep their values.
   [[nodiscard]] virtual Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) = 0;
 
-  // Returns when every rank has called it and all earlier operations are done.
+  // Returns when every rank has called Barrier() and all earlier operations of this communicator are done.
   virtual void Barrier(Label label) = 0;
 
   // Returns a tensor of zeros, in the kind of memory with which operations are fastest. The communicator must outlive
-  // this memory. Every rank must call it. If there is only one rank, this is ordinary memory.
+  // the tensor. Every rank must call this function.
   virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
 
   // Calls `launch`, which enqueues a CUDA graph on the current stream, and records the whole graph in the flight record
@@ -88,12 +88,12 @@ class Communicator {
   // same collectives on every rank.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
-  // Returns the seconds that the host has spent so far on handing operations over and on waiting for them. An NCCL
-  // operation makes the device wait instead, and that does not count here.
+  // Returns the seconds that the host has spent so far on handing operations over and on waiting for them. The time for
+  // which the device waits for an NCCL operation does not count.
   virtual double waited_s() const { return 0; }
 
-  // Marks in the flight record which operations are done. Throws Error (kPeer) if the communicator has failed. The
-  // watchdog calls it, from any thread. It never waits.
+  // Marks in the flight record which operations are done. Throws Error (kPeer) if the communicator has failed. Any
+  // thread may call this function, such as the watchdog's thread. It never waits.
   virtual void Poll() {}
 };
 

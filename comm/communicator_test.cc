@@ -109,8 +109,8 @@ TEST_P(CommunicatorTest, InPlacePartsOfTheWhole) {
   }
 }
 
-// Because of this property, sharded training gives the same bits as training that is not sharded
-// (comm/reduce/reducer.h).
+// Checks that a reduce-scatter gives the same bits as an all-reduce. Sharded training therefore gives the same bits as
+// training that is not sharded (comm/reduce/reducer.h).
 TEST_P(CommunicatorTest, ReduceScatterGivesTheBitsOfAllReduce) {
   if (GetParam() == Channel::kNccl) GTEST_SKIP() << "NCCL promises no such thing";
   for (const int64_t size : {7, 1000, 500'009}) {
@@ -152,7 +152,7 @@ TEST_P(CommunicatorTest, EveryOperationIsInTheFlightRecord) {
   for (const FlightRecord& record : records) EXPECT_GE(record.done_ns, record.enqueued_ns);
 }
 
-// Rank 1 broadcasts a message that is longer than rank 0 expects.
+// Checks that Wait() throws the error of an MPI call: rank 1 broadcasts 1000 elements, but rank 0 expects only 10.
 TEST(MpiCommunicator, AnMpiErrorComesOutOfWait) {
   if (World().world_size() != 2) GTEST_SKIP() << "two ranks show it";
   const at::Tensor tensor = at::zeros({World().rank() == 0 ? 10 : 1000});

@@ -40,8 +40,8 @@ uint64_t HashOf(std::string_view text) {
   return hash;
 }
 
-// The memory of one record. The members are atomic, because the watchdog reads them while the trainer writes. They are
-// written and read with relaxed memory order; the release store to Ring::enqueued publishes them.
+// The memory of one record. The members are atomic, because the watchdog reads them while the trainer writes. The
+// members are written and read with relaxed memory order; the release store to Ring::enqueued publishes them.
 struct Slot {
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> chain;
@@ -142,7 +142,7 @@ FlightRecorder::FlightRecorder() {
   memory_ = new (memory) Memory{};
   std::memcpy(memory_->magic, kMagic, sizeof(kMagic));
   memory_->version = kVersion;
-  memory_->labels = 2;  // label 0 means no label; label 1 is shared if there is no room
+  memory_->labels = 2;  // label 0: no label; label 1: for texts that find no room
   std::strcpy(memory_->label[1], "other");
   memory_->label_hash[1] = HashOf("other");
 }
@@ -158,8 +158,8 @@ void FlightRecorder::MoveTo(const std::string& path) {
   const auto fail = [&] {
     throw CheckpointError("{}: the flight record cannot be made: {}", path, std::strerror(errno));
   };
-  // Rank 0 empties the folder for each run. If this machine has another disk than rank 0's machine, the file of an
-  // earlier run may still exist.
+  // Rank 0 empties the folder before each run. On a machine that does not share its disk with rank 0's machine, the
+  // file of an earlier run may still exist.
   unlink(path.c_str());
   std::string why;
   const FileDescriptor file = OpenPlainFile(path, kInFlightFolder, O_CREAT | O_EXCL | O_RDWR, why);
@@ -227,7 +227,7 @@ void FlightRecorder::SetVerdict(std::string_view verdict) {
 ChannelState FlightRecorder::State(Channel channel) const {
   const Ring& ring = memory_->of(channel);
   ChannelState state;
-  // `done` is read before `enqueued`, so that it is never greater than `enqueued`.
+  // `done` is read before `enqueued`, so that `done` is never greater than `enqueued`.
   state.done = ring.done.load(std::memory_order_acquire);
   state.enqueued = ring.enqueued.load(std::memory_order_acquire);
   state.mark = state.enqueued / kMarkEvery * kMarkEvery;

@@ -31,7 +31,7 @@ namespace lockstep {
 // The kind of an operation. kReplay is the replay of a CUDA graph, with all collectives that the graph holds.
 enum class Op : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier, kReplay };
 
-// Returns the operation's name as NCCL writes it: "all-reduce", ...
+// Returns the operation's name, such as "all-reduce".
 std::string_view NameOf(Op op);
 
 // The library that carries out a collective.
@@ -57,7 +57,7 @@ struct FlightRecord {
   uint64_t chain = 0;
 };
 
-// One rank's record.
+// The flight record of one rank, or a part of it.
 struct Flight {
   int rank = 0;
   int world_size = 0;
@@ -77,7 +77,8 @@ struct Flight {
 struct ChannelState {
   uint64_t enqueued = 0;  // how many collectives were enqueued
   uint64_t done = 0;      // how many of these are done
-  // The number of the newest collective whose number is a multiple of kMarkEvery, or 0. mark_chain is its chain.
+  // The number of the newest collective whose number is a multiple of kMarkEvery, or 0 if there is none. `mark_chain`
+  // is the chain of that collective.
   uint64_t mark = 0;
   uint64_t mark_chain = 0;
 };
@@ -97,14 +98,14 @@ class FlightRecorder {
   // (kCheckpoint).
   void MoveTo(const std::string& path);
 
-  // Makes a label from a text. A text of more than 159 bytes is cut. There is room for 1,023 different texts; all later
-  // texts share the label "other".
+  // Makes a label from a text. A text of more than 159 bytes is cut. There is room for 1,022 different texts; all
+  // further texts share the label "other".
   Label MakeLabel(std::string_view text);
 
-  // Sets the number of the optimizer step, counted from 1, to which collectives belong from now on.
+  // Sets the number of the optimizer step, counted from 1, to which the collectives after this call belong.
   void SetStep(int64_t step);
 
-  // Records a collective and returns its number.
+  // Records that a collective was enqueued, and returns the collective's number.
   uint64_t Enqueued(Channel channel, Op op, uint64_t bytes, Label label);
 
   // Marks collective `sequence` and all collectives before it as done.

@@ -1,4 +1,5 @@
-// Measures the time that the flight record adds to one collective. The limit is 5 us, which is 0.5 % of a step of 1 ms.
+// Measures the time that the flight record adds to one collective. The limit is 5 us, which is 0.5 % of a training step
+// of 1 ms.
 
 #include <benchmark/benchmark.h>
 

@@ -30,8 +30,8 @@ void Check(int status, const char* call) {
   throw PeerError("{} failed: {}", call, text);
 }
 
-// The MPI type and operation that sum a dtype. MPI has no 16-bit floating-point types. They are sent as integers, and a
-// user-defined operation sums them.
+// The MPI type and operation that sum a dtype. MPI has no 16-bit floating-point types. Such values are sent as
+// integers, and a user-defined operation sums them.
 struct Sum {
   MPI_Datatype type;
   MPI_Op op;
@@ -44,7 +44,7 @@ void Add(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) to[i] = static_cast<float>(to[i]) + static_cast<float>(from[i]);
 }
 
-// Returns the operation that sums `Number`. It must be called on the thread that calls MPI.
+// Returns the MPI operation that sums values of type `Number`. Must be called on the thread that calls MPI.
 template <typename Number>
 MPI_Op AddingOp() {
   static const MPI_Op op = [] {
@@ -89,8 +89,9 @@ void CheckSummable(const at::Tensor& tensor) {
   }
 }
 
-// The size of the pieces in which long tensors are summed. A piece of this size stays in a core's cache while it is
-// passed through shared memory, and MPI does not return its scratch memory to the kernel after each call.
+// The size of the pieces in which long tensors are summed and broadcast. A piece of this size stays in a core's cache
+// while MPI passes it through shared memory. With small pieces MPI also does not return its scratch memory to the
+// kernel after each call.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 // Calls send(first element, count) for each piece of the `count` elements.
@@ -102,9 +103,10 @@ void InPieces(int64_t count, int64_t element_bytes, const Send& send) {
   }
 }
 
-// Returns when every rank has called it. MPI's operations busy-wait and thereby occupy a core. A rank that comes early
-// therefore waits in this function, where it sleeps if the wait is long, so that other processes can use the core. The
-// MPI operation that follows hardly has to wait. The call takes two microseconds between two ranks of one machine.
+// Returns when every rank has called MeetOthers(). MPI's operations busy-wait and thereby occupy a core. A rank that
+// comes early therefore waits in this function, in which it sleeps if the wait is longer than 2 ms, so that other
+// processes can use the core. The MPI operation after this call then hardly has to wait. A call takes two microseconds
+// between two ranks of one machine.
 void MeetOthers() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kAlone{100};
@@ -122,7 +124,7 @@ void MeetOthers() {
     if (waited < kAwake) {
       sched_yield();
     } else {
-      // Sleeps for at most a sixteenth of the time waited so far.
+      // Sleeps for a sixteenth of the time waited so far, but at most 0.5 ms.
       std::this_thread::sleep_for(std::min<Clock::duration>(waited / 16, kLongest));
     }
   }
@@ -266,7 +268,8 @@ Work MpiCommunicator::Enqueue(Op op, size_t bytes, Label label, std::function<vo
 
 Work MpiCommunicator::OnThread(std::function<void()> act) {
   using Clock = std::chrono::steady_clock;
-  // The load and the store of waited_s_ need not be one atomic operation, because only the training thread calls this.
+  // The load and the store of waited_s_ need not be one atomic operation, because only the training thread calls
+  // count_since().
   const auto count_since = [this](Clock::time_point begin) {
     const std::chrono::duration<double> seconds = Clock::now() - begin;
     waited_s_.store(waited_s_ + seconds.count(), std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // The MPI communicator: one separate thread makes all calls to MPI.
 //
-// Promise: it keeps the promise of communicator.h for CPU tensors of dtype uint8, int32, int64, float16, bfloat16,
-// float32 and float64.
+// Promise: MpiCommunicator keeps the promise of comm/communicator.h for CPU tensors of dtype uint8, int32, int64,
+// float16, bfloat16, float32 and float64.
 //
 // Invariants:
 //   1. The constructor initialises MPI. A process makes at most one such object, and only if mpirun or Slurm started
@@ -29,21 +29,21 @@ namespace lockstep {
 
 class MpiCommunicator : public Communicator {
  public:
-  // Keeps a reference to `recorder`. Throws Error (kPeer).
+  // Initialises MPI. Keeps a reference to `recorder`. Throws Error (kPeer) if a call of MPI fails.
   explicit MpiCommunicator(FlightRecorder& recorder);
 
-  // Ends the thread. If Finalize() was not called, waits for the operations that are queued and does not call
-  // MPI_Finalize.
+  // Waits for the operations that are queued, and ends the thread. Does not call MPI_Finalize.
   ~MpiCommunicator() override;
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
 
-  // The number of this rank among the ranks on its machine, and the number of these ranks.
+  // local_rank() returns the number of this rank among the ranks on its machine, counted from 0. local_ranks() returns
+  // how many ranks are on this machine.
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return local_ranks_; }
 
-  // The first rank that is on another machine than rank 0. If there is none, the world size.
+  // Returns the first rank that is on another machine than rank 0, or the world size if there is no such rank.
   int first_elsewhere() const { return first_elsewhere_; }
 
   Label MakeLabel(std::string_view text) override { return recorder_.MakeLabel(text); }
@@ -59,7 +59,7 @@ class MpiCommunicator : public Communicator {
   void Finalize();
 
  private:
-  // Records an operation in the flight record, and runs it on the thread that calls MPI.
+  // Records an operation in the flight record, and enqueues it for the thread that calls MPI.
   Work Enqueue(Op op, size_t bytes, Label label, std::function<void()> operation);
   Work OnThread(std::function<void()> act);
   void Run();

@@ -169,7 +169,7 @@ class NcclCommunicator : public Communicator {
     Check(ncclCommWindowRegister(communicator_, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
     const auto free = [this, window](void* address) {
-      // Work that still runs on the device may use the memory, so it can be freed only after that work.
+      // Work that still runs on the device may use the memory, so the memory can be freed only after that work.
       cudaDeviceSynchronize();
       if (window != nullptr) ncclCommWindowDeregister(communicator_, window);
       ncclMemFree(address);
@@ -192,7 +192,7 @@ class NcclCommunicator : public Communicator {
     Check(status, "a NCCL collective");
     const std::lock_guard lock(mutex_);
     const c10::cuda::CUDAGuard guard(device_);
-    // Without the relaxed mode, cudaEventQuery() would invalidate a CUDA graph capture of another thread.
+    // Without the relaxed capture mode, cudaEventQuery() would invalidate a capture of a CUDA graph on another thread.
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     while (!under_way_.empty() && under_way_.front().after->query()) ForgetOldest();
   }

@@ -120,7 +120,8 @@ std::vector<std::string> GatherTexts(const std::string& own, std::string_view wh
 
 void RequireSame(const std::vector<std::string>& lines, Communicator& host) {
   const Label label = host.MakeLabel("what the ranks are about to do");
-  // Each rank sends the length and the hash of its text. If all are equal, the texts need not be sent.
+  // Each rank sends the length and the hash of its text. If the lengths and hashes of all ranks are equal, the texts
+  // need not be sent.
   const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
   const int64_t own[] = {static_cast<int64_t>(text.size()),
                          static_cast<int64_t>(std::hash<std::string>()(text))};

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// Tells every rank which ranks have an error. If any rank has one, throws the error of the first such rank on all ranks
+// Does nothing if `own` is empty on all ranks. Otherwise throws the error of the first rank that has one, on all ranks
 // (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
@@ -26,7 +26,8 @@ bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 // Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call it.
 int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 
-// Copies the `size` bytes of every rank's `own` to `all`, in the order of the ranks.
+// Copies the `size` bytes at every rank's `own` to `all`, on every rank, in the order of the ranks. `what` describes
+// the bytes in the flight record. Every rank must call it with the same `size`.
 void GatherBytes(const void* own, size_t size, void* all, std::string_view what,
                  Communicator& host);
 

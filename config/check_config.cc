@@ -41,7 +41,7 @@ class Checker {
     CheckSchedule();
     CheckObserve();
     CheckProfile();
-    // With both settings, the order of the collectives of gradient buckets and of BatchNorm would differ between ranks.
+    // With both settings, the ranks would run the collectives of gradient buckets and of BatchNorm in different orders.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
     }
@@ -121,8 +121,8 @@ class Checker {
                 sampling.by() == config::Sampling::WEIGHTED, "WEIGHTED");
   }
 
-  // Checks the field `name`, which holds a column of a table. If `wanted`, the config has chosen the option `kind`,
-  // which needs the column; otherwise the field must be empty.
+  // Checks `column`, the value of the field `name`, which names a column of a table. `wanted` says whether the config
+  // has chosen the option `kind`, which needs the column; if not, the field must be empty.
   void CheckColumn(const std::string& name, const std::string& column, bool wanted,
                    const char* kind) const {
     if (!wanted) {
@@ -197,7 +197,7 @@ class Checker {
     format_.Check(check_);
   }
 
-  // Fails if the user has set options of another model or another format than the config's.
+  // Fails if the user has set `field`, and it holds options of another model or another format than the config's.
   void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
     if (!check_.IsSet(name)) return;
     if (const std::string why = WhyNoMeaning(config_, field); !why.empty()) Fail(name, why);
@@ -293,7 +293,8 @@ class Checker {
     }
   }
 
-  // Fails if the field `name` is not at its default although it has no effect for things of this `kind`.
+  // Fails if `has_meaning` is false and `value` is not the default: the field `name` then has no effect for `kind`,
+  // such as an optimizer's type.
   template <typename Value>
   void RequireDefault(const std::string& name, const Value& value, const Value& by_default,
                       bool has_meaning, const std::string& kind) const {

@@ -11,7 +11,7 @@ enum class Files { kMustExist, kMayBeGone };
 // Returns whether the config sets aside samples for validation: validation files, a validation fraction, or folds.
 bool Validates(const config::Config& config);
 
-// Throws Error (kUsage) that points at the first field that is wrong.
+// Checks the config in `check`. Throws Error (kUsage) that points at the first field that is wrong.
 void CheckConfig(const FieldCheck& check, Files files);
 
 }  // namespace lockstep

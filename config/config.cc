@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using google::protobuf::TextFormat;
 
-constexpr size_t kMostText = size_t{16} << 20;  // bytes in a config file
+constexpr size_t kMostText = size_t{16} << 20;  // the most bytes that a config file may have
 
 }  // namespace
 

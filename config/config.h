@@ -23,8 +23,8 @@ namespace lockstep {
 using config::Config;
 
 // Reads the config file `path` and then applies `assignments`, such as "optimizer.lr=0.01", in order. For a repeated
-// field the assigned value is a list, such as "model.mlp.hidden=[256, 128]", or one value; it replaces the values in
-// the file. Throws Error (kUsage).
+// field the assigned value is a list, such as "model.mlp.hidden=[256, 128]", or one value; the assigned value replaces
+// the values in the file. Throws Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
 
 // Returns the text of a config file. Throws Error (kUsage).
@@ -34,8 +34,8 @@ std::string ReadConfigText(const std::string& path);
 Config LoadConfigText(const std::string& path, const std::string& text,
                       const std::vector<std::string>& assignments);
 
-// Reads the config that a run saved in its folder. The data files that it names may have been deleted. Throws Error
-// (kUsage).
+// Reads the config that a run saved in the folder `run_dir`. The data files that the config names may have been
+// deleted. Throws Error (kUsage).
 Config LoadRunConfig(const std::string& run_dir);
 
 // Returns the path of the complete config in a run's folder.

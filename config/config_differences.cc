@@ -21,7 +21,7 @@ using google::protobuf::TextFormat;
 namespace {
 
 constexpr char kNotSet[] = "not set";
-constexpr size_t kLongestValue = 100;  // characters of a value in a line of Differences()
+constexpr size_t kLongestValue = 100;  // the most characters of a value in a line of Differences()
 
 }  // namespace
 

@@ -31,7 +31,8 @@ class ConfigTest : public testing::Test {
     return LoadConfig(WriteTestFile("c.pbtxt", text), assignments);
   }
 
-  // Returns the error message of loading the config, which must be one line.
+  // Returns the message of the error that loading the config throws, and checks that the message is one line. Returns
+  // "no error" if the config loads.
   static std::string ErrorOf(const std::string& text,
                              const std::vector<std::string>& assignments = {}) {
     try {
@@ -220,7 +221,7 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
     EXPECT_THAT(error_of("scaling: QUANTILE column { name: 'x' mean: 1 std: 2 " + rest + " }"),
                 lacks);
   }
-  // Columns have no names because the file has no header.
+  // The error gives the column's number, because without a header the columns have no names.
   EXPECT_THAT(error_of("scaling: STANDARD column { mean: 1 std: 2 } column { mean: 1 std: 0 }"),
               HasSubstr("data.csv.column: number 1 of them has not what"));
 }

@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// The options of a model or of a data format apply only to configs with that model or that format. If `field` holds
-// options that do not apply to `config`, returns the reason, as the end of an error message that begins with the
-// field's name. Otherwise returns an empty text, also if `field` is not a message.
+// Returns the reason why the options in `field` do not apply to `config`, as the end of an error message that begins
+// with the field's name. Returns an empty text if they apply, or if `field` is not a message. The options of a model or
+// of a data format apply only to configs with that model or that format.
 std::string WhyNoMeaning(const config::Config& config,
                          const google::protobuf::FieldDescriptor& field);
 

@@ -19,7 +19,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 using Tree = TextFormat::ParseInfoTree;
 
-// The parser counts a tab as the columns up to the next multiple of eight.
+// At a tab, protobuf's parser counts columns up to the next multiple of eight.
 constexpr int kTabWidth = 8;
 
 size_t OffsetOf(const std::string& text, const TextFormat::ParseLocation& location) {
@@ -70,11 +70,11 @@ void Edit(const std::string& path, std::string& text, const FieldEdit& edit) {
   if (!why_not.empty() || !parser.ParseFromString(text, &config)) {
     throw UsageError("{}: {}", path, why_not);
   }
-  // Finds the innermost message on the way to the field that the text contains.
+  // Finds the innermost message that contains the field and that the text has.
   std::string_view rest = edit.name;
   const Descriptor* type = config::Config::descriptor();
   const Tree* fields = &tree;
-  std::optional<size_t> begin;  // where that message begins; nothing: it is the config itself
+  std::optional<size_t> begin;  // where that message begins in `text`; nothing: it is the config
   const FieldDescriptor* field = FieldOf(*type, rest);
   while (rest.find('.') != std::string_view::npos) {
     const Tree* nested = fields->GetTreeForNested(field, -1);

@@ -22,7 +22,8 @@ TEST(EditedConfig, ReplacesAValueWhereItStands) {
             "# was 0.1\noptimizer { lr: 0.02 type: SGD }");
   EXPECT_EQ(Edited("optimizer: <\n\tlr : 1e-1;\n>\n"),
             "optimizer: <\n\t# was 0.1\n\tlr: 0.02\n>\n");
-  // A comment and a string that look like the field, and characters of several bytes before it.
+  // A comment and a string that look like the field stay unchanged, and characters of several bytes before the field do
+  // not shift the edit.
   EXPECT_EQ(Edited("run_dir: \"optimizer { lr: 1 }\" # lr: 3\noptimizer { lr: 0.1 }\n"),
             "run_dir: \"optimizer { lr: 1 }\" # lr: 3\n# was 0.1\noptimizer { lr: 0.02 }\n");
   EXPECT_EQ(Edited("run_dir: \"\xc3\xa9t\xc3\xa9\"\toptimizer {\tlr: 0.1 }"),

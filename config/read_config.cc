@@ -36,8 +36,8 @@ void CollectMessages(const Descriptor& root, std::vector<const Descriptor*>& mes
   }
 }
 
-// Returns the dotted path of a field called `name` in `message` or the messages in it, such as "optimizer.lr"; empty:
-// none.
+// Returns the dotted path, such as "optimizer.lr", of a field called `name` in `message` or in the messages in it;
+// empty if there is no such field.
 std::string PlaceOf(const std::string& name, const Descriptor& message) {
   const std::vector<const FieldDescriptor*> fields = FieldsOf(message);
   for (const FieldDescriptor* field : fields) {
@@ -51,8 +51,8 @@ std::string PlaceOf(const std::string& name, const Descriptor& message) {
   return "";
 }
 
-// Returns the end of an error message, which suggests the field that the user most likely meant: one of `message`, or
-// of another message; empty if there is no likely one.
+// Returns the end of an error message, which suggests the field that the user most likely meant: a field of `message`
+// or of another message. Returns an empty text if no field is likely.
 std::string MeantField(const std::string& name, const Descriptor& message) {
   std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
   if (!near.empty()) return near;
@@ -60,7 +60,8 @@ std::string MeantField(const std::string& name, const Descriptor& message) {
   return place.empty() ? "" : fmt::format("; did you mean \"{}\"?", place);
 }
 
-// Adds to a parser's error message the name of the field and the most similar valid name.
+// Returns the parser's error `message` with the name of the field and, for an unknown field or value, the most similar
+// valid name. `text_before` is the line of the config up to the error.
 std::string Explain(const std::string& message, const std::string& text_before) {
   std::vector<const Descriptor*> messages;
   CollectMessages(*Config::descriptor(), messages);
@@ -97,7 +98,7 @@ std::string Explain(const std::string& message, const std::string& text_before) 
   return message;
 }
 
-// Keeps the first error. The parser counts lines and columns from 0.
+// Keeps the parser's first error. The parser counts lines and columns from 0, and this class from 1.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   explicit FirstError(const std::string& text) : text_(text) {}
@@ -118,7 +119,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   int line() const { return line_; }
   int column() const { return column_; }
   const std::string& explanation() const { return explanation_; }
-  // Returns the reason why the field cannot have the value, in a text that names both.
+  // Returns the reason why the field cannot have the value, in a text that names the field and the value.
   std::string WhyNot(const std::string& field, const std::string& value) const {
     if (explanation_.starts_with("field \"")) return explanation_;
     const std::string tail = line_ == 0 ? "" : ": " + explanation_;
@@ -172,7 +173,7 @@ void BringUpToDate(Config& config) {
   csv.clear_standardize();
 }
 
-// Makes the relative paths of `field` absolute.
+// Makes relative paths absolute if `field` holds paths of files. The relative paths begin at `folder`.
 void Anchor(Message& message, const FieldDescriptor& field, const fs::path& folder) {
   if (!field.options().GetExtension(existing_file)) return;
   const Reflection& reflection = *message.GetReflection();
@@ -188,8 +189,9 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-// Returns an example of a config, for a user whose file is YAML, a table or the like. Empty if the error is not at the
-// beginning of the file, or is only a misspelt field, unless the file's extension shows that it is something else.
+// Returns an example of a config, as the end of an error message, if the file is probably not a config: if its
+// extension is that of YAML, JSON, TOML or CSV, or if the error is on the file's first line with content other than a
+// comment, and the error is not a misspelt field. Otherwise returns an empty text.
 std::string LooksLike(const fs::path& path, const std::string& text, const FirstError& error) {
   static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
                                                            ".csv"};
@@ -282,7 +284,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
       value.find(',') != std::string::npos && !value.starts_with('[')) {
     value = '[' + value + ']';
   }
-  // The text must be one value or one list up to its end, with no second field after it.
+  // `value` must be exactly one value or one list; a second field after it is an error.
   const bool list =
       field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
   const std::string text = list ? field->name() + ": " + value : value;
@@ -295,7 +297,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     throw UsageError("{}: {}", origin, error.WhyNot(field->name(), value));
   }
   Anchor(*message, *field, fs::current_path());
-  // The messages that contain the field count as given by the user, too.
+  // The messages that contain the field count as set by the user, too.
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     origins.try_emplace(name.substr(0, dot), origin);
   }

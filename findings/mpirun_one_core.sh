@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Guess: a program started by mpirun may use all cores of the machine, like one started by any other launcher. With one
-# rank, mpirun adds nothing but some environment variables.
-# Fact: if there are only one or two ranks, Open MPI binds each rank to one core, and with it all its threads (OpenMP's,
-# the data loader's) and child processes. mpirun -n 1 on a machine of 64 cores trains on one core. --bind-to none turns
-# the binding off.
+# Guess: a program started by mpirun may use all cores of the machine, like a program started by any other launcher.
+# With one rank, mpirun only adds some environment variables.
+# Fact: if there are only one or two ranks, Open MPI binds each rank to one core. The binding also holds for all threads
+# of the rank (OpenMP's, the data loader's) and for its child processes. So mpirun -n 1 on a machine of 64 cores trains
+# on one core. --bind-to none turns the binding off.
 # Seen with Open MPI 5.0.11 on two cores (one hardware thread for each core):
 #   as found: a program has all CPUs by itself, those of one core as the one rank of mpirun, all with --bind-to none
 set -euo pipefail

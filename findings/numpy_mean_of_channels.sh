@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Guess: numpy uses pairwise summation for float32, so a mean is right to some digits, whatever axis it is taken over.
+# Guess: numpy uses pairwise summation for float32, so a mean has several correct digits, whatever axis it is taken
+# over.
 # Fact: numpy sums pairwise only along the contiguous axis. For the mean of each channel of an array (pixels, channels),
-# it adds row by row into one float32 for each channel. If all values are 1, this sum stays at 2^24 = 16,777,216, the
-# pixels of 335 images of 224 x 224. The mean over all axes is right, and so is the mean of the same array in Fortran
-# order.
+# numpy adds row by row into one float32 for each channel. If all values are 1, this sum stops growing at 2^24 =
+# 16,777,216, the number of pixels in 335 images of 224 x 224. The mean over all axes is correct, and so is the mean of
+# each channel if the array is in Fortran order.
 # Seen with numpy 2.4.6 (2^25 pixels of 2 channels, 256 MiB):
 #   as found: of ones mean() is 1.0, mean(axis=0) is [0.5 0.5], and [1. 1.] in Fortran order
 set -euo pipefail

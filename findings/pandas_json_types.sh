@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Guess: JSON has types, unlike CSV, so pandas.read_json gives a string back as a string and a number as a number.
-# Fact: if all strings of a column look like numbers, they become numbers, so ids lose their leading zeros ("007") and
-# hashes such as "12e3" lose their letters. In a column whose name ends in _time or _at, such as a log's step_time in
-# ns, numbers above 31,536,000 (a year's seconds) become dates. dtype=False turns both conversions off.
+# Fact: if all strings of a column look like numbers, read_json converts them to numbers. So ids such as "007" lose
+# their leading zeros, and a hash such as "12e3" becomes 12000. In a column whose name ends in _time or _at, such as a
+# log's step_time in ns, numbers above 31,536,000 (the seconds of a year) become dates. dtype=False turns both
+# conversions off.
 # Seen with pandas 3.1.1:
 #   as found: id "007" is 7, hash "12e3" is 12000.0, step_time 960000000 is 2000-06-03 02:40:00, 960000 is 960000
 set -euo pipefail

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Guess: Pillow converts every PNG of 16 bits to 8 bits in the same way: it takes the upper byte, or it scales.
-# Fact: for a colour image Pillow takes the upper byte, already on opening. It opens a grey image as 16 bits, and
-# convert() to "L" or "RGB" clips its values at 255. So a depth map or an X-ray turns white: all values above 1/257 of
-# the range become 255.
+# Guess: Pillow converts every PNG of 16 bits to 8 bits in the same way: it takes the upper byte of each value, or it
+# scales the values.
+# Fact: when Pillow opens a colour image of 16 bits, it takes the upper byte of each value. It opens a grey image of 16
+# bits as 16 bits, and convert() to "L" or "RGB" then clips the values at 255. So a depth map or an X-ray turns white:
+# all values above 1/257 of the range become 255.
 # Seen with Pillow 13.0.0 (for the values 0, 256, 4096 and 65535):
 #   as found: in colour [0, 1, 16, 255], in grey [0, 255, 255, 255]
 set -euo pipefail

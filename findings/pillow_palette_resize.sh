@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: resize() with BILINEAR blends the pixels of each image, or refuses an image that it cannot blend.
-# Fact: images with a palette (GIFs and many PNGs) and images of one bit are resized with NEAREST, whatever filter is
-# asked for, and without a warning. thumbnail() does so, too. convert("RGB") before it avoids this.
+# Fact: images with a palette (GIFs and many PNGs) and images of one bit are resized with NEAREST, whatever filter the
+# caller asks for, and without a warning. thumbnail() does the same. Calling convert("RGB") before resize() avoids this.
 # Seen with Pillow 13.0.0 (columns of 0 and 255 alternate; an image of 8 x 8 is resized to 4 x 4):
 #   as found: RGB has values between 0 and 255, palette has only [255], one bit has only [255]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Guess: sentencepiece promises lossless tokenization in its README, so decoding what it encoded gives the text back.
+# Guess: sentencepiece promises lossless tokenization in its README, so decode(encode(text)) equals the text.
 # Fact: the tokenization is lossless only for the normalised text. By default, normalisation turns each run of spaces
 # and newlines into one space, so code loses its lines and its indentation, and a text loses its paragraphs.
 # Seen with sentencepiece 0.2.3:

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Guess: a tar archive of a folder with three samples contains three samples, however the files are stored on the disk.
-# Fact: of files that are hard links to the same data, as cp -al and deduplication tools make them, tar stores the bytes
-# of the first one only, and the other names as links. Python's tarfile does the same. WebDataset skips every member
-# that is not a regular file, so these samples are lost without a warning. tar --hard-dereference stores all of them as
-# files.
+# Guess: a tar archive of a folder with three sample files contains three samples, however the files are stored on the
+# disk.
+# Fact: if several files are hard links to the same data, as cp -al and deduplication tools make them, tar stores the
+# bytes of only the first file, and the other names as links. Python's tarfile does the same. WebDataset skips every
+# member of an archive that is not a regular file, so the samples that were stored as links are lost without a warning.
+# tar --hard-dereference stores each of them as a regular file.
 # Seen with webdataset 1.0.2, GNU tar 1.34 and Python 3.11.7:
 #   as found: of 3 samples, one a hard link, are read: 2 by tar, 2 by tarfile, 3 by --hard-dereference
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Guess: TensorBoard's page shows a sample of a long curve, but its EventAccumulator, with which scripts read runs,
-# keeps all values.
-# Fact: EventAccumulator keeps 10,000 values of a scalar, drawn at random over the run, and the last one. Nothing tells
-# the script that there were more. Sums, smoothed curves and the best step are then computed from a part of the values.
-# size_guidance={"scalars": 0} keeps all.
+# Guess: TensorBoard's page shows only a sample of the values of a long curve, but TensorBoard's EventAccumulator, with
+# which scripts read runs, keeps all values.
+# Fact: EventAccumulator keeps only 10,000 values of a scalar: the last one, and others that are drawn at random over
+# the run. Nothing tells the script that there were more values. Sums, smoothed curves and the best step are then
+# computed from a part of the values. With size_guidance={"scalars": 0}, EventAccumulator keeps all values.
 # Seen with tensorboard 2.21.0:
 #   as found: of 20000 values 10000 are read, the last one among them; with size_guidance 20000
 set -euo pipefail

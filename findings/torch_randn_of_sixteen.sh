@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Guess: with the same seed, a longer torch.randn begins with the numbers of a shorter one, as is the case for
-# torch.rand.
-# Fact: on the CPU, fewer than 16 numbers are drawn one after another; 16 numbers and more are drawn in blocks, from
-# other numbers of the generator. randn(15) and randn(16) have no number in common. So a test fails at some sizes and
-# not at others if it compares a small model's initial weights with a part of a larger model's, or draws noise in pieces
-# of another size.
+# Guess: with the same seed, the result of a longer torch.randn begins with the numbers of a shorter torch.randn, as is
+# the case for torch.rand.
+# Fact: on the CPU, randn draws fewer than 16 numbers one after another, but 16 or more numbers in blocks, for which it
+# uses the generator's output differently. randn(15) and randn(16) have no number in common. So a test that compares a
+# small model's initial weights with a part of a larger model's, or that draws the same noise in pieces of another size,
+# fails at some sizes and passes at others.
 # Seen with torch 2.11.0:
 #   as found: of the first 15 numbers of 15 and of 16 rand has 15 the same, randn 0
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Guess: a pass over a validation DataLoader that neither shuffles nor has workers draws no random number.
+# Guess: a pass over a validation DataLoader that neither shuffles nor has workers draws no random numbers.
 # Fact: each iter() of a DataLoader draws a base seed for its workers from torch's default generator, even if it has no
-# workers. So the frequency of validation changes a run's dropout and the order of its next epoch. A DataLoader that is
-# given a generator of its own does not use the default one.
+# workers. So the frequency of validation changes a run's dropout and the order of its samples in the next epoch. A
+# DataLoader with a generator of its own (argument `generator`) does not use the default generator.
 # Seen with torch 2.11.0:
 #   as found: the next torch.rand is another one after a validation, the same one with a generator of its own
 set -euo pipefail

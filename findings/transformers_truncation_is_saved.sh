@@ -2,8 +2,9 @@
 # Guess: truncation=True is an argument of one call, so the files that save_pretrained writes do not depend on earlier
 # calls.
 # Fact: the call sets the truncation and the padding of the underlying `tokenizers` object, and save_pretrained writes
-# them to tokenizer.json. transformers sets them again in each call. But a program that reads the same file with
-# `tokenizers` (a server, a data loader) cuts all texts to the length of the last call before the file was written.
+# these settings to tokenizer.json. transformers itself sets truncation and padding in each call. But a program that
+# reads the file with the package `tokenizers` (a server, a data loader) cuts all texts to the max_length of the last
+# call before the file was written.
 # Seen with transformers 5.24.0 and tokenizers 0.23.3:
 #   as found: of 6 words tokenizers reads 6, and 2 of a file saved after max_length=2; transformers reads 6
 set -euo pipefail

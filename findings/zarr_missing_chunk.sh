@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Guess: an array that lacks one of its files, because a copy was interrupted, cannot be read.
-# Fact: a missing chunk stands for the fill value, so it reads as zeros, without a warning. This is the format's rule.
-# zarr itself writes no file for a chunk of zeros, so the number of files does not show the loss either.
+# Guess: reading an array raises an error if one of the array's files is missing, because a copy was interrupted.
+# Fact: by the rules of the Zarr format, a missing chunk stands for the fill value, so it is read as zeros, without a
+# warning. zarr itself writes no file for a chunk of zeros, so the number of files does not show the loss either.
 # Seen with zarr 3.1.6:
 #   as found: without its second file [1 2 3 4] reads as [1 2 0 0]; zeros are written to 0 files
 set -euo pipefail

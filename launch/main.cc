@@ -37,8 +37,9 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
       .Within(0, 1'000'000);
 }
 
-// Returns the path with which the user started the program. /proc/self/exe is used only if the path has no slash,
-// because it resolves symbolic links, such as Bazel's, and is then harder to read.
+// Returns the absolute path of this program. `name` is the word with which the user started the program. The target of
+// /proc/self/exe is used only if `name` has no slash, because symbolic links, such as Bazel's, are resolved in the
+// target, which makes the path harder to read.
 std::string ProgramPath(const char* name) {
   if (std::string_view(name).find('/') == std::string_view::npos) {
     return std::filesystem::read_symlink("/proc/self/exe");
@@ -46,7 +47,8 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
-// Returns the error message for the first word of the command line that its command does not know.
+// Returns the error message for a word of the command line that the command does not know: for the first such word that
+// begins with `-`, or otherwise for the first such word.
 std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
   std::vector<std::string> options;
@@ -74,7 +76,8 @@ std::string NotExpected(const CLI::App& app, const std::vector<std::string>& wor
                      command.get_name(), word, cure, command.get_name());
 }
 
-// Runs the command line and returns the exit status. Sets `prints_result` to Command::prints_result() of the command.
+// Runs the command line and returns the exit status. If the command line can be parsed, sets `prints_result` to
+// Command::prints_result() of its command.
 int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& prints_result) {
   Invocation invocation{.words{argv + 1, argv + argc}, .extensions = extensions};
   CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.",

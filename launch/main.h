@@ -1,4 +1,4 @@
-// Main(): runs Lockstep's whole command line in a program that adds its own models and data sets.
+// Main(): runs Lockstep's whole command line in a program that adds models and data sets of its own.
 //
 //   int main(int argc, char** argv) {
 //     lockstep::Models models = lockstep::BuiltInModels();
@@ -10,8 +10,8 @@
 //
 // what can fail -> what the user sees -> the test that shows it
 //   a wrong command line -> one line and status 2 -> tests/cli_test.py
-//   a preloaded profiler writes its results when the process exits -> the process exits in the usual way, so that the
-//     profiler can write
+//   a preloaded profiler writes its results when the process exits -> End() calls std::exit(), so that the profiler can
+//     write them
 //     -> tests/checkpoint_fault_test.py
 //   any Error -> one line and the error's exit status; if several ranks have the same error, the line is printed once
 //     -> tests/bad_input_test.py
@@ -26,9 +26,9 @@ namespace lockstep {
 // Runs the command line and returns the exit status (docs/design.md, 'Starting and stopping').
 int Main(int argc, char** argv, Models models, Datasets datasets = {});
 
-// Ends the process with `status`, which Main() has returned, without the destructors of static objects. LibTorch's
-// destructors take 0.1 s of a core, and only free memory that the kernel frees anyway. If a profiler was preloaded or
-// injected, this function calls std::exit() instead, because the profiler writes its results at exit.
+// Ends the process with `status`, which Main() has returned, without running the destructors of static objects.
+// LibTorch's destructors take 0.1 s of a core, and only free memory that the kernel frees anyway. If a profiler was
+// preloaded or injected, this function calls std::exit() instead, because the profiler writes its results at exit.
 [[noreturn]] void End(int status);
 
 }  // namespace lockstep

@@ -23,15 +23,16 @@ using torch::autograd::variable_list;
 
 thread_local bool recomputing = false;
 
-// The state of a device's random number generator. A Guard makes the generator start again from this state during its
-// lifetime.
+// The state of a device's random number generator. While a Guard exists, the generator continues from this state; the
+// Guard's destructor restores the generator's earlier state.
 class RandomState {
  public:
   explicit RandomState(at::Device device) : device_(device) {
     if (device.is_cuda()) {
       at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
       const std::scoped_lock lock(generator.mutex());
-      // While a graph is captured, only this call can read the state. An increment of 0 does not advance the generator.
+      // While a CUDA graph is captured, only this call can read the state. An increment of 0 does not advance the
+      // generator.
       cuda_ = at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(0);
     } else {
       cpu_ = at::detail::getDefaultCPUGenerator().get_state();
@@ -98,8 +99,9 @@ class RandomState {
   at::PhiloxCudaState cuda_;
 };
 
-// The current autocast state with its cache of rounded weights turned off. The first computation runs without autograd;
-// a weight that it rounded and cached would have no history, and so would get no gradient in a later use.
+// Returns the current autocast state with its cache of rounded weights turned off. The first computation runs without
+// autograd. If the first computation cached a rounded weight, the cached tensor would have no autograd history, and the
+// weight would get no gradient from a later operation that takes this tensor from the cache.
 AutocastState WithoutCache(at::DeviceType device) {
   AutocastState state = AutocastState::Now(device);
   state.caches = false;
@@ -128,7 +130,9 @@ struct Recipe : torch::CustomClassHolder {
   ActivationBlock block;
   RandomState random;
   AutocastState rounding;
-  ops::WeightCopies* copies;  // kept here because on a GPU backward runs in a thread of its own
+  // The 16-bit copies of weights that forward uses. They are kept here because backward on a GPU runs in another
+  // thread.
+  ops::WeightCopies* copies;
 };
 
 class Checkpoint : public torch::autograd::Function<Checkpoint> {
@@ -140,9 +144,9 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     context->set_materialize_grads(false);
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
     variable_list outputs = recipe->block(inputs.vec());
-    // Autograd is off here, so an output that needs a gradient is a tensor that existed before, such as a bias that a
-    // later operation adds. It is detached: if the tensor itself became an output of this node, the backward of the
-    // second computation would reach this node again.
+    // Autograd is off here, so an output that needs a gradient is a tensor that existed before this forward, such as a
+    // bias that a later operation adds. The output is detached: if the tensor itself became an output of this node, the
+    // backward of the second computation would reach this node again.
     for (Variable& output : outputs) {
       if (output.defined() && output.requires_grad()) output = output.detach();
     }

@@ -1,9 +1,11 @@
-// Activation checkpointing (Chen et al. 2016): the forward of a block keeps only the block's inputs. The backward of
-// the block first computes its forward again, with the same random numbers, rounding and copies of weights.
+// Activation checkpointing (Chen et al. 2016): the forward of a block keeps only the block's inputs for backward. The
+// backward of the block first computes the block's forward again, with the same random numbers, rounding and copies of
+// weights.
 //
 // Invariants:
-//   1. The block's parameters get the same gradients as without checkpointing. This is the reentrant form of
-//      torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the block.
+//   1. The block's parameters get the same gradients as without checkpointing. The implementation corresponds to the
+//      reentrant form of torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the
+//      block.
 //   2. State that a forward must change only once, such as running statistics, is changed only by the first
 //      computation. In the second computation IsRecomputing() is true.
 //   3. A step that uses activation checkpointing can be captured in a CUDA graph (tests/memory_test.py).

@@ -28,7 +28,8 @@ class ActivationCheckpoint : public testing::TestWithParam<at::DeviceType> {
   }
   at::TensorOptions options() const { return at::TensorOptions(GetParam()); }
 
-  // A block with dropout and a parameter that returns two tensors. Some tests do not use the second one.
+  // Returns a block with dropout and the parameter weight_. The block returns two tensors, and some tests use only the
+  // first.
   ActivationBlock Block() {
     return [this](const Tensors& in) {
       ++calls_;
@@ -122,7 +123,7 @@ TEST_P(ActivationCheckpoint, MayReturnAParameterAndAnInput) {
 }
 
 TEST_P(ActivationCheckpoint, KeepsNothingButTheInputs) {
-  // All other tensors that the block makes are released once it has returned.
+  // The tensor `hidden`, which is neither an input nor an output of the block, is released once the block has returned.
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made;
   const Tensors out = CheckpointActivations({x_}, [&](const Tensors& in) {
     const at::Tensor hidden = at::matmul(in[0], weight_).exp();

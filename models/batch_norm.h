@@ -20,7 +20,8 @@ std::unique_ptr<ops::NormRanks> NormRanksOf(Communicator* sync);
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // `sync` is ModelSpec::sync_batch_norm: null if each rank uses its own statistics.
+  // Makes a norm of `channels` channels. `sync` is ModelSpec::sync_batch_norm: null if each rank uses its own
+  // statistics.
   BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
 
   // Normalises `input`, [count, channels, ...] in any float type, adds `residual`, and applies `activation`, which is

@@ -32,7 +32,8 @@ at::Tensor CrossEntropyOf(const at::Tensor& logits, const at::Tensor& target, in
   if (ignored != ops::kIgnoredTarget) {
     labels = labels.masked_fill(labels == ignored, ops::kIgnoredTarget);
   }
-  // CrossEntropySum() writes the gradient over the logits. The model may need them elsewhere, so they are copied.
+  // CrossEntropySum() writes the gradient over the logits. In training the logits are copied, because the model may
+  // need them elsewhere.
   const bool trains = at::GradMode::is_enabled() && logits.requires_grad();
   return ops::CrossEntropySum(trains ? logits.clone(at::MemoryFormat::Contiguous) : logits, labels,
                               logits.size(1), label_smoothing);

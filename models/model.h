@@ -41,13 +41,14 @@ struct ModelSpec {
   // own statistics.
   Communicator* sync_batch_norm = nullptr;
 
-  // The options of model.option.
+  // The options that the config sets in model.option.
   Options options = Options("model.option", config.option());
 
-  // Throws Error (kUsage) if the samples are tokens. The constructors of models that take no tokens call it.
+  // Checks that the samples are not tokens, and otherwise throws Error (kUsage). The constructors of models that take
+  // no tokens call this function.
   void RequireNumbers() const;
 
-  // Throws Error (kUsage) if the samples are not images [channels, height, width].
+  // Checks that the samples are images [channels, height, width], and otherwise throws Error (kUsage).
   void RequireImages() const;
 };
 
@@ -60,11 +61,11 @@ class Model : public torch::nn::Module {
   // classes, the additional columns are ignored.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
-  // Returns the sum of the losses of all targets, 0-dimensional. By default it is the loss that the config's `loss`
+  // Returns the sum of the losses of all targets, 0-dimensional. By default this is the loss that the config's `loss`
   // selects. If the config selects none, it is a loss of torch.nn.functional with reduction="sum": cross_entropy for
   // classes, tokens and pixels (with the config's label smoothing in training), binary_cross_entropy_with_logits for
   // labels, and mse_loss for regression. `target` is [count, SampleSpec::target_shape()...]. For a mixture of two
-  // batches of samples (mixup or CutMix, data.augment) it is called twice, once with the targets of each.
+  // batches of samples (mixup or CutMix, data.augment) LossSum() is called twice, once with the targets of each batch.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
   // Returns the sum of the targets' weights, which loss.class_weight sets, 0-dimensional float32; undefined if each
@@ -72,12 +73,12 @@ class Model : public torch::nn::Module {
   at::Tensor WeightSum(const at::Tensor& target) const;
   bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
 
-  // Whether the config selects a loss that LossSum() has not used so far, which means that the model overrides
+  // Returns whether the config selects a loss that LossSum() has not used so far, which means that the model overrides
   // LossSum().
   bool IgnoresLoss() const { return loss_ && !used_loss_; }
 
   // Returns the tensors to save. By default these are the parameters and then the buffers, under their names. A model
-  // overrides it if a tensor has another shape in memory than in the saved file.
+  // overrides State() if a tensor has another shape in memory than in the saved file.
   virtual std::vector<NamedTensor> State() const;
 
   // Returns the prefixes of the names of the last layer's parameters, which replace_head initialises anew. Empty if
@@ -103,17 +104,17 @@ class Model : public torch::nn::Module {
   // (ops/autocast/own_operations.h).
   virtual std::vector<at::Tensor> ConvolutionWeights(bool rounds) const;
 
-  // Returns whether the model contains norms that use ModelSpec::sync_batch_norm. By default it looks for modules of
-  // class lockstep::BatchNorm.
+  // Returns whether the model contains norms that use ModelSpec::sync_batch_norm. By default the function looks for
+  // modules of class lockstep::BatchNorm.
   virtual bool SharesStatistics() const;
 
   // Sets the gradient, float32 and 0-dimensional, that backward will receive for the result of LossSum(); undefined if
-  // it is not known before forward. A LossSum() that passes it to ops::CrossEntropySum() must return the result of that
-  // function unchanged.
+  // it is not known before forward. A LossSum() that passes this gradient to ops::CrossEntropySum() must return the
+  // result of that function unchanged.
   void SetLossGradient(at::Tensor gradient) { loss_gradient_ = std::move(gradient); }
 
  protected:
-  // The config's label smoothing in training, and 0 otherwise.
+  // Returns the config's label smoothing in training, and 0 otherwise.
   double label_smoothing() const { return is_training() ? label_smoothing_ : 0; }
 
   const at::Tensor& loss_gradient() const { return loss_gradient_; }
@@ -123,7 +124,7 @@ class Model : public torch::nn::Module {
   std::vector<at::Tensor> Checkpointed(const std::vector<at::Tensor>& inputs,
                                        ActivationBlock block) const;
 
-  // The same for a block that takes one tensor and returns one.
+  // Returns block(input), as above, for a block that takes one tensor and returns one.
   at::Tensor Checkpointed(const at::Tensor& input,
                           std::function<at::Tensor(const at::Tensor&)> block) const;
 
@@ -141,9 +142,9 @@ class Models {
  public:
   using Factory = std::function<std::shared_ptr<Model>(const ModelSpec&)>;
 
-  // Whether the code of a model reads the values of tensors.
+  // Says whether the code of a model reads the values of tensors.
   enum class Reads {
-    kValues,  // it may read any value
+    kValues,  // the model's code may read any value
     // The model only calls operations of LibTorch and of ops/, and its own code never looks at a value. Such a model
     // can run on LibTorch's META device (base/tensor/foretold_gpu.h), which shows how much memory it needs on a GPU.
     kNothing,
@@ -158,7 +159,7 @@ class Models {
     Add(name, [](const ModelSpec& spec) { return std::make_shared<M>(spec); }, reads);
   }
 
-  // Whether a model with this name was added with Reads::kNothing.
+  // Returns whether a model with this name was added with Reads::kNothing.
   bool CanForetell(const std::string& name) const { return foretellable_.contains(name); }
 
   // Makes the model that spec.config names. Throws Error (kUsage) if no model was added under this name, and passes on

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 AllocatorHistory::AllocatorHistory() {
-  // In its default mode LibTorch starts a child process, addr2line, while the GPU and MPI are in use.
+  // In its default mode LibTorch would start a child process, addr2line, to look up the names of functions, while this
+  // process uses the GPU and MPI.
   setenv("TORCH_SYMBOLIZE_MODE", "dladdr", /*overwrite=*/0);
   const std::optional<std::string> all("all");
   torch::cuda::_record_memory_history(all, all, /*stacks=*/"all", kMostEntries);

@@ -32,7 +32,7 @@ bool IsOfPool(const Segment& segment) {
 // rounded up to the size of a segment. `total` is how many bytes the allocator may use, which can be less than the
 // GPU's memory. `free` is how many bytes of the GPU no process has reserved.
 AllocationFailure FailureOf(at::Device device, int64_t requested, int64_t total, int64_t free) {
-  constexpr int64_t kSmallSegment_bytes = 2 << 20;  // the size of all segments of small tensors
+  constexpr int64_t kSmallSegment_bytes = 2 << 20;  // the size of each segment for small tensors
   const bool is_large = requested > kSmallSegment_bytes;
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream(device.index());
   const auto stats = allocator::getDeviceStats(device.index());
@@ -94,7 +94,7 @@ int64_t FreeDeviceBytes(at::Device device) {
 struct AllocationFailures::Shared {
   std::mutex mutex;  // protects `failure`
   std::optional<AllocationFailure> failure;
-  std::mutex calls;                  // held while on_failure runs
+  std::mutex calls;                  // locked while on_failure runs
   std::function<void()> on_failure;  // empty once AllocationFailures is destroyed
 };
 

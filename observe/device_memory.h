@@ -26,8 +26,8 @@ struct DeviceMemory {
 // native allocator.
 bool TellsBlocks();
 
-// The peak of the memory that tensors took on a GPU (peak_bytes), how much more they could have taken (left_bytes), and
-// the size of the GPU's memory (device_bytes).
+// The peak of the memory that tensors took on a GPU (peak_bytes), how much more memory tensors could have taken at the
+// peak (left_bytes), and the size of the GPU's memory (device_bytes).
 struct DevicePeak {
   int64_t peak_bytes = 0;
   int64_t left_bytes = 0;
@@ -41,23 +41,23 @@ DeviceMemory ReadDeviceMemory(at::Device device);
 // Returns the bytes of a GPU that are allocated to tensors. The call takes microseconds.
 int64_t AllocatedBytes(at::Device device);
 
-// Return the size of a GPU's memory, and how much of it tensors can still get: the memory that no process has reserved,
-// and the memory that the allocator has reserved but not allocated.
+// Return the bytes of a GPU's memory, and the bytes that tensors can still get: those that no process has reserved, as
+// far as this process may reserve them, and those that the allocator has reserved but not allocated.
 int64_t TotalDeviceBytes(at::Device device);
 int64_t FreeDeviceBytes(at::Device device);
 
 // Remembers the last allocation that failed on a GPU, on any thread. LibTorch cannot remove an out-of-memory observer,
-// so the observer stays until the process ends, but it does nothing after this object is destroyed.
+// so the observer stays until the process ends, but the observer does nothing after this object is destroyed.
 class AllocationFailures {
  public:
-  // `on_failure` is called on the thread whose allocation failed, before the allocation throws. Only one thread calls
-  // it at a time. Exceptions that it throws are ignored.
+  // Begins to observe `device`. Calls `on_failure` on the thread whose allocation failed, before the allocation throws.
+  // Only one thread calls `on_failure` at a time. Exceptions that `on_failure` throws are ignored.
   AllocationFailures(at::Device device, std::function<void()> on_failure);
   ~AllocationFailures();
   AllocationFailures(const AllocationFailures&) = delete;
   AllocationFailures& operator=(const AllocationFailures&) = delete;
 
-  // Returns the newest failure since the last call of Take(), or nothing if there was none.
+  // Returns the newest failure since the last call of Take(), or nothing if no allocation has failed since then.
   std::optional<AllocationFailure> Take();
 
  private:

@@ -13,7 +13,8 @@ namespace lockstep {
 namespace {
 
 thread_local int64_t counted = 0;
-thread_local int inside_attention = 0;  // attention calls that are running; > 0: counts nothing
+// The number of attention operations that are running. While this number is positive, no operation is counted.
+thread_local int inside_attention = 0;
 
 // Returns the index of the input that says whether an attention operation is causal; 0 if the operation is not
 // attention. The first two inputs of attention are query and key, [batch, heads, tokens, width].
@@ -55,7 +56,8 @@ int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const at::Tensor& input = inputs[0].toTensor();
   const at::Tensor& weight = inputs[1].toTensor();
-  // A list with only one number gives the value for all dimensions.
+  // Returns the number that input `list` (strides, paddings or dilations) has for `dimension`. A list of one number has
+  // this number for all dimensions.
   const auto of = [&](size_t list, int64_t dimension) {
     const std::vector<int64_t> numbers = inputs[list].toIntVector();
     return numbers[numbers.size() == 1 ? 0 : dimension];
@@ -75,7 +77,8 @@ int64_t FlopsOf(const at::RecordFunction& call) {
   if (const size_t causal_input = CausalInputOf(name); causal_input > 0) {
     return AttentionFlops(call, causal_input);
   }
-  // Reads an input only when an operation below needs it, because some other operations have no inputs.
+  // Returns input `i`. This function is called only for the operations below, because other operations may have no
+  // inputs.
   const auto tensor = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
   if (name == ops::kPackedAttentionEvent) return PackedAttentionFlops(call);
   if (name == "aten::mm" || name == "aten::bmm" || name == ops::kMatrixProductEvent) {

@@ -13,8 +13,8 @@ namespace lockstep {
 // attention.
 int64_t CountFlops(const std::function<void()>& act);
 
-// Returns the number of floating-point operations of one call, without those of calls nested in it; 0 if it is not
-// known. `call` must have its inputs (RecordFunctionCallback::needsInputs(true)).
+// Returns the number of floating-point operations of one call, without the operations of calls nested in it; 0 if the
+// number is not known. `call` must have its inputs (RecordFunctionCallback::needsInputs(true)).
 int64_t FlopsOf(const at::RecordFunction& call);
 
 }  // namespace lockstep

@@ -36,7 +36,8 @@ TEST(CountFlops, OfPlannedOperations) {
   const at::Tensor b = at::ones({8, 24}, options);
   const at::Tensor x = at::ones({2, 8, 9, 8}, options).contiguous(kLast);
   const at::Tensor weight = at::ones({16, 8, 3, 3}, options).contiguous(kLast);
-  // The first call may search for a plan, and the second one uses it. Both must count the same.
+  // The first call of an operation may search for a plan, and the second call uses this plan. Both calls must count the
+  // same number.
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(CountFlops([&] { ops::MatrixProduct(to, a, b); }), 2 * 16 * 8 * 24);
     EXPECT_EQ(CountFlops([&] { ops::PlannedConvolution(x, weight, {.stride = 2, .padding = 1}); }),

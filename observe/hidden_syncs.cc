@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// The operations that this thread is running, the outermost first. The model calls the outermost one.
+// The names of the operations that this thread is running, the outermost first. The model calls the outermost
+// operation.
 thread_local std::vector<std::string> operations;
 thread_local bool in_forward_pass = false;
 

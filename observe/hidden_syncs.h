@@ -17,9 +17,9 @@ class ForwardPass {
 };
 
 // Calls `act`, and returns the names of the operations in which the host waited for the GPU during this thread's
-// forward passes, for example "aten::item". Each name comes once, in the order of its first wait. Waits outside of a
-// forward pass do not count, because the model does not cause them. PyTorch warns of the same operations after
-// torch.cuda.set_sync_debug_mode("warn").
+// forward passes, for example "aten::item". Each name occurs once, and the names are in the order of their first waits.
+// Waits outside of a forward pass do not count, because the model does not cause them. PyTorch warns of the same
+// operations after torch.cuda.set_sync_debug_mode("warn").
 std::vector<std::string> HiddenSyncs(const std::function<void()>& act);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<double> Bounds() {
   std::vector<double> above;
-  // PyTorch computes its bounds by the same multiplications, so the bounds here have the same bits.
+  // PyTorch computes its bounds by the same multiplications, so these bounds have the same bits as PyTorch's.
   double bound = 1e-12;
   while (bound < 1e20) {
     above.push_back(bound);

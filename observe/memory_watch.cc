@@ -23,7 +23,8 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 namespace profiler = torch::profiler::impl;
 
-// Calls `act` with the address and the size in bytes of each cuBLAS workspace. ATen keeps workspaces for each stream.
+// Calls `act` with the address and the size in bytes of each cuBLAS workspace. ATen keeps a workspace for each pair of
+// a cuBLAS handle and a stream.
 void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
     const std::shared_lock lock(workspaces.mutex);
@@ -35,8 +36,8 @@ void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   for_all(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
 }
 
-// LibTorch's CPU allocator logs a warning when a block is freed that was allocated before the watch began. This class
-// suppresses that log, but still prints the warnings that this thread raises.
+// Suppresses the warning that LibTorch's CPU allocator logs when a block is freed that was allocated before the watch
+// began. The warnings that this thread raises are still printed.
 class QuietAllocator final : public c10::WarningHandler {
  public:
   QuietAllocator() { FLAGS_caffe2_log_level = std::max<int>(level_, c10::GLOG_ERROR); }
@@ -58,8 +59,9 @@ class QuietAllocator final : public c10::WarningHandler {
 
 }  // namespace
 
-// The class derives from LibTorch's profiler state, because other LibTorch code casts the object in this place to that
-// type. It presents itself as a profiler that is off.
+// Receives LibTorch's reports of allocations, and counts them in a MemoryTally. The class derives from
+// ProfilerStateBase, because LibTorch casts the object that it finds under DebugInfoKind::PROFILER_STATE to that type.
+// The object presents itself as a profiler that is off.
 class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
  public:
   explicit Reporter(at::Device device)
@@ -72,7 +74,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     return profiler::ActiveProfilerType::NONE;
   }
 
-  // The CPU allocator reports allocations only if this returns true; the CUDA allocator always reports them.
+  // Returns whether the CPU allocator reports its allocations. The CUDA allocator always reports its allocations.
   bool memoryProfilingEnabled() const override { return device_.is_cpu(); }
 
   void reportMemoryUsage(void* address, int64_t bytes, size_t total_allocated,
@@ -81,8 +83,8 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     if (device.is_cuda() && device.index() != device_.index()) return;
     const std::scoped_lock lock(mutex_);
     if (!watches_) return;
-    // The CPU allocator's total leaves out what was allocated while nothing watched, so only the CUDA allocator's total
-    // is used.
+    // The CPU allocator's total leaves out memory that was allocated while no object received reports, so only the CUDA
+    // allocator's total is used.
     const auto correct = [&](int64_t before) {
       if (!device.is_cuda()) return;
       tally_.Correct(static_cast<int64_t>(total_allocated) - before + elsewhere_);
@@ -101,7 +103,8 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     if (watches_) tally_.Enter(static_cast<size_t>(phase));
   }
 
-  // `elsewhere`: the bytes of held tensors that LibTorch's allocator did not allocate.
+  // Begins to count reports. `elsewhere` is the number of bytes of held tensors that LibTorch's allocator did not
+  // allocate.
   void Begin(int64_t elsewhere) {
     const std::scoped_lock lock(mutex_);
     elsewhere_ = elsewhere;
@@ -113,12 +116,13 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     watches_ = false;
   }
 
-  // May be called only outside of Begin() and End().
+  // Returns the tally. Must not be called between Begin() and End(), because other threads then change the tally.
   MemoryTally& tally() { return tally_; }
 
  private:
   at::Device device_;
-  std::mutex mutex_;  // backward passes report from threads of their own
+  // Protects the members below, because the threads of a backward pass report their allocations, too.
+  std::mutex mutex_;
   bool watches_ = false;
   int64_t elsewhere_ = 0;
   MemoryTally tally_{kPhases.size()};
@@ -144,7 +148,7 @@ bool MemoryWatch::During(const Held& held, const std::function<void()>& act) {
         : reporter_(reporter), guard_(DebugInfoKind::PROFILER_STATE, reporter) {
       reporter_->Begin(elsewhere);
     }
-    // The reporter stops here, because objects that outlive the step may keep a pointer to it.
+    // Stops the reporter, because objects that outlive the step may keep a pointer to the reporter.
     ~Watching() { reporter_->End(); }
     Watching(const Watching&) = delete;
     Watching& operator=(const Watching&) = delete;
@@ -196,8 +200,8 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
   begun_bytes_ = tally.now_bytes();
 }
 
-// Counts the workspaces that the step has allocated as kWorkspaces. Until then they count to the module that was
-// running when they were allocated.
+// Makes kWorkspaces the owner of the workspaces that the step has allocated. Before this call the workspaces count to
+// the module that was running when they were allocated.
 void MemoryWatch::OwnWorkspaces() {
   if (!device_.is_cuda()) return;
   ForWorkspaces([&](const void* address, int64_t /*bytes*/) {

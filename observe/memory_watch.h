@@ -1,13 +1,13 @@
 // MemoryWatch: measures the memory that a training step takes on its device, by phase, by owner and by module.
 //
 // Promise: outside of During() an allocation costs no more than without this class. A watched step computes the same
-// results as one that is not watched.
+// results as a step that is not watched.
 //
 // How: LibTorch reports each allocation to the object in the thread's ThreadLocalDebugInfo, which is how PyTorch's
 // profiler measures memory. The threads of a backward pass inherit the object of the thread that started the pass. On a
-// GPU the sizes are those of the allocator's blocks. Each report also has the allocator's total, so memory that other
-// threads allocate is counted, too, but without an owner or a module. On a CPU the sizes are those of tensors. Memory
-// that libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
+// GPU the reported sizes are those of the allocator's blocks. Each report also has the allocator's total, so memory
+// that other threads allocate is counted, too, but without an owner or a module. On a CPU the reported sizes are those
+// of tensors. Memory that libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
 // While During() runs, no profiler can be enabled on this thread.
 //
@@ -47,20 +47,20 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // A function that returns the tensors that exist before the step.
+  // A function that returns the tensors that exist before the step, with their owners.
   using Held = std::function<std::vector<OwnedTensor>()>;
 
-  // Calls `act` and watches what this thread allocates meanwhile. Does not keep the tensors that `held` returns alive.
-  // Returns whether it could watch; it calls `act` in any case.
+  // Calls `act`, and watches the memory that this thread allocates until `act` returns. Does not keep the tensors that
+  // `held` returns alive. Returns whether the memory was watched; `act` is called in any case.
   bool During(const Held& held, const std::function<void()>& act);
 
-  // Calls `act`. Returns the peak of the bytes that were allocated on the GPU meanwhile; 0 on a CPU.
+  // Calls `act`. Returns the peak of the bytes that were allocated on the GPU while `act` ran; 0 on a CPU.
   int64_t PeakDuring(const std::function<void()>& act);
 
-  // Call it when the step enters `phase`.
+  // Sets the phase to which the allocations that follow in the step are counted.
   void Mark(Phase phase);
 
-  // Returns the memory that the last During() has seen.
+  // Returns the memory that the last During() has measured.
   const MemoryTally& tally() const;
 
   // Returns by how many bytes memory has grown in the last During(). On a CPU LibTorch does not report the free of a
@@ -68,7 +68,7 @@ class MemoryWatch {
   int64_t Growth() const { return tally().now_bytes() - begun_bytes_; }
 
   // Return the peak of the bytes that were allocated on the GPU: peak() in the last During(), and Most() since the last
-  // ForgetMost() or the construction. Both are 0 on a CPU.
+  // ForgetMost() or the construction. Both peaks are 0 on a CPU.
   int64_t peak() const { return peak_; }
   int64_t Most() const;
   void ForgetMost();
@@ -77,8 +77,8 @@ class MemoryWatch {
   // CPU.
   DevicePeak PeakOfDevice() const;
 
-  // On a GPU, the bytes of the tensors of `held` that LibTorch's allocator did not allocate, such as memory that is
-  // registered with NCCL.
+  // Returns how many bytes of the tensors that `held` returned to the last During() were not allocated by LibTorch's
+  // allocator, such as memory that is registered with NCCL; 0 on a CPU.
   int64_t elsewhere() const { return elsewhere_; }
 
  private:
@@ -94,7 +94,8 @@ class MemoryWatch {
   int64_t peak_ = 0;
   int64_t elsewhere_ = 0;
   int64_t begun_bytes_ = 0;
-  int64_t most_ = 0;  // the highest peak before the last reset of the allocator's figure
+  // The greatest peak in bytes before the last reset of the allocator's own peak, and since the last ForgetMost().
+  int64_t most_ = 0;
 };
 
 }  // namespace lockstep

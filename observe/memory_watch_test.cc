@@ -30,7 +30,7 @@ std::vector<OwnedTensor> Nothing() { return {}; }
 
 size_t IndexOf(Phase phase) { return static_cast<size_t>(phase); }
 
-// A model of a linear layer and tanh, with a loss.
+// A model of a linear layer and tanh, whose loss is the sum of its outputs.
 struct Model {
   at::Tensor weight = at::ones({kOut, kWidth}).requires_grad_();
   at::Tensor input = at::ones({kRows, kWidth});
@@ -63,7 +63,8 @@ TEST(MemoryWatch, MeasuresPhasesOwnersAndModulesOfAStep) {
   ASSERT_TRUE(watched);
   const MemoryTally& tally = watch.tally();
   EXPECT_EQ(tally.held_bytes(), (kOut + kRows) * kWidth * kFloat);
-  // The output of tanh is kept for the backward pass, and the output of the linear layer until tanh is computed.
+  // At the peak of the forward pass two outputs are allocated: the output of tanh, which is kept for the backward pass,
+  // and the output of the linear layer, which is kept until tanh is computed.
   const int64_t output = kRows * kOut * kFloat;
   const std::vector<int64_t>& phases = tally.phase_peaks();
   EXPECT_GE(phases[IndexOf(Phase::kForward)], tally.held_bytes() + 2 * output);
@@ -77,7 +78,7 @@ TEST(MemoryWatch, MeasuresPhasesOwnersAndModulesOfAStep) {
   EXPECT_EQ(Of(tally, MemoryOwner::kParameters), gradient);
   EXPECT_EQ(Of(tally, MemoryOwner::kSamples), kRows * kWidth * kFloat);
   EXPECT_GT(tally.ModulesAtPeak().count("tanh"), 0);
-  // The gradient was allocated in the backward pass, and nobody has freed it.
+  // The gradient was allocated in the backward pass and is not freed.
   ASSERT_FALSE(tally.Kept().empty());
   EXPECT_EQ(tally.Kept().front().bytes, gradient);
   EXPECT_EQ(tally.Kept().front().phase, IndexOf(Phase::kBackward));
@@ -97,7 +98,7 @@ TEST(MemoryWatch, NamesTensorsThatAreKept) {
   EXPECT_EQ(watch.tally().Kept()[0].bytes, 1000 * kFloat);
 }
 
-// Ranges also mark phases and gradient buckets, which are not modules.
+// Checks that ranges of kind Range::Of::kStep, which mark phases and gradient buckets, do not count as modules.
 TEST(MemoryWatch, NamesNoPhaseAsAModule) {
   std::vector<at::Tensor> kept;
   MemoryWatch watch{at::Device(at::kCPU)};
@@ -120,8 +121,8 @@ TEST(MemoryWatch, NamesNoPhaseAsAModule) {
   EXPECT_EQ(Of(watch.tally(), MemoryOwner::kTemporaries), 500 * kFloat);
 }
 
-// If During() kept the tensors, memory that the step frees, such as the previous step's gradients, would stay
-// allocated.
+// Checks that During() does not keep the held tensors alive. Otherwise memory that the step frees, such as the previous
+// step's gradients, would stay allocated.
 TEST(MemoryWatch, KeepsNothingAlive) {
   MemoryWatch watch{at::Device(at::kCPU)};
   at::Tensor gradients = at::ones({1000});
@@ -181,7 +182,8 @@ TEST(MemoryWatch, LetsWarningsThrough) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("of the model"), std::string::npos);
 }
 
-// LibTorch warns once in 1000 frees of memory whose allocation it did not see.
+// Frees 2000 tensors that were allocated before During(). LibTorch would print a warning at one of 1000 frees of memory
+// whose allocation it did not see.
 TEST(MemoryWatch, LetsLibTorchPrintNothing) {
   MemoryWatch watch{at::Device(at::kCPU)};
   std::vector<at::Tensor> before;

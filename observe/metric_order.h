@@ -1,4 +1,4 @@
-// Says which of two values of a metric is the better one, and which metrics are printed in short lines.
+// Says which of two values of a metric is better, and which metrics are printed in short lines.
 //
 // observe/metrics.inc lists the metrics. In log.jsonl the field "val_NAME" is the metric NAME over the validation
 // samples.
@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-// Returns whether a greater value of the metric `name`, such as "accuracy", is better; false if there is no such
-// metric.
+// Returns whether a greater value of the metric `name`, such as "accuracy", is better; false if no metric has this
+// name.
 bool GreaterIsBetter(std::string_view name);
 
 // Returns whether short lines, such as the terminal's line for an epoch, contain the metric `name`.
 bool IsBrief(std::string_view name);
 
-// Returns whether short lines contain the log.jsonl field `figure`. It is true for every field that is not a validation
-// metric.
+// Returns whether short lines contain the log.jsonl field `figure`. Returns true for every field that is not a
+// validation metric.
 bool IsBriefFigure(std::string_view figure);
 
 // Returns whether `value` of the log.jsonl field `figure` is better than `than`. Less is better for every field that is

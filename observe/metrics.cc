@@ -15,10 +15,11 @@ namespace lockstep {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kTop = 5;   // top5 looks at so many outputs
-constexpr int64_t kBest = 3;  // map3 looks at so many outputs
+constexpr int64_t kTop = 5;   // the number of greatest outputs that top5 considers
+constexpr int64_t kBest = 3;  // the number of greatest outputs that map3 considers
 
-// As in scikit-learn's log_loss, a probability that is less than this counts as this.
+// The least probability that log_loss uses: as in scikit-learn's log_loss, a smaller probability is replaced by this
+// value.
 constexpr double kLeastProbability = std::numeric_limits<double>::epsilon();
 
 // The indices of sums_.
@@ -29,7 +30,7 @@ enum Sum {
   kRightInTop,
   kReciprocalRanks,
   kLogLoss,
-  kClassSteps,  // squares of the differences between the predicted class and the right one
+  kClassSteps,  // squares of the differences between the predicted class and the right class
   kSquares,
   kDistances,
   kSquaredLogs,
@@ -66,7 +67,7 @@ struct Totals {
   double auc;
 
   double Of(Sum sum) const { return sums[sum].item<double>(); }
-  // Returns the mean over all targets.
+  // Returns the mean of `sum` over all targets.
   double Mean(Sum sum) const { return Of(sum) / static_cast<double>(samples * spec.targets()); }
   double Loss() const { return Of(kLoss) / Of(kLossWeight); }
 };
@@ -75,8 +76,8 @@ double Accuracy(const Totals& of) {
   return HasMasks(of.spec) ? of.Of(kRight) / of.Of(kPixels) : of.Mean(kRight);
 }
 
-// Returns 2 tp / (predicted + actual) of each class, float64 [classes]; 0 for a class that is neither predicted nor a
-// label.
+// Returns 2 tp / (predicted + actual) of each class, float64 [classes], where tp, predicted and actual are the class's
+// numbers of true positives, predictions and labels. Returns 0 for a class that is neither predicted nor a label.
 at::Tensor F1OfEach(const at::Tensor& counts) {
   return 2 * counts[kTruePositives] / (counts[kPredicted] + counts[kActual]).clamp_min(1);
 }
@@ -98,22 +99,24 @@ double F1ByLabels(const at::Tensor& counts) {
   return ((F1OfEach(counts) * counts[kActual]).sum() / counts[kActual].sum()).item<double>();
 }
 
-// Returns tp / (predicted + actual - tp) of each class, float64 [classes]; 0 for a class that is neither predicted nor
-// a label.
+// Returns tp / (predicted + actual - tp) of each class, float64 [classes], where tp, predicted and actual are the
+// class's numbers of true positives, predictions and labels. Returns 0 for a class that is neither predicted nor a
+// label.
 at::Tensor IntersectionOverUnion(const at::Tensor& counts) {
   const at::Tensor united = counts[kPredicted] + counts[kActual] - counts[kTruePositives];
   return counts[kTruePositives] / united.clamp_min(1);
 }
 
-// Returns the mean of tp / actual over the classes that occur as a label.
+// Returns the mean of tp / actual over the classes that occur as a label, where tp and actual are the class's numbers
+// of true positives and labels.
 double MeanRecall(const at::Tensor& counts) {
   const at::Tensor recall = counts[kTruePositives] / counts[kActual].clamp_min(1);
   return (recall.sum() / counts[kActual].gt(0).sum()).item<double>();
 }
 
-// Returns (n tp - sum(p a)) / sqrt((n^2 - sum(p^2)) (n^2 - sum(a^2))), where n is the number of samples, and p and a
-// are the numbers of predictions and of labels of each class (Gorodkin 2004); 0 if all predictions or all labels are of
-// one class.
+// Returns (n r - sum(p a)) / sqrt((n^2 - sum(p^2)) (n^2 - sum(a^2))), where n is the number of samples, r is the number
+// of right predictions, p and a are the numbers of predictions and of labels of a class, and the sums are over the
+// classes (Gorodkin 2004). Returns 0 if all predictions or all labels are of one class.
 double MatthewsCorrelation(const at::Tensor& counts) {
   const at::Tensor n = counts[kActual].sum();
   const at::Tensor both = counts[kPredicted].dot(counts[kActual]);
@@ -124,8 +127,9 @@ double MatthewsCorrelation(const at::Tensor& counts) {
   return of_both / std::sqrt(of_predicted * of_actual);
 }
 
-// Returns 1 - sum((p - a)^2) / E, where p is a sample's predicted class and a its label. E is the expected value of
-// this sum if p and a were independent, which follows from the counts alone.
+// Returns 1 - sum((p - a)^2) / E, where the sum is over the samples, p is a sample's predicted class, and a is its
+// label. E is the expected value of the sum if p and a were independent. E is computed from the numbers of predictions
+// and of labels of each class.
 double QuadraticKappa(const Totals& of) {
   const at::Tensor number = at::arange(of.spec.classes, at::kDouble);
   const at::Tensor predicted = of.counts[kPredicted];
@@ -136,8 +140,10 @@ double QuadraticKappa(const Totals& of) {
   return 1 - of.Of(kClassSteps) / by_chance.item<double>();
 }
 
-// Returns the mean of 1 - residual / spread over the columns. As in scikit-learn's r2_score, a column whose targets are
-// all equal gives 1 if its outputs are right and otherwise 0, and r2 is undefined for a single sample.
+// Returns the mean of 1 - residual / spread over the columns. `residual` is a column's sum of squared differences
+// between outputs and targets, and `spread` is its sum of squared deviations of the targets from their mean. As in
+// scikit-learn's r2_score, a column whose targets are all equal gives 1 if its outputs are right and otherwise 0, and
+// r2 is undefined for a single sample.
 double R2(const Totals& of) {
   if (of.samples < 2) return kUndefined;
   const at::Tensor spread = of.columns[kSpread];
@@ -224,7 +230,7 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
   } else {
     sums_[kLossWeight].add_(static_cast<double>(target.size(0) * spec_.targets()));
   }
-  // A model may have more output columns than classes, because it pads its matrices.
+  // A model that pads its matrices has more output columns than classes.
   const int64_t columns = HasMasks(spec_) ? 1 : -1;
   const at::Tensor outputs = output.narrow(columns, 0, spec_.classes);
   switch (spec_.task) {
@@ -258,7 +264,7 @@ void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {
   columns_[kMean].add_(apart * share);
 }
 
-// Merges the columns_ of all ranks, so that columns_ is of all samples.
+// Merges the columns_ of all ranks, so that on each rank columns_ describes the samples of all ranks.
 void Metrics::MergeColumns() {
   const auto sum = [&](const at::Tensor& part) {
     communicator_.AllReduceSum(part, communicator_.MakeLabel("evaluation")).Wait();
@@ -319,7 +325,8 @@ void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tenso
   counts_[kTruePositives].add_((predicted * actual).sum(0));
   counts_[kPredicted].add_(predicted.sum(0));
   counts_[kActual].add_(actual.sum(0));
-  // -log of the probability of the truth: 1 / (1 + e^-output) for a label that applies, otherwise 1 / (1 + e^output).
+  // `logs` is -log of the probability that the output gives to the truth. The probability is 1 / (1 + e^-output) for a
+  // label that applies, and otherwise 1 / (1 + e^output).
   const at::Tensor logs = at::softplus(at::where(actual.gt(0), -1, 1) * output.to(at::kDouble));
   sums_[kLogLoss].add_(logs.clamp_max(-std::log(kLeastProbability)).sum());
   const int64_t count = output.size(0);
@@ -373,7 +380,8 @@ double AreaUnderCurve(const at::Tensor& scores, const at::Tensor& truths) {
   std::iota(order.begin(), order.end(), int64_t{0});
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return s[a] < s[b]; });
 
-  double negatives = 0;  // negative samples with a lower score
+  // The number of negative samples before `begin`, which have lower scores than the sample at `begin`.
+  double negatives = 0;
   double pairs_in_order = 0;
   double positives = 0;
   for (int64_t begin = 0; begin < count;) {

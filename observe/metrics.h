@@ -7,9 +7,9 @@
 //              share of samples whose class has one of the five greatest outputs; f1: with two classes the F1 of class
 //              1, otherwise macro_f1; auc (only for two classes); log_loss; balanced_accuracy; macro_f1 and
 //              weighted_f1; matthews (matthews_corrcoef); quadratic_kappa (cohen_kappa_score with quadratic weights and
-//              labels=range(classes), so a class that never occurs still counts as a step); map3 (for three and more
-//              classes; mean average precision at 3, as Kaggle defines it: 1, 1/2 or 1/3 if the class has the greatest,
-//              second or third output, otherwise 0)
+//              labels=range(classes), so a class that never occurs still adds to the distance between its neighbours);
+//              map3 (for three and more classes; mean average precision at 3, as Kaggle defines it: 1, 1/2 or 1/3 if
+//              the class has the greatest, second or third output, otherwise 0)
 //   labels     accuracy: share of labels that are right; f1, auc and log_loss: means over the labels (auc leaves out
 //              labels that apply to all samples or to none)
 //   numbers    rmse: root of the mean squared difference; mae: mean absolute difference; r2: the mean over the columns;
@@ -21,9 +21,9 @@
 //              (f1_score): means over the classes that occur as a label or a prediction
 //
 // All metrics but auc are computed from sums over the samples and from three counts for each class: its labels, its
-// predictions, and its right predictions. No metric needs a confusion matrix, whatever the number of classes. r2 merges
-// each column's mean and its sum of squared deviations (Chan, Golub and LeVeque 1979), so numbers that are far from 0
-// lose no precision. auc is computed over all pairs of a positive and a negative sample. It is the share of pairs in
+// predictions, and its right predictions. No metric needs a confusion matrix, whatever the number of classes. For r2,
+// each column's mean and sum of squared deviations are merged over batches and ranks (Chan, Golub and LeVeque 1979), so
+// numbers that are far from 0 lose no precision. auc is the share of all pairs of a positive and a negative sample in
 // which the positive sample has the greater output; a pair with equal outputs counts as half (Mann-Whitney). auc is
 // exact, because every rank gets the outputs of all samples.
 #pragma once
@@ -49,7 +49,7 @@ struct Metric {
 // Returns the metrics in one line, such as "loss 0.0532  accuracy 0.9889".
 std::string MetricsText(const std::vector<Metric>& metrics);
 
-// Returns the same line with only the metrics for which IsBrief() is true (observe/metric_order.h).
+// Returns the line of MetricsText() with only the metrics for which IsBrief() is true (observe/metric_order.h).
 std::string BriefMetricsText(const std::vector<Metric>& metrics);
 
 class Metrics {
@@ -59,13 +59,13 @@ class Metrics {
   Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicator& communicator,
           Communicator& host);
 
-  // Adds this rank's samples `first`, `first` + 1, ..., with the model's output for them, their targets, the sum of
-  // their losses, and the sum of their targets' weights (undefined: each target weighs 1).
+  // Adds this rank's samples `first`, `first` + 1, ..., with the model's output for these samples, their targets, the
+  // sum of their losses, and the sum of the weights of their targets (undefined: each target weighs 1).
   void Add(int64_t first, const at::Tensor& output, const at::Tensor& target,
            const at::Tensor& loss_sum, const at::Tensor& loss_weight = {});
 
-  // Returns the metrics over the samples of all ranks. The first metric is the loss. Every rank must call it, and every
-  // rank gets the same metrics.
+  // Returns the metrics over the samples of all ranks. The first metric is the loss. Every rank must call Finish(), and
+  // every rank gets the same metrics.
   std::vector<Metric> Finish();
 
  private:
@@ -90,9 +90,9 @@ class Metrics {
   at::Tensor columns_;
   int64_t added_ = 0;
   TargetUnit in_own_unit_;
-  // For auc: float32 [samples, columns] on the CPU; undefined: auc is not computed.
+  // For auc: the scores, float32 [samples, columns] on the CPU; undefined: auc is not computed.
   at::Tensor scores_;
-  at::Tensor truths_;  // for auc: 0 or 1, with the shape of scores_
+  at::Tensor truths_;  // for auc: the truths, 0 or 1, with the type and the shape of scores_
 };
 
 // Returns the names of the metrics for samples of `spec`.

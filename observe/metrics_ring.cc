@@ -27,8 +27,8 @@ void MetricsRing::BeginStep(double delay_s) {
   // at::cuda::sleep() counts cycles of the GPU's clock, which is about 2 GHz or less.
   constexpr double kHertz = 2e9;
   if (is_delayed_) at::cuda::sleep(static_cast<int64_t>(kHertz * delay_s));
-  // Recording an event delays the GPU by 2 us. A GPU that still works on the previous step is not idle before this one,
-  // so the event is not needed then.
+  // Recording an event delays the GPU by 2 us. If the GPU still works on the previous step, it is not idle before the
+  // step that begins, so this step needs no begin event.
   if (!is_delayed_ && !entries_.empty() && !entries_.back().end->query()) return;
   begin_ = NewEvent();
   begin_->record();

@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Computes the area by its definition, pair by pair.
+// Returns the area under the curve by its definition: the share of pairs of a positive and a negative sample in which
+// the positive sample has the greater score. A pair with equal scores counts as half.
 double AreaByPairs(const at::Tensor& scores, const at::Tensor& truths) {
   double in_order = 0;
   double pairs = 0;
@@ -54,7 +55,8 @@ TEST(AreaUnderCurve, IsNotANumberWithoutBothKindsOrWithABadScore) {
 
 class MetricsTest : public testing::Test {
  protected:
-  // Returns the metrics of a data set that is added in batches of 7 samples.
+  // Returns the metrics of a data set, which is added in batches of 7 samples, by name. `loss` is the loss of each
+  // target.
   std::map<std::string, double> Of(const SampleSpec& spec, const at::Tensor& output,
                                    const at::Tensor& target, double loss) {
     const int64_t samples = target.size(0);
@@ -78,7 +80,7 @@ class MetricsTest : public testing::Test {
 };
 
 TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
-  // The columns beyond the 7 classes are padding, and have the greatest values. Class 6 is neither a label nor
+  // The 2 columns beyond the 7 classes are padding, and have the greatest values. Class 6 is neither a label nor
   // predicted.
   const at::Tensor predicted = at::tensor({0, 1, 2, 3, 4, 5, 0, 1, 2, 0});
   const at::Tensor target = at::tensor({0, 1, 2, 3, 4, 5, 1, 1, 0, 0});
@@ -87,20 +89,22 @@ TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
   output.scatter_(1, predicted.unsqueeze(1), 5.0);
   output.narrow(1, 7, 2).fill_(100);
   output.select(1, 6).fill_(-1);
-  // Five other outputs of sample 6 are greater than that of its class.
+  // Sample 6 has class 1, whose output is -2. The outputs of the six other classes are greater.
   output[6].narrow(0, 0, 7).copy_(at::tensor({5.F, -2.F, 1.F, 2.F, 3.F, 4.F, -1.F}));
   const auto values = Of({.shape = {3}, .classes = 7}, output, target, 0.25);
   EXPECT_DOUBLE_EQ(values.at("loss"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 0.8);
-  // Class 0 has 2 true positives, 3 predictions and 3 labels; class 1 has 2, 2 and 3; class 2 has 1, 2 and 1. Classes
-  // 3, 4 and 5 are all right.
+  // The numbers of true positives, predictions and labels are 2, 3 and 3 for class 0; 2, 2 and 3 for class 1; 1, 2 and
+  // 1 for class 2; and 1, 1 and 1 for each of the classes 3, 4 and 5.
   EXPECT_NEAR(values.at("f1"), (2.0 / 3 + 4.0 / 5 + 2.0 / 3 + 3) / 6, 1e-12);
   EXPECT_FALSE(values.contains("auc"));
-  // The class of sample 8 has the second greatest output, so only sample 6 is not right in the top 5.
+  // Samples 6 and 8 are predicted wrongly. The class of sample 8 has the second greatest output, so only sample 6 is
+  // not right in the top 5.
   EXPECT_DOUBLE_EQ(values.at("top5"), 0.9);
 }
 
-// `output` is 2 sin(3.7 i + 1.3 c + 0.9 i c) for sample i and class c, and `target` is (i^2 + i / 3) % classes.
+// Outputs and targets of 40 samples. `output` is 2 sin(3.7 i + 1.3 c + 0.9 i c) for sample i and class c, and `target`
+// is (i^2 + floor(i / 3)) % classes.
 struct Waves {
   explicit Waves(int64_t classes) {
     const at::Tensor i = at::arange(40).unsqueeze(1);
@@ -111,7 +115,7 @@ struct Waves {
   at::Tensor output, target;
 };
 
-// The expected values were computed with scikit-learn 1.9.1.
+// Checks the metrics of four classes against values that were computed with scikit-learn 1.9.1.
 TEST_F(MetricsTest, OfFourClassesAreScikitLearns) {
   const Waves waves(4);
   const auto values = Of({.shape = {3}, .classes = 4}, waves.output, waves.target, 0.5);
@@ -121,8 +125,8 @@ TEST_F(MetricsTest, OfFourClassesAreScikitLearns) {
   EXPECT_NEAR(values.at("weighted_f1"), 0.2770238095238095, 1e-12);
   EXPECT_NEAR(values.at("matthews"), 0.013758383209802194, 1e-12);
   EXPECT_NEAR(values.at("quadratic_kappa"), 0.03342366757000903, 1e-12);
-  EXPECT_NEAR(values.at("map3"), 0.4875,
-              1e-12);  // by its definition
+  // scikit-learn has no map3, so the expected value was computed by the definition of map3.
+  EXPECT_NEAR(values.at("map3"), 0.4875, 1e-12);
   EXPECT_EQ(values.at("f1"), values.at("macro_f1"));
 }
 
@@ -175,7 +179,7 @@ TEST_F(MetricsTest, OfTwoClassesAreThoseOfClassOne) {
 TEST_F(MetricsTest, OfLabelsAreMeansOverThem) {
   const at::Tensor output =
       at::tensor({1.F, -1.F, 2.F, 3.F, -2.F, 1.F, -1.F, 4.F, 1.F}).view({3, 3});
-  // No sample has label 1, so label 1 has no auc, and its f1 is 0.
+  // No sample has label 1, so label 1 has no auc, and the f1 of label 1 is 0.
   const at::Tensor target = at::tensor({1.F, 0.F, 0.F, 1.F, 0.F, 1.F, 0.F, 0.F, 1.F}).view({3, 3});
   const auto values =
       Of({.shape = {3}, .classes = 3, .task = Task::kMultiLabel}, output, target, 0.1);
@@ -196,8 +200,8 @@ TEST_F(MetricsTest, OfNumbers) {
   EXPECT_NEAR(values.at("mae"), (19 + 3) / 20.0, 1e-12);
 }
 
-// The expected values were computed with scikit-learn 1.9.1, for two columns whose means are about `apart` from each
-// other.
+// Checks r2, rmse and rmsle against values that were computed with scikit-learn 1.9.1. The means of the two columns of
+// targets differ by 1 + `apart`.
 TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   const auto values_of = [&](double apart) {
     const at::Tensor i = at::arange(40, at::kDouble).unsqueeze(1);
@@ -212,11 +216,12 @@ TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   EXPECT_NEAR(near.at("rmsle"), 0.04578757437933827, 1e-9);
   const auto far = values_of(1e6);
   EXPECT_NEAR(far.at("r2"), 0.951359316663154, 1e-9);
-  EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);  // the root of mean_squared_error
+  // The expected rmse is the root of sklearn.metrics.mean_squared_error.
+  EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);
 }
 
-// The expected values are those of r2_score and root_mean_squared_log_error. The latter throws an error where a
-// logarithm is undefined.
+// Checks r2 and rmsle of constant targets. The expected values are those of scikit-learn's r2_score. If a logarithm is
+// undefined, rmsle is NaN, and scikit-learn's root_mean_squared_log_error raises an error.
 TEST_F(MetricsTest, OfNumbersThatNeverChange) {
   const SampleSpec spec{.shape = {3}, .classes = 1, .task = Task::kRegression};
   const at::Tensor fives = at::full({9, 1}, 5.F);
@@ -230,8 +235,8 @@ TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
   // The expected iou is sklearn.metrics.jaccard_score([0, 0, 1, 1, 2], [0, 1, 1, 1, 1], average="macro").
   const at::Tensor target = at::tensor({0, 0, 255, 1, 1, 2}, at::kByte).view({1, 2, 3});
   const at::Tensor predicted = at::tensor({0, 1, 2, 1, 1, 1}, at::kLong).view({1, 2, 3});
-  at::Tensor output =
-      at::zeros({1, 5, 2, 3});  // with a padding column, and a class that never occurs
+  // Column 4 is padding, and class 3 is neither a label nor predicted.
+  at::Tensor output = at::zeros({1, 5, 2, 3});
   output.scatter_(1, predicted.unsqueeze(1), 1.0);
   const auto values =
       Of({.shape = {1, 2, 3}, .classes = 4, .task = Task::kSegmentation}, output, target, 2);

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   1. An event never makes the loop wait for the device: its values are already on the host.
-//   2. RunStarted is the first event. If there is a RunStopped, a RunFailed or a RunDone, it is the last.
+//   2. RunStarted is the first event. If there is a RunStopped, a RunFailed or a RunDone, it is the last event.
 //   3. Each rank emits events. A sink that is needed only once, such as the log, runs on rank 0.
 #pragma once
 
@@ -52,20 +52,20 @@ struct RunStarted {
 struct RunResumed {
   int64_t step = 0;
   std::string checkpoint;  // the path of the checkpoint
-  int ranks = 1;           // the number of ranks that wrote it
+  int ranks = 1;           // the number of ranks that wrote the checkpoint
   bool is_of_another_run = false;
   // The differences between the checkpoint's config and this run's.
   std::vector<std::string> differences{};
 };
 
 struct StepReport {
-  // Whether the step is reported to the user in a StepDone; if not, only its figures are used.
+  // Whether the step is reported to the user in a StepDone. If not, only the step's figures are used.
   bool told = false;
   int64_t step = 0;   // the number of optimizer steps done
   int64_t epoch = 0;  // counted from 1
   double lr = 0;
   double samples_per_s = 0;
-  double seconds_left = -1;  // until the run's end, including its evaluations; negative: unknown
+  double seconds_left = -1;  // the seconds until the run ends, with evaluations; negative: unknown
   double data_wait = 0;      // the fraction of the time in which the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;
@@ -76,7 +76,8 @@ struct StepReport {
   double loss() const { return figures[ops::kLoss]; }
 };
 
-// A step is done. The event comes some steps later, because the step's figures must first be copied from the device.
+// A step is done. The event comes some steps after the step, because the step's figures must first be copied from the
+// device.
 struct StepDone {
   StepReport report;
 };
@@ -85,25 +86,25 @@ struct RunsWithoutGraph {
   std::string reason;
 };
 
-// A step ran out of memory. The run continues with the same steps in smaller micro-batches.
+// A step ran out of memory. The run makes this step again, and the steps after it, in smaller micro-batches.
 struct OutOfMemory {
-  int64_t step = 0;  // the step that did not fit
+  int64_t step = 0;  // the step that ran out of memory
   int64_t too_many = 0;
   int64_t micro_batch = 0;  // the size of the new micro-batches
   int64_t accumulation = 0;
   std::optional<FailedAllocation> failed{};  // known only on a GPU
 };
 
-// The config says micro_batch: AUTO, and the run has chosen the size and number of a step's micro-batches.
+// The config has `micro_batch: AUTO`, and the run has chosen the size and the number of a step's micro-batches.
 struct MicroBatchChosen {
-  int64_t step = 0;         // the first step with this choice, from 1
+  int64_t step = 0;         // the first step with these micro-batches, counted from 1
   int64_t micro_batch = 0;  // the samples in a rank's micro-batch
   int64_t accumulation = 0;
   std::string why;
 };
 
 // A step ran out of GPU memory. The run continues, and copies the snapshots for its checkpoints to the host's memory
-// instead of the GPU's.
+// instead of the GPU's memory.
 struct CheckpointsLeftDevice {
   int64_t step = 0;
 };
@@ -114,18 +115,18 @@ struct GraphsGaveWay {
   int64_t step = 0;
 };
 
-// A sample cannot be read and was replaced by another one.
+// A sample cannot be read and was replaced by another sample.
 struct BadSample {
   std::string reason;
 };
 
 // All steps of an epoch are done. If the run was resumed in the middle of the epoch, the figures are those of the steps
-// since then.
+// since the resume.
 struct EpochDone {
   int64_t step = 0;
   int64_t epoch = 0;   // from 1
-  double loss = 0;     // the training loss, as the mean over the samples of those steps
-  double seconds = 0;  // how long those steps took
+  double loss = 0;     // the mean training loss over the samples of the steps
+  double seconds = 0;  // the time that the steps took
   double samples_per_s = 0;
 };
 
@@ -144,12 +145,12 @@ struct Histograms {
 
 struct CheckpointSaved {
   int64_t step = 0;
-  double stall_s = 0;  // for how long the snapshot stopped training on rank 0
+  double stall_s = 0;  // the time for which the snapshot stopped training on rank 0
   double seconds = 0;  // the time from the snapshot to the commit
   int64_t bytes = 0;   // the size of all ranks' files
 };
 
-// A checkpoint was due while the checkpoint before it was still being written.
+// A checkpoint was due while the previous checkpoint was still being written.
 struct CheckpointLate {
   int64_t step = 0;
 };
@@ -168,11 +169,11 @@ struct Profiled {
   int64_t step = 0;   // the first profiled step
   int64_t steps = 0;  // the number of profiled steps
   std::string folder;
-  std::vector<std::string>
-      slower;  // sentences: what has become slower since the run's first profile
+  // Sentences that say which kernels have become slower since the run's first profile.
+  std::vector<std::string> slower;
 };
 
-// The run was asked to stop. It continues from this step when it is started again.
+// The run was asked to stop. If the run is started again, it continues after `step`.
 struct RunStopped {
   int64_t step = 0;
   int64_t steps = 0;  // the number of steps of the whole run
@@ -185,16 +186,18 @@ struct RunDone {
   int64_t epoch = 0;
   std::vector<Metric> metrics;  // the metrics of the last evaluation
   std::string weights;          // the file of the final weights
-  double first_step_s = 0;      // from the start of the command to the end of the first step
-  double samples_per_s = 0;     // during training only, after the first epoch if there is a second
+  double first_step_s = 0;  // the time from the start of the command to the end of the first step
+  // The speed of training, without evaluations; if there are several epochs, also without the first epoch.
+  double samples_per_s = 0;
   double total_s = 0;
   double data_wait = 0;  // the fraction of the training time in which the device waited for samples
-  std::string early;  // why the run ended before its last step (early_stopping); empty: it did not
+  // Why the run ended before its last step (early_stopping); empty: the run made all steps.
+  std::string early;
 };
 
 // The run ends because of an error.
 struct RunFailed {
-  int64_t step = 0;  // the step that was being made, from 1
+  int64_t step = 0;  // the step that was being made, counted from 1
   int status = 0;    // the exit status of the process
   std::string reason;
 };
@@ -212,7 +215,7 @@ class EventSink {
   virtual void On(const RunEvent& event) = 0;
 };
 
-// All sinks of a rank.
+// Holds all sinks of a rank, and passes the events of the rank to them.
 class RunEvents {
  public:
   void Add(std::unique_ptr<EventSink> sink) { sinks_.push_back(std::move(sink)); }
@@ -220,10 +223,11 @@ class RunEvents {
     for (const std::unique_ptr<EventSink>& sink : sinks_) sink->On(event);
   }
 
-  // Says that the run has made `steps` optimizer steps. Call it after every step, although not every step has an event.
+  // Sets the number of optimizer steps that the run has made. Must be called after every step, because not every step
+  // has an event.
   void SetSteps(int64_t steps) { steps_->store(steps, std::memory_order_relaxed); }
-  // Returns a counter that holds the last value given to SetSteps(), or 0 before its first call. Any thread may read
-  // the counter, also after this object is destroyed.
+  // Returns a counter that holds the last value given to SetSteps(), or 0 before the first call of SetSteps(). Any
+  // thread may read the counter, also after this object is destroyed.
   std::shared_ptr<const std::atomic<int64_t>> steps() const { return steps_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// The moment of its construction, on the GPU's clock if there is a GPU, and on the host's clock.
+// The time at which the object was constructed: on the host's clock, and on the GPU's clock if the device is a GPU.
 struct StepClock::Moment {
   explicit Moment(at::Device device) : on_host(std::chrono::steady_clock::now()) {
     if (!device.is_cuda()) return;

@@ -1,12 +1,12 @@
-// StepClock: measures how long steps and their phases take. On a GPU it measures with the GPU's own clock, so no work
-// has to wait for the measurement.
+// StepClock: measures how long steps and their phases take. On a GPU the times are measured with the GPU's own clock,
+// so no work has to wait for the measurement.
 //
 // Invariants:
 //   1. Calls of Mark() cut a step into phases. The device's work between two marks belongs to the phase of the first
 //      mark.
 //   2. Marks may be captured in a CUDA graph. Each replay of the graph then overwrites the times of the marks, so the
-//      caller must read the phases after a step, with ReadPhases(). ReadPhases() waits for the device, so the caller
-//      does not read the phases of every step.
+//      caller must call ReadPhases() between a step and the next replay. ReadPhases() waits for the device, so the
+//      caller does not call it after every step.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -33,13 +33,14 @@ class StepClock {
   explicit StepClock(at::Device device);
   ~StepClock();
 
-  // Call it when a step begins. It ends the previous step.
+  // Begins a step, and ends the previous step.
   void BeginStep();
 
-  // Call it when the current step enters `phase`.
+  // Begins `phase` in the current step, and ends the phase before it.
   void Mark(Phase phase);
 
-  // Adds up the phases of the step that has just ended.
+  // Adds the times of the phases of the current step, whose work must have been enqueued, to the sums for PhaseTimes().
+  // Must be called before the next BeginStep(). Waits for the device.
   void ReadPhases();
 
   // Returns the time of each step that has ended, in milliseconds. Waits for the device.

@@ -34,8 +34,8 @@ std::string SourceLine(const std::string& folder, const std::vector<ImageFile>& 
 std::span<const std::byte> ReadImageFile(const std::string& folder, const ImageFile& file,
                                          std::vector<std::byte>& buffer);
 
-// Throws Error (kUsage) if one of the two folders lies in the other, and Error (kData) if the file system does not say
-// where they lie.
+// Checks that neither of the two folders lies in the other. Throws Error (kUsage) if one does, and Error (kData) if the
+// file system does not say where they lie.
 void RequireApart(const std::string& source, const std::string& destination);
 
 // Returns the path without the slashes at its end. Throws Error (kUsage) if the path names no folder.

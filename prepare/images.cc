@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr JpegKind kKind{.name = "4:2:0", .h_sampling = 2, .v_sampling = 2};
-constexpr size_t kKeptBytes = size_t{128} << 20;  // memory that a thread keeps for the next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // the most that a thread keeps for the next image
 constexpr char kSkippedName[] = "skipped.txt";
 
 // Returns the name of the file that an image becomes.
@@ -72,7 +72,7 @@ struct Workshop {
   std::vector<uint8_t> as_stored;  // pixels of a picture before it is turned
 };
 
-// Returns the JPEG file that `file` becomes; empty: `file` is copied as it is.
+// Returns the JPEG file that `file` becomes, or an empty text if `file` is copied as it is.
 std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions& options,
                     Workshop& workshop) {
   const ImageSize from = workshop.decoder.Open(file);
@@ -102,7 +102,7 @@ std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions&
   return EncodeJpeg(kKind, workshop.pixels.data(), turned.width, turned.height, options.quality);
 }
 
-// The state of one thread: its buffers and the counts of its work. A Pool lends it to one thread at a time.
+// The state of one thread: its buffers and the counts of its work. A Pool lends a Part to one thread at a time.
 struct Part {
   explicit Part(const OutputFolder& output) : batch(output) {}
 

@@ -21,8 +21,8 @@
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   two sources would become a file of the same name (a.png, a.jpg) -> Error (kData) before anything is written
 //     -> Images.RefusesNamesThatClash
-//   a source would become a file with the name of a folder (a.png, a.jpg/b.jpg) -> Error (kData), likewise
-//     -> Images.RefusesFilesInThePlaceOfFolders
+//   a source would become a file with the name of a folder (a.png, a.jpg/b.jpg) -> Error (kData) before anything is
+//     written -> Images.RefusesFilesInThePlaceOfFolders
 //   an image that cannot be decoded -> Error (kData) with its path, or with skip_bad a line in
 //     DST/skipped.txt: name, tab, reason -> Images.StopsOrSkips
 //   not enough memory for the images that the threads decode -> Error (kUsage), also with skip_bad

@@ -115,7 +115,8 @@ void OutputFolder::RequireNew(const std::vector<std::string>& results) const {
   if (Exists(commit_)) return;
   for (const std::string& result : results) {
     if (!Exists(result)) continue;
-    // Removes DST.partial if it is empty: the run that made the result has left it, or this run has just made it.
+    // Removes DST.partial if it is empty: either the run that made the result has left it behind, or this run has just
+    // made it.
     if (lock_.get() >= 0) rmdir(partial_.c_str());
     throw UsageError("{}: is there already: delete it or name another", result);
   }

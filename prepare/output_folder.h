@@ -62,6 +62,7 @@ inline constexpr WriteErrors kPreparing{
 
 class OutputFolder {
  public:
+  // Opens and locks the output folder of `destination` (steps 1 to 3 above), and finishes an interrupted commit.
   // `results` are the paths that must not exist yet. `job` has one line for each thing that the result depends on.
   // Throws Error (kUsage, kData).
   OutputFolder(const std::string& destination, const std::vector<std::string>& results,
@@ -69,27 +70,27 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // Whether an earlier run was interrupted while it committed, and the constructor has finished that commit. If so, the
-  // caller has nothing left to do.
+  // Returns whether an earlier run was interrupted while it committed, and the constructor has finished that commit. If
+  // so, the caller has nothing left to do.
   bool is_committed() const { return is_committed_; }
 
-  // The folder in which the run makes its files.
+  // Returns the path of the folder in which the run makes its files.
   const std::string& files() const { return files_; }
 
-  // Whether the file `name` below files() is done. Returns false for a folder with that name.
+  // Returns whether the file `name` below files() is done. Returns false for a folder with that name.
   bool Has(const std::string& name) const;
 
   // Makes the folder `name` below files(), and the folders above it. Throws Error (kData).
   void MakeFolder(const std::string& name) const;
 
-  // WritePosition() saves a text that says how far the run has come. It is for runs whose progress cannot be seen from
-  // the names of their files. ReadPosition() returns the text that was written last, or "". Commit() removes the text.
-  // Throws Error (kData).
+  // WritePosition() saves a text that says how far the run has come. The text is for runs whose progress cannot be seen
+  // from the names of their files. ReadPosition() returns the text that was written last, or "". Commit() removes the
+  // text. Throws Error (kData).
   void WritePosition(const std::string& text) const;
   std::string ReadPosition() const;
 
   // The moves of a commit. The first element of a pair is a name below files(), or "" for the folder files() itself.
-  // The second is its final path, which must lie in the destination's folder.
+  // The second element is the final path, which must lie in the destination's folder.
   using Moves = std::vector<std::pair<std::string, std::string>>;
   void Commit(const Moves& moves);
 
@@ -110,7 +111,8 @@ class OutputFolder {
 // A file that gets its final name only after all of it was written (step 4 above).
 class UnfinishedFile : public OutputFile {
  public:
-  // `path` is the file's final name. Throws Error (kData), as the constructor of OutputFile does.
+  // Opens the temporary file. `path` is the file's final name. Throws Error (kData), as the constructor of OutputFile
+  // does.
   explicit UnfinishedFile(const std::string& path);
 
   // Waits until the content is on the disk, and then gives the file its name.
@@ -128,7 +130,7 @@ class FileBatch {
 
   explicit FileBatch(const OutputFolder& folder) : folder_(folder) {}
 
-  // Writes the file `name` below folder.files(). The folder in which it lies must exist. Throws Error (kData).
+  // Writes the file `name` below folder.files(). The folder of this file must exist. Throws Error (kData).
   void Add(const std::string& name, std::span<const std::byte> content);
   void Flush();
 

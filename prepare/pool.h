@@ -15,8 +15,8 @@ class Pool {
  public:
   explicit Pool(std::function<std::unique_ptr<Object>()> make) : make_(std::move(make)) {}
 
-  // Calls use(object) with an object that no other thread uses at that time. If `use` throws, this object is not used
-  // again.
+  // Calls use(object) with an object that no other thread uses at that time. If `use` throws, the pool does not hand
+  // out this object again.
   template <typename Use>
   void With(const Use& use) {
     std::unique_ptr<Object> object = Take();

@@ -56,7 +56,8 @@ TEST(TarWriter, IsReadAsItWasWritten) {
   EXPECT_TRUE(found == written);
 }
 
-// Writes 40 files in two class folders, and returns the path of their folder.
+// Writes 40 images into two class folders, and one text file. Adds the images to `contents`, and returns the path of
+// the folder that holds the class folders.
 std::string WriteSource(Contents& contents) {
   const std::string source = NewPath();
   for (int i = 0; i < 40; ++i) {
@@ -96,7 +97,7 @@ TEST(Shards, HoldEachImageOnceInTheSeedsOrder) {
     }
   }
   EXPECT_NE(orders[0], orders[1]);
-  // Classes are mixed: the first ten images are of both classes.
+  // Classes are mixed: the first ten images are not all of one class.
   int dogs = 0;
   for (int i = 0; i < 10; ++i) dogs += orders[0][i].starts_with("dog/") ? 1 : 0;
   EXPECT_GT(dogs, 0);

@@ -37,7 +37,8 @@ namespace fs = std::filesystem;
 constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(TokenFileHeader));
 constexpr auto kTokenBytes = static_cast<int64_t>(sizeof(uint16_t));
 
-// Encoding a longer piece of text would take too much memory.
+// The number of bytes in which CutFrom() looks for a place to cut. Encoding a longer piece of text would take too much
+// memory.
 constexpr int64_t kLongestPiece = int64_t{4} << 20;
 
 struct TextFile {
@@ -128,7 +129,7 @@ std::vector<Piece> PiecesOf(const std::vector<TextFile>& files,
   return pieces;
 }
 
-// Turns pieces into tokens, for one thread at a time.
+// Encodes pieces to tokens. Only one thread at a time may use a PieceEncoder.
 class PieceEncoder {
  public:
   PieceEncoder(const std::vector<TextFile>& files, const std::string& separator,
@@ -247,7 +248,7 @@ class TokenStream {
   std::unique_ptr<OutputFile> shard_;  // the shard that is being written
 };
 
-// How much of the work is on the disk: the next piece, and the numbers of tokens in both streams.
+// Says how much of the work is on the disk: the number of the next piece, and the number of tokens in each stream.
 struct Position {
   int64_t piece = 0;  // the next piece
   int64_t training = 0;

@@ -1,5 +1,5 @@
 // `lockstep prepare tokens`: turns text files into token files. A token file has llm.c's header and then 16-bit
-// numbers. Training reads it with data.format TOKENS.
+// numbers. Training reads token files with data.format TOKENS.
 //
 // Promise: the tokens of the files follow one after the other, and each whole file is encoded as one text. An
 // end-of-text token stands before each file and in the place of each `separator`, as in the files that llm.c's own
@@ -8,13 +8,13 @@
 //
 // How:
 //   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place after piece_bytes that lies
-//      outside a separator and at which the text may be cut, because the tokenizer encodes the two parts to the same
-//      tokens as the whole.
+//      outside a separator and at which the text may be cut: the tokenizer encodes the two parts to the same tokens as
+//      the whole.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
 //      keeps one piece and its tokens in memory. The files are memory-mapped, so the rest of the text takes memory only
 //      in the page cache.
 //   3. Token t of a stream (training, validation) is number t % shard_tokens of its shard t / shard_tokens.
-//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread takes a position: the number of the next piece
+//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread notes a position: the number of the next piece
 //      and the lengths of the streams. It syncs the file system and then saves the position. The next run after an
 //      interruption continues from the saved position. It writes the tokens after this position again, with the same
 //      content.

@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-// Three threads pass the items from `first` on through a Turnstile. Item `fails` never passes. Returns the items that
-// passed, in order.
+// Passes the items from `first` on through a Turnstile, in three threads. Item `fails` never passes: its action throws
+// if `by_throwing`, and otherwise the item is closed. Returns the items that passed, in order.
 std::vector<int64_t> PassAll(int64_t first, int64_t count, int64_t fails, bool by_throwing) {
   Turnstile turnstile(first);
   std::atomic<int64_t> next = first;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Says where a build's minutes go, by the profile that Bazel writes (--profile=FILE).
+"""Prints how long the actions of a build took, from the profile that Bazel writes (--profile=FILE).
 
-rules/build_minutes.py PROFILE            prints what compiling, linking and tests took, and the slowest of each
-rules/build_minutes.py --weights PROFILE  prints rules/build_seconds.txt from the profile of the first build: ./lockstep
-                                          foretells with it how long a first build still takes
+rules/build_minutes.py PROFILE            prints the time of each kind of action, and the slowest compilations and links
+rules/build_minutes.py --weights PROFILE  prints the content of rules/build_seconds.txt from the profile of a first
+                                          build. ./lockstep estimates with it the time that a first build still needs
 """
 
 import collections
@@ -14,7 +14,7 @@ import sys
 
 SLOWEST = 10
 KINDS = ["the program", "kernels", "kept headers", "tests, to compile", "linking", "tests, to run", "the rest"]
-LEAST = 0.5  # seconds of an action that has a line in rules/build_seconds.txt
+LEAST = 0.5  # the shortest time, in seconds, of an action that gets a line in rules/build_seconds.txt
 
 
 def kind_of(name):
@@ -33,7 +33,7 @@ def kind_of(name):
 
 
 def read_actions(path):
-    """(seconds, name) of each action; none where Bazel was ended before it wrote the profile to its end."""
+    """Returns (seconds, name) of each action; an empty list if the profile cannot be read or is not complete."""
     try:
         events = json.load(gzip.open(path))["traceEvents"]
     except (OSError, EOFError, ValueError):
@@ -42,7 +42,7 @@ def read_actions(path):
 
 
 def table_of(actions):
-    """Lines: the core-seconds of each kind, and the slowest actions of the kinds that are not tests that run."""
+    """Returns lines with the core-seconds of each kind of action, and the ten slowest compilations and links."""
     seconds, counts = collections.Counter(), collections.Counter()
     for took, name in actions:
         seconds[kind_of(name)] += took
@@ -61,7 +61,7 @@ def table_of(actions):
 
 
 def weight_name(name):
-    """The name that ./lockstep makes of the action's output: the source's path without .cc."""
+    """Returns the name by which ./lockstep finds the action's time: the path of its source file without .cc."""
     path = name.partition(" ")[2]
     return re.sub(r"\.cc$", "", re.sub(r"^bazel-out/[^/]+/bin/", "", path))
 

@@ -1,15 +1,18 @@
 """compile_commands.py ACTIONS OUTPUT_BASE ROOT: writes ROOT/compile_commands.json, which clangd and clang-tidy read.
 
-ACTIONS is what `bazel aquery --output=jsonproto` says of C++ compilations. Paths become those of the workspace, so that
-an editor shows its files and not Bazel's links to them. Headers that the compiler has kept are left out: a file includes
-all that it uses, and an editor's Clang, of another version, cannot read them.
+ACTIONS is a file with the output of `bazel aquery --output=jsonproto` for the C++ compilations. The commands run in
+ROOT, so that an editor shows the workspace's files and not Bazel's links to them. Paths that begin with external/
+become paths below OUTPUT_BASE, where Bazel keeps other repositories. Precompiled headers are left out, because an
+editor's Clang has another version and cannot read them. The commands work without them, because each file includes all
+headers that it uses.
 """
 
 import json
 import os
 import sys
 
-# Options with a value behind them: where the compiler writes, and the header that it has kept.
+# The options that are left out together with the value after them: the compiler's output files, and the precompiled
+# header.
 LEFT_OUT = {"-MF", "-o", "-include"}
 
 
@@ -21,7 +24,8 @@ def in_workspace(argument, output_base):
 
 
 def command(arguments, output_base):
-    """The compiler's arguments without those that it does not need to understand the file."""
+    """Returns the compiler's arguments without those that name output files or the precompiled header, and without -MD,
+    -Werror and -frandom-seed."""
     kept = []
     remaining = iter(arguments)
     for argument in remaining:
@@ -38,7 +42,8 @@ def main(actions, output_base, root):
         for action in json.load(file).get("actions", []):
             arguments = command(action["arguments"], output_base)
             source = arguments[arguments.index("-c") + 1]
-            # Without position-independent code it is compiled a second time: one of them will do.
+            # Bazel may compile a file twice, with and without position-independent code. The first of these commands is
+            # kept.
             entries.setdefault(source, {"directory": root, "file": source, "arguments": arguments})
     target = os.path.join(root, "compile_commands.json")
     with open(target + ".new", "w") as file:

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Compiles one .cu file, and fails where it includes a header that its target does not declare.
+"""Compiles one .cu file, and fails if the file includes a header that its target does not declare.
 
-Why: nvcc finds every header below the execution root, so without this check a kernel could include what its target has
-no right to, which Bazel sees for C++ from the compiler's list of headers. This is the same for nvcc.
+nvcc finds every header below the execution root. Without this check a kernel could include the header of a target on
+which its own target does not depend. For C++ files Bazel itself makes such a check, with the list of headers that the
+compiler writes.
 
 Usage: compile_cuda.py --label LABEL --source FILE.cu --object FILE.o --declared LIST [--ignored PREFIX ...] -- NVCC ...
 
-LIST is a file with a path a line: what may be included. Not looked at are absolute paths, which are the system's, and
-paths that begin with a PREFIX, which lie in other repositories. The command behind -- is completed by the source, the
-object, and the file that the dependencies go to.
+LIST is a file with the paths of the headers that may be included, one on each line. Absolute paths (the system's
+headers) and paths that begin with a PREFIX (headers of other repositories) are not checked. The script adds the source,
+the object, and the file to which nvcc writes the list of headers to the command after `--`. The exit status is nvcc's
+if nvcc fails, and 1 if the check fails; then the object is removed.
 """
 
 import argparse
@@ -19,10 +21,11 @@ import tempfile
 
 
 def included_files(dependencies):
-    """The files that a rule of make, as compilers write it, names behind its target."""
+    """Returns the files after the target in a make rule, which is the form in which compilers write the list of
+    headers."""
     rule = dependencies.replace("\\\n", " ")
     names = rule.partition(" : ")[2] or rule.partition(": ")[2]
-    # A blank in a name is written as "\ ".
+    # In a make rule, a space in a name is written as "\ ".
     return [name.replace("\0", " ") for name in names.replace("\\ ", "\0").split()]
 
 

@@ -1,4 +1,4 @@
-// The headers of most files; compiled once, see rules/precompiled.bzl.
+// Includes the headers that most files need. This header is precompiled (rules/precompiled.bzl).
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-// The headers of tests; compiled once, see rules/precompiled.bzl.
+// Includes the headers that tests need. This header is precompiled (rules/precompiled.bzl).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,19 +1,19 @@
-"""cuda_library: .cu files compiled by the wheels' nvcc into a library that cc_* rules can link.
+"""cuda_library: compiles .cu files with the nvcc of the wheels into a library that cc_* rules can link.
 
-Why a rule of our own: Bazel 4 knows no CUDA, and the public rule sets want a system toolkit and a
-download. This one is nvcc, ar and a CcInfo.
+This is a rule of Lockstep's own, because Bazel 4 has no rule for CUDA, and the public rule sets need a CUDA toolkit of
+the system and a download. The rule runs nvcc and ar, and returns a CcInfo.
 
-Which GPUs get machine code says the build setting //rules:cuda_architectures: one kind compiles five times as fast as
-all five. PTX of the newest of them is added for GPUs that came later. With `none`, which is for a machine without a
-GPU, there is no machine code, and kernels that are for some GPUs alone are left out (LOCKSTEP_WITHOUT_GPU_CODE),
-because CUTLASS's templates take longest to compile. nvcc runs below compile_cuda.py, so that a kernel includes what
-its target declares and nothing else, as C++ files do.
-"""
+The build setting //rules:cuda_architectures names the architectures that get machine code. For one architecture nvcc
+takes a fifth of the time that it takes for all five. PTX for the newest of the named architectures is added, so that
+the program also runs on newer GPUs. The value `none` is for a machine without a GPU: the library has no machine code,
+only PTX for the newest architecture, and kernels for particular architectures are left out (LOCKSTEP_WITHOUT_GPU_CODE),
+because they use CUTLASS's templates, which take the longest to compile. compile_cuda.py runs nvcc, and checks that a
+kernel includes only the headers that its target declares, as Bazel checks it for C++ files. """
 
-# `all` stands for the GPUs in use, Turing (T4) to Hopper.
+# The architectures for which the value `all` stands, from Turing (T4) to Hopper (H100).
 _ALL = ["75", "80", "86", "89", "90"]
 
-# Headers in these repositories are not looked at: no target lists the system's.
+# compile_cuda.py does not check headers below these paths, because the targets of @system do not list their headers.
 _IGNORED = ["external/system/", "external/wheels/"]
 
 CudaArchitecturesInfo = provider(fields = {"names": "compute capabilities without the point, ascending"})
@@ -30,7 +30,7 @@ def _cuda_architectures_impl(ctx):
             fail("%s: '%s' is neither 'all', 'none' nor a list of compute capabilities from %s on, such as 90 or 75,90" %
                  (ctx.label, value, _ALL[0]))
 
-    # As numbers: 100 comes after 90.
+    # Sorts the names as numbers, so that 100 comes after 90.
     return CudaArchitecturesInfo(names = [str(number) for number in sorted({int(name): None for name in names})])
 
 cuda_architectures = rule(
@@ -43,12 +43,13 @@ def _generate_code(architectures):
         return ["-gencode=arch=compute_{0},code=compute_{0}".format(_ALL[-1]), "-DLOCKSTEP_WITHOUT_GPU_CODE"]
     flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(name) for name in architectures]
 
-    # PTX of an architecture that ends in a letter, such as 90a, runs on no other.
+    # PTX for an architecture whose name ends in a letter, such as 90a, runs on no newer GPU, so it is not added.
     if architectures[-1].isdigit():
         flags.append("-gencode=arch=compute_{0},code=compute_{0}".format(architectures[-1]))
     return flags
 
-# The path of a header that compile_cuda.py is to know.
+# Returns the path of `file` for the list of headers that may be included, or None if compile_cuda.py does not check the
+# file.
 def _checked_path(file):
     for prefix in _IGNORED:
         if file.path.startswith(prefix):
@@ -85,7 +86,7 @@ def _cuda_library_impl(ctx):
         args.add("--")
         args.add(ctx.file._nvcc)
 
-        # Without NDEBUG, CUTLASS checks itself in each thread.
+        # Without NDEBUG, every GPU thread would check CUTLASS's assertions.
         args.add_all(["-c", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr"])
         args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "--Werror=all-warnings"])
         args.add_all(_generate_code(architectures))
@@ -146,7 +147,8 @@ cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
-        # Compute capabilities without the point, in ascending order; none: those of the build setting.
+        # Compute capabilities without the point, in ascending order. If the list is empty, the build setting's are
+        # used.
         "architectures": attr.string_list(),
         "_architectures": attr.label(
             default = Label("//rules:cuda_architectures"),

@@ -1,17 +1,19 @@
-"""embedded_texts: files as constants of a C++ header, so that a program contains them."""
+"""embedded_texts: makes a C++ header with the contents of files as constants, so that a program contains the files."""
 
 _DELIMITER = "embedded_text"
 
 def embedded_texts(name, texts):
-    """Generates `name`.h with constants that hold files, and wraps it in a cc_library called `name`.
+    """Generates `name`.h, whose constants hold the contents of files, and a cc_library `name` with this header.
 
     Args:
-      name: of the target and of the header
-      texts: name of a constant, a std::string_view in namespace lockstep -> its files, one after the other
+      name: the name of the target, and of the header without .h
+      texts: a dict from the name of a constant, a std::string_view in namespace lockstep, to the list of files whose
+        contents it holds, one after the other
     """
     lines = ["echo '#pragma once'", "echo '#include <string_view>'", "echo 'namespace lockstep {'"]
     for constant, files in texts.items():
-        # An array, because a string_view of a literal would count its characters one by one.
+        # The text is an array with a size, because the compiler would have to count the characters of a literal one by
+        # one.
         lines += [
             "printf %%s 'inline constexpr char %sText[] = R\"%s('" % (constant, _DELIMITER),
             "cat " + " ".join(["$(location %s)" % file for file in files]),

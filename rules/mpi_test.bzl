@@ -1,16 +1,16 @@
-"""mpi_test: a gtest that runs as several ranks on this machine."""
+"""mpi_test: makes gtests that run as several ranks on this machine."""
 
 load("//rules:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
 def mpi_test(name, srcs, deps, ranks, precompiled = "core"):
-    """A test binary `name`, and for each number of ranks a test `name`_N that runs it under mpirun.
+    """Makes a test binary `name`, and for each number N in `ranks` a test `name`_N that runs the binary as N ranks.
 
     Args:
-      name: the binary's name
-      srcs: gtests that use World() of comm/testing/mpi_test_world.h; main() comes with it
-      deps: what they need besides
-      ranks: list of numbers of ranks
-      precompiled: as unit's (rules/unit.bzl)
+      name: the name of the binary
+      srcs: the files with gtests that use World() of comm/testing/mpi_test_world.h; main() is linked to them
+      deps: further dependencies of `srcs`
+      ranks: the list of the numbers of ranks
+      precompiled: as in unit() (rules/unit.bzl)
     """
     native.cc_binary(
         name = name,

@@ -1,14 +1,13 @@
-"""cc_proto: .proto files as a C++ library, made with the system's protoc.
+"""cc_proto: makes a C++ library of .proto files with the system's protoc.
 
-Why not Bazel's cc_proto_library: it would build protoc and libprotobuf from source, which it would
-have to download.
+Bazel's own cc_proto_library is not used, because it would download protoc and libprotobuf and build them from source.
 """
 
 def cc_proto(name, srcs, visibility = None):
-    """Generates the C++ of `srcs`, which may import each other, and wraps it in a cc_library called `name`."""
+    """Generates C++ code from `srcs`, which may import each other, and makes a cc_library `name` of this code."""
     stems = [src[:-len(".proto")] for src in srcs]
 
-    # Where this repository lies below the execution root when another workspace uses it.
+    # The folder of this repository below the execution root: external/NAME if another workspace uses this repository.
     repository = native.repository_name()[1:]
     root = "external/" + repository if repository else "."
     native.genrule(

@@ -1,15 +1,15 @@
-"""The rooms of the house, and who may use whom: an arrow that is not here does not build.
+"""Lists the rooms (folders with a BUILD file) and the rooms that each may use. Other dependencies do not build.
 
 A new room is a folder with a BUILD file that begins
 
     load("//rules:rooms.bzl", "users_of")
     package(default_visibility = users_of("the/room"))
 
-and a line below. Arrows go up the page only. Code that only tests use lies in folders named testing, which
-are testonly and open to all rooms.
+and a line below. A room may use only rooms that are listed above it. Code that only tests use lies in folders named
+`testing`, whose targets are testonly and visible to all rooms.
 """
 
-# Each room -> the rooms that it uses.
+# A dict from each room to the rooms that it uses.
 _USES = {
     "base": [],
     "base/tensor": ["base"],
@@ -151,10 +151,10 @@ _USES = {
 }
 
 def users_of(room):
-    """The visibility of a room's targets: the rooms that use it, and tests, which cross rooms.
+    """Returns the visibility of a room's targets: the rooms that use the room, and the tests in //tests.
 
     Args:
-      room: its folder
+      room: the folder of the room
     Returns:
       a list of package specifications
     """

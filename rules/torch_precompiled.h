@@ -1,4 +1,4 @@
-// The headers of files that compute with tensors; compiled once, see rules/precompiled.bzl.
+// Includes the headers that files that compute with tensors need. This header is precompiled (rules/precompiled.bzl).
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>

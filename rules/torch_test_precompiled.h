@@ -1,4 +1,4 @@
-// The headers of tests that compute with tensors; compiled once, see rules/precompiled.bzl.
+// Includes the headers that tests that compute with tensors need. This header is precompiled (rules/precompiled.bzl).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,30 +1,30 @@
-"""The macros of a room's BUILD file: a unit is foo.h, foo.cc, and where they are there foo_test.cc and foo_bench.cc.
+"""Macros for a room's BUILD file. A unit is foo.h and foo.cc, and optionally foo_test.cc and foo_bench.cc.
 
     unit(name = "crop", deps = [...])      foo.h and foo.cc as a library; foo_bench.cc as the program foo_bench
     op(name = "linear", deps = [...])      the same with foo.cu behind foo_kernel.h, compiled by nvcc
     room_tests(deps = [...])               all of the room's foo_test.cc in one program, `tests`
     gtest(name = "crop_test", ...)         a test that needs a program of its own
 
-One program a room, because each is linked with LibTorch and loads it: `bazel test //data/images:tests
---test_filter='Crop.*'` runs some of it.
+All tests of a room are one program, because linking a program with LibTorch and loading LibTorch take long. This
+command runs only some of the tests: `bazel test //data/images:tests --test_filter='Crop.*'`.
 """
 
 load("//rules:cuda.bzl", "cuda_library")
 load("//rules:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
 def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "core", copts = [], **kwargs):
-    """The library `name`, and the benchmark `name`_bench where there is one.
+    """Makes the library `name`, and the benchmark `name`_bench if the file `name`_bench.cc exists.
 
     Args:
-      name: of the unit and of its files
-      deps: of the library
-      srcs: what belongs to it besides `name`.cc
-      hdrs: what belongs to it besides `name`.h
-      bench_deps: what `name`_bench.cc needs besides the library
-      precompiled: which kept header its files begin with (rules/precompiled.bzl): "torch" if they include more of
-        LibTorch than ATen/core/Tensor.h
-      copts: as cc_library's
-      **kwargs: as cc_library's
+      name: the name of the unit, and of its files without suffix
+      deps: the dependencies of the library
+      srcs: further source files besides `name`.cc
+      hdrs: further headers besides `name`.h
+      bench_deps: the dependencies of `name`_bench.cc besides the library
+      precompiled: the precompiled header of the unit's files (rules/precompiled.bzl): "torch" if they include more of
+        LibTorch than ATen/core/Tensor.h, otherwise "core"
+      copts: as in cc_library
+      **kwargs: further arguments of cc_library
     """
     native.cc_library(
         name = name,
@@ -38,7 +38,7 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "
         bench(name + "_bench", deps = [":" + name] + bench_deps)
 
 def bench(name, deps):
-    """The benchmark `name`, of a file of that name."""
+    """Makes the benchmark `name` of the file `name`.cc."""
     native.cc_binary(
         name = name,
         testonly = True,
@@ -48,17 +48,17 @@ def bench(name, deps):
     )
 
 def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], precompiled = "torch", **kwargs):
-    """An operation of ops: a unit on top of its kernels, the library `name`_kernel.
+    """Makes an operation of ops/: a library `name`_kernel of CUDA kernels, and a unit `name` that uses it.
 
     Args:
-      name: of the operation and of its files
-      deps: of the unit, besides the kernel, LibTorch and what all operations launch with
-      kernel_srcs: .cu files besides `name`.cu
-      kernel_hdrs: what they read besides `name`_kernel.h
-      kernel_deps: what they read of other targets, besides //ops/common:device and //base:ceil_divide
-      architectures: that it can run on alone; none: on all
-      precompiled: as unit's
-      **kwargs: as unit's
+      name: the name of the operation, and of its files without suffix
+      deps: the dependencies of the unit, besides the kernels, LibTorch and //ops/common:launch_arguments
+      kernel_srcs: further .cu files besides `name`.cu
+      kernel_hdrs: further headers of the .cu files, besides `name`_kernel.h
+      kernel_deps: the dependencies of the .cu files, besides //ops/common:device, //base:ceil_divide and cudart
+      architectures: the only GPU architectures on which the kernels run; if empty, they run on all
+      precompiled: as in unit()
+      **kwargs: further arguments of unit()
     """
     cuda_library(
         name = name + "_kernel",
@@ -75,25 +75,25 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
     )
 
 def room_tests(exclude = [], name = "tests", **kwargs):
-    """All tests of a room in one program.
+    """Makes one program of all tests of a room.
 
     Args:
-      exclude: files that are tests of their own
-      name: of the target
-      **kwargs: as gtest's
+      exclude: the *_test.cc files that do not belong to this program
+      name: the name of the target
+      **kwargs: further arguments of gtest()
     """
     gtest(name, srcs = native.glob(["*_test.cc"], exclude = exclude), **kwargs)
 
 def gtest(name, deps, srcs = [], size = "small", precompiled = "core", **kwargs):
-    """A program of tests.
+    """Makes a test program that uses GoogleTest.
 
     Args:
-      name: of the target, and of its file unless `srcs` says otherwise
-      deps: what they need besides gtest and gmock
-      srcs: the files
+      name: the name of the target, and of its file without .cc if `srcs` is empty
+      deps: the dependencies of the files, besides gtest and gmock
+      srcs: the files with tests
       size: Bazel's test size
-      precompiled: as unit's
-      **kwargs: as cc_test's
+      precompiled: as in unit()
+      **kwargs: further arguments of cc_test
     """
     native.cc_test(
         name = name,

@@ -1,5 +1,6 @@
-"""The random augmentation of training images, implemented a second time for tests: the random numbers as
-data/feed/augment.h and sample_random.h describe them, and the changes of the images by torchvision's functions."""
+"""Implements the random augmentation of training images a second time, as a reference for tests: it draws the random
+numbers as data/feed/augment.h and data/dataset/sample_random.h describe, and changes the images with torchvision's
+functions."""
 
 import math
 
@@ -45,8 +46,10 @@ class SampleRandom:
 
 
 def draw(options, seed, epoch, index, height, width):
-    """Returns what is drawn for one sample: the order of the colour changes, their factors, the box of the mixture, and
-    the sample's own share in the box's pixels and in the loss."""
+    """Returns the random values of one sample: the order of the four colour changes, their factors, the box (left, top,
+    right, bottom) in pixels into which another sample's image is mixed, the share of the sample's own image in the
+    box's pixels, and the share of its own label in the loss. Without a mixture the box is empty and both shares are 1.
+    """
     random = SampleRandom(_mix((seed + _SALT) & _MASK), epoch, index)
     order = [0, 1, 2, 3]
     for i in (3, 2, 1):
@@ -63,7 +66,7 @@ def draw(options, seed, epoch, index, height, width):
     own = random.beta(cutmix if cuts else mixup)
     if not cuts:
         return order, factors, (0, 0, width, height), own, own
-    # As in torchvision's CutMix.make_params.
+    # The box is computed as in torchvision's CutMix.make_params.
     x, y = int(random.uniform() * width), int(random.uniform() * height)
     half = 0.5 * math.sqrt(1 - own)
     half_width, half_height = int(half * width), int(half * height)
@@ -72,8 +75,8 @@ def draw(options, seed, epoch, index, height, width):
 
 
 def augmented(pixels, options, seed, epoch, indices):
-    """Returns the augmented images of a micro-batch of uint8 pixels, in [0, 1], and each sample's own share in the
-    loss."""
+    """Returns (the augmented images of a micro-batch of uint8 pixels, as float32 in [0, 1]; the share of each sample's
+    own label in the loss). The first sample's random values give the mixture of the whole micro-batch."""
     height, width = pixels.shape[-2:]
     draws = [draw(options, seed, epoch, index, height, width) for index in indices]
     images = V.to_dtype(pixels, torch.float32, scale=True)
@@ -91,7 +94,8 @@ def augmented(pixels, options, seed, epoch, indices):
 
 
 def loss_sum(output, target, own, label_smoothing):
-    """Returns the sum of the losses for the mixed targets that torchvision's MixUp and CutMix make."""
+    """Returns the sum of the losses for the mixed targets that torchvision's MixUp and CutMix make: each sample's own
+    label has the share `own`, and the label of the sample before it has the rest."""
     one_hot = F.one_hot(target, output.shape[1]).float()
     mixed = own * one_hot + (1 - own) * one_hot.roll(1, 0)
     return F.cross_entropy(output, mixed, reduction="sum", label_smoothing=label_smoothing)

@@ -28,7 +28,7 @@ SHAPE = (3, 12, 10)
 MEAN, STD = 0.4, 0.3
 
 JITTER = {"brightness": 0.4, "contrast": 0.5, "saturation": 0.6, "hue": 0.2}
-# name: (the config's data.augment, label_smoothing)
+# Maps the name of a case to (the options of `data.augment`, `label_smoothing`).
 CASES = {
     "brightness": ({"brightness": 1}, 0),
     "contrast": ({"contrast": 1}, 0),
@@ -58,7 +58,8 @@ def save_images(folder, channels=SHAPE[0]):
 
 
 def expected_losses(pixels, labels, options, label_smoothing, pieces):
-    """Returns PyTorch's losses; each step consists of `pieces` micro-batches."""
+    """Trains in PyTorch with `pieces` micro-batches in each step. Returns (the loss of each step, the final loss on all
+    samples without augmentation)."""
     model = make_model(pixels.shape[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
@@ -117,8 +118,8 @@ def test_losses_are_pytorchs(case, tmp_path):
     unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2),
 )
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
-    """Each micro-batch draws its own mixture. The last batch has two samples, so of four micro-batches some are empty
-    and some have one sample."""
+    """Checks the losses if each micro-batch draws its own mixture. The last batch has two samples, so two of four
+    micro-batches are empty and the other two have one sample each."""
     skip_without_gpus(ranks)
     expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
 
@@ -137,7 +138,8 @@ def test_the_number_of_threads_changes_nothing(tmp_path):
 
 
 def test_a_held_out_part_changes_no_draws(tmp_path):
-    """A sample's draws depend on its number in the files, and not on its place in the training part."""
+    """Checks that a sample's random values depend on its index in the files, and not on its index in the training set
+    that is left after a validation set has been held out."""
     save_images(tmp_path)
     config = config_of(tmp_path, {"brightness": 0.5})
     more = ["data.validation=[]", "data.validation_fraction=0.5", "data.shuffle=false", "global_batch=25", "epochs=1"]

@@ -1,4 +1,4 @@
-"""Bad input, with two ranks under mpirun: the program prints one error line, exits with the right status within 5 s,
+"""Tests bad input on two ranks under mpirun: the program prints one error line, exits with the right status within 5 s,
 and leaves no process behind."""
 
 import struct
@@ -83,7 +83,8 @@ def test_an_unknown_field_is_pointed_at_before_any_rank_starts(tmp_path):
 
 
 def test_the_same_config_error_without_our_launcher_is_one_line(tmp_path):
-    """With mpirun started by hand, every rank finds the mistake, and one of them reports it."""
+    """Starts mpirun without `lockstep -n`. Every rank then finds the mistake in the config, and only one rank prints
+    it."""
     config = write_config(tmp_path, "nonsense: 1")
     run = Run(["train", config], launcher=mpirun(3))
     expect_error(run, USAGE, 'Config has no field "nonsense"')
@@ -169,8 +170,8 @@ def test_a_parameter_without_gradient_may_be_zero(tmp_path):
 
 
 def trained_with(folder, **options):
-    """Trains the faulty program with these options and no fault. Returns the last validation loss, and the run folder.
-    """
+    """Trains the model of tests/faulty_model.cc with these options and without a fault. Returns (the last validation
+    loss, the run folder)."""
     folder.mkdir()
     text = f"epochs: 2 {digits_data('validation_fraction: 0.2')} model {{ {faulty_model(**options)} }}"
     run = train_on_two(folder, text, program=FAULTY)
@@ -183,8 +184,8 @@ def test_a_parameter_with_two_names_is_trained_once(tmp_path):
 
 
 def test_what_is_evaluated_is_what_is_saved(tmp_path):
-    """Without synchronisation, each rank's BatchNorm has statistics of its own samples. Rank 0's are evaluated and
-    saved."""
+    """Checks that the saved weights give the validation loss that the run reported. Without synchronisation, each
+    rank's BatchNorm has statistics of its own samples, and rank 0's statistics are evaluated and saved."""
     loss, run_dir = trained_with(tmp_path / "norm", norm=1)
     evaluated = Run(["evaluate", run_dir], ranks=RANKS, program=FAULTY)
     assert f"loss {loss:.4f}  " in evaluated.out, evaluated

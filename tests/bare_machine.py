@@ -1,6 +1,6 @@
-"""A simulated machine with nothing but Python and the torch wheel, for tests of the bundle: a new root folder in a
-mount namespace, with glibc, libstdc++, /usr/bin/python3, a shell and little else. The real machine's Open MPI and the
-build are not visible in it."""
+"""Simulates a machine with nothing but Python and the torch wheel, for tests of the bundle. The machine is a new root
+folder in a mount namespace, with glibc, libstdc++, /usr/bin/python3, a shell and little else. Programs in this folder
+see neither the real machine's Open MPI nor the build folder."""
 
 import os
 import pathlib
@@ -9,17 +9,18 @@ import shutil
 import subprocess
 import sysconfig
 
-# The folder of the wheels that the program was linked with.
+# The site-packages folder with the wheels that the program was linked with.
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
 
 PYTHON = "/usr/bin/python3"
 
-# The commands that make a mount namespace: without root this takes a user namespace, where the system allows it.
+# The command that runs another command in a new mount namespace. A user other than root needs a new user namespace as
+# well, which some systems do not allow.
 NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 
 
 def why_there_is_none():
-    """Returns the reason why this machine cannot make a BareMachine; None if it can."""
+    """Returns the reason why this machine cannot make a BareMachine, or None if it can make one."""
     done = subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
     if done.returncode:
         return "needs root, or user namespaces, to mount: " + done.stderr.strip()
@@ -27,8 +28,8 @@ def why_there_is_none():
 
 
 class BareMachine:
-    """`root` is a new folder; its /work is shared with the tests. `torch` says whether the machine's Python has the
-    wheels."""
+    """Simulates a machine whose root folder is the new folder `root`. A test reaches the machine's /work as
+    `root`/work. If `torch` is true, the machine's Python has the wheels of `SITE`."""
 
     def __init__(self, root, torch=True):
         self.root = pathlib.Path(root)
@@ -43,7 +44,8 @@ class BareMachine:
             self.copy_libraries_of(program)
         self.copy(PYTHON)
         self.copy_libraries_of(PYTHON)
-        self.copy_libraries_of(SITE / "torch/lib/libc10.so")  # libc10.so brings the C++ compiler's libraries
+        # This also copies the C++ compiler's runtime libraries, on which libc10.so depends.
+        self.copy_libraries_of(SITE / "torch/lib/libc10.so")
         (libc,) = [path for path in self.root.rglob("libc.so.6")]
         for name in ("rt.so.1", "dl.so.2", "pthread.so.0", "util.so.1", "resolv.so.2", "nss_files.so.2"):
             path = f"/{libc.parent.relative_to(self.root)}/lib{name}"
@@ -87,8 +89,8 @@ class BareMachine:
             self.mounts.append(f"mount -o remount,bind,ro '{place}'")
 
     def launcher(self, environment=()):
-        """Returns the words to put before a command that shall run there, in /work, with only these environment
-        variables."""
+        """Returns the words to put before a command so that the command runs on this machine, in /work, with
+        `environment` as its only environment variables."""
         mounts = " && ".join(self.mounts)
         variables = [f"{name}={value}" for name, value in dict(environment).items()]
         inside = ["chroot", str(self.root), "/usr/bin/env", "-i", "--chdir=/work", *variables]

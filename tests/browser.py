@@ -1,7 +1,6 @@
-"""A headless Chromium, controlled through the DevTools protocol over two pipes: tests read what a page shows, which
-URLs it requests, and its errors. Needs Debian's package chromium or Google Chrome, and nothing else. (Ubuntu has
-Chromium only as a snap, so third_party/apt-packages-tests.txt cannot name it.)
-"""
+"""Controls a headless Chromium through the DevTools protocol over two pipes. Tests read what a page shows, which URLs
+it requests, and its errors. Needs Debian's package chromium or Google Chrome, and nothing else. (Ubuntu has Chromium
+only as a snap, so third_party/apt-packages-tests.txt cannot name it.)"""
 
 import base64
 import contextlib
@@ -15,23 +14,24 @@ import subprocess
 import tempfile
 import time
 
-LONG_S = 60  # time limit for anything that is expected to happen
+LONG_S = 60  # time limit in seconds for each answer of the browser
 PHONE, DESK = (390, 844), (1440, 900)
 
 
 def program():
-    """Returns the path of Chromium; None: there is none."""
+    """Returns the path of Chromium or Google Chrome, or None if neither is installed."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((path for path in map(shutil.which, names) if path), None)
 
 
 class Browser:
-    """A browser with one tab. It is a context manager."""
+    """Runs a browser with one tab. Use it as a context manager, whose exit closes the browser."""
 
     def __init__(self):
         self._exit = contextlib.ExitStack()
         folder = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-browser-", ignore_cleanup_errors=True))
-        # Chromium reads from descriptor 3 and writes to 4, so the pipes get numbers from 10 on.
+        # Chromium reads from file descriptor 3 and writes to 4. The pipes get descriptors from 10 on, so that bash can
+        # redirect 3 and 4 to them without overwriting one.
         theirs_in, ours_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         ours_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         self._out, self._in = ours_out, ours_in
@@ -93,7 +93,7 @@ class Browser:
                 self._events.append((answer["method"], answer["params"]))
 
     def show(self, size=DESK, is_dark=False):
-        """Sets the size of the screen, and whether the user prefers dark colours."""
+        """Sets the size of the screen in CSS pixels, and whether pages see that the user prefers dark colours."""
         width, height = size
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=2 if size == PHONE else 1, mobile=size == PHONE)  # fmt: skip
@@ -101,9 +101,9 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])  # fmt: skip
 
     def open(self, url):
-        """Opens a page of Lockstep, and returns once the page has drawn itself: the milliseconds since it was
-        requested."""
-        # The page that was open before must request nothing more.
+        """Opens a page of Lockstep and waits until the page has drawn itself. Returns the milliseconds from the request
+        of the page to the end of its drawing."""
+        # A blank page replaces the page that was open, so that the old page requests nothing more.
         self.call("Page.navigate", url="about:blank")
         self.evaluate("0")
         self._events.clear()
@@ -117,7 +117,8 @@ class Browser:
           })""")
 
     def evaluate(self, script):
-        """Returns the value of a script, or of the promise that it returns."""
+        """Returns the value of a JavaScript expression. If the value is a promise, waits for it and returns the
+        promise's value."""
         deadline = time.monotonic() + LONG_S
         while True:
             try:
@@ -130,7 +131,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait_until(self, condition):
-        """Waits until a script's value is true."""
+        """Waits until the JavaScript `condition` is true, and fails if it is still false after LONG_S - 5 = 55 s."""
         assert self.evaluate(f"""new Promise((resolve) => {{
             const end = performance.now() + {LONG_S * 1000 - 5000};
             const look = () => {{
@@ -164,7 +165,7 @@ class Browser:
         return found
 
     def picture(self, path, whole=True):
-        """Writes a PNG of the screen, or of the whole page."""
+        """Writes a PNG of the whole page, or of the screen if `whole` is false."""
         options = {}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
@@ -173,7 +174,8 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))
 
     def drag(self, begin, end):
-        """Moves the pointer from one place of the screen to another with the button down."""
+        """Moves the pointer from `begin` to `end`, both (x, y) on the screen in CSS pixels, with the left button down.
+        """
         for kind, (x, y), buttons in (("mouseMoved", begin, 0), ("mousePressed", begin, 1), ("mouseMoved", end, 1),
                                       ("mouseReleased", end, 0)):  # fmt: skip
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=buttons, clickCount=1)

@@ -1,5 +1,5 @@
-"""Tests `lockstep bundle`: its archive trains on a machine with nothing but a torch wheel, and prints one error line if
-something is missing."""
+"""Tests `lockstep bundle`: the program in its archive trains on a machine that has only Python and the torch wheel, and
+prints one error line if something is missing."""
 
 import csv
 import json
@@ -42,7 +42,7 @@ OWN_MODEL = path_of("OWN_MODEL")
 
 needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 
-# Libraries that every machine has that has glibc and a C++ compiler's runtime.
+# Matches the libraries of glibc and of the C++ compiler's runtime, which the bundle expects on every machine.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|stdc\+\+|gcc_s))\.so\.\d+")
 
 TRAIN = f"""epochs: 60 optimizer {{ lr: 0.002 weight_decay: 0.01 }} schedule {{ type: COSINE }}
@@ -73,7 +73,7 @@ def bundle(archive, tmp_path):
 
 @pytest.fixture(scope="module")
 def machine(archive, tmp_path_factory):
-    """Returns a bare machine with the bundle and the digits in /work."""
+    """Returns a bare machine with the unpacked bundle, the digits and a config in /work."""
     machine = BareMachine(tmp_path_factory.mktemp("machine") / "root")
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
@@ -82,7 +82,7 @@ def machine(archive, tmp_path_factory):
 
 
 def start(bundle, *arguments, python=sys.executable, env=None):
-    """Runs the start script as `python bundle/lockstep`, with `env` as the only variables."""
+    """Runs the start script as `python bundle/lockstep`, with `env` as the only environment variables."""
     variables = [f"{name}={value}" for name, value in (env or {}).items()]
     launcher = ["env", "-i", *variables, *([python] if isinstance(python, str) else python)]
     return Run(arguments, program=bundle / "lockstep", launcher=launcher)
@@ -100,7 +100,7 @@ def test_the_archive_is_small_and_plain(archive):
         members = file.getmembers()
     for member in members:
         assert member.name.split("/")[0] == "lockstep"
-        assert member.isdir() or member.isreg()  # some notebooks' unpacking may not support links
+        assert member.isdir() or member.isreg()  # some notebook services may be unable to unpack links
         assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
     names = {m.name for m in members if m.isreg()}
     with tarfile.open(archive) as file:
@@ -117,8 +117,8 @@ def test_the_same_program_gives_the_same_bytes(archive, tmp_path):
 
 
 def test_every_library_is_in_it_or_elsewhere_once(bundle):
-    """Each library that a file of the bundle needs is in the bundle, in the system or in a wheel, and none is in both
-    the bundle and a wheel."""
+    """Checks that each library that a file of the bundle needs is in the bundle, in the system or in a wheel, and that
+    no library is in both the bundle and a wheel."""
     manifest = json.loads((bundle / "manifest.json").read_text())
     here = {path.name for path in (bundle / "lib").iterdir() if path.is_file()}
     wheels = set(manifest["wheels"])
@@ -166,15 +166,15 @@ def test_its_own_example_trains(machine):
 
 @needs_mounts
 def test_the_script_finds_its_python(machine):
-    """Started as an executable, the script's shebang finds python3 in PATH."""
+    """Starts the script as an executable, and checks that its shebang finds python3 in PATH."""
     run = Run(["version"], program="/work/lockstep/lockstep", launcher=machine.launcher({"PATH": "/usr/bin"}))
     assert run.out == Run(["version"]).out
 
 
 @needs_mounts
 def test_no_library_is_loaded_twice(machine):
-    """While two ranks train, each has loaded each library once. They have no HOME, and their user is not in
-    /etc/passwd."""
+    """Checks that each of two ranks that train has loaded each library once. The ranks have no HOME, and their user is
+    not in /etc/passwd."""
     skip_without_gpus(2)
     run_dir = machine.root / "work/endless"
     words = ["train", "/work/config.pbtxt"]
@@ -200,8 +200,9 @@ def test_no_library_is_loaded_twice(machine):
 
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
-    """Debian 12's libevent uses a function of glibc 2.36 that Open MPI does not need, and Ubuntu 22.04 has glibc 2.35.
-    The tests on a bare machine train without that function."""
+    """Checks that no library of the bundle needs a newer glibc than the program. Debian 12's libevent uses a function
+    of glibc 2.36, which Open MPI does not need, and Ubuntu 22.04 has glibc 2.35. The tests on a bare machine train
+    without that function."""
 
     def versions(*paths):
         said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
@@ -224,20 +225,21 @@ def test_a_machine_without_torch(archive, tmp_path):
     unpack(archive, machine.root / "work")
     run = run_bare(machine, "version")
     expect_error(run, USAGE, f"no torch in {PYTHON}", "pip install torch==2.11.0", "LOCKSTEP_TORCH")
-    # LOCKSTEP_TORCH names the place of a torch that is elsewhere.
+    # LOCKSTEP_TORCH names the folder of a torch that is installed elsewhere.
     machine.mount(SITE, "/opt/site")
     for place in ("/opt/site", "/opt/site/torch"):
         assert run_bare(machine, "version", env={"LOCKSTEP_TORCH": place}).status == DONE
 
 
 def documented_wheels():
-    """Returns the name and version of each wheel that docs/notebooks.md downloads for an image with another torch."""
+    """Returns {name: version} of the wheels that the `pip download` command of docs/notebooks.md fetches for an image
+    with another torch."""
     (command,) = re.findall(r"pip download (?:.*\\\n)*.*", pathlib.Path("docs/notebooks.md").read_text())
     return dict(re.findall(r"([\w-]+)==(\S+)", command))
 
 
 def links_to(wheels, site):
-    """Fills the folder `site` with links to the libraries and version files of these wheels."""
+    """Fills the folder `site` with links to the libraries and version files of `wheels`, a dict {name: version}."""
     for name, version in wheels.items():
         record = SITE / f"{name.replace('-', '_')}-{version}.dist-info/RECORD"
         for (path, *_) in csv.reader(record.read_text().splitlines()):
@@ -254,13 +256,14 @@ def test_the_documented_wheels_are_those_that_it_loads(bundle):
 
 @needs_mounts
 def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_path):
-    """Kaggle is such a case: its image's Python has torch 2.9."""
+    """Checks that the bundle refuses a Python with another torch, and that it trains there if LOCKSTEP_TORCH names the
+    documented wheels. Kaggle is such a case: its image's Python has torch 2.9."""
     machine = BareMachine(tmp_path / "root", torch=False)
     torch = machine.root / machine.packages.lstrip("/") / "torch"
     torch.mkdir(parents=True)
     (torch / "version.py").write_text("__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n")
     links_to(documented_wheels(), machine.root / "work/wheels")
-    machine.mount(SITE, str(SITE))  # the target of the links
+    machine.mount(SITE, str(SITE))  # the links in /work/wheels lead to this folder
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
     write_config(machine.root / "work", TRAIN.replace(str(DIGITS), "/work/digits.csv").replace("epochs: 60", "epochs: 10"))
@@ -275,8 +278,8 @@ def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_pat
 
 
 def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_info=()):
-    """Returns a copy of the wheels' folder, made of links, with other versions of torch, without the file `without`,
-    and with packages of other versions."""
+    """Returns a copy of the site-packages folder, made of links, in which torch has another version and CUDA version,
+    the file `without` is missing, and packages have the versions in `dist_info`."""
     site = folder / "site"
     changed = {"torch", *(name.partition("-")[0] for name in dist_info), without.split("/")[0]}
     site.mkdir()
@@ -299,7 +302,8 @@ def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_in
 
 
 def test_a_torch_of_links_will_do(bundle, tmp_path):
-    """uv installs wheels as links, and the next tests change such a folder."""
+    """Checks that the start script accepts a torch whose files are links, as uv installs them. The next tests use such
+    a folder, too."""
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path))})
     assert run.status == DONE, run
 
@@ -327,7 +331,7 @@ def test_another_torch_is_said(bundle, tmp_path, state, parts):
 def test_no_torch_is_said(bundle, tmp_path):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)})
     expect_error(run, USAGE, f"no torch in {tmp_path}:", "pip install torch==2.11.0")
-    # A dist-info folder alone is left of a package that was removed by hand.
+    # Only the dist-info folder is left of a package that was removed by hand.
     (tmp_path / "torch-2.11.0.dist-info").mkdir()
     expect_error(start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)}), USAGE, f"no torch in {tmp_path}:")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
@@ -374,7 +378,9 @@ def test_another_machine_is_said(bundle, key, value, parts):
 
 
 def test_files_that_cannot_be_executed(bundle):
-    """Kaggle unpacks uploads without the files' modes, into a folder that is read-only."""
+    """Checks that the bundle starts although its programs have lost their executable bits, except in a read-only
+    folder, where it says how to copy the bundle. Kaggle unpacks uploads without the files' modes into a read-only
+    folder."""
     for path in (bundle / "bin").iterdir():
         path.chmod(0o644)
     if why_there_is_none() is None:
@@ -385,8 +391,8 @@ def test_files_that_cannot_be_executed(bundle):
 
 
 def test_the_drivers_folder_is_kept(bundle, tmp_path):
-    """If LD_LIBRARY_PATH contains the folder of libcuda.so.1, as in Kaggle's notebooks, the folder stays in it, as its
-    last entry."""
+    """Checks that the script leaves the user's LD_LIBRARY_PATH at the end of the new one. In Kaggle's notebooks this
+    variable contains the folder of libcuda.so.1."""
     (bundle / "bin/lockstep").write_text("#!/bin/sh\necho $LD_LIBRARY_PATH\necho $PATH\n")
     run = start(bundle, env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "PATH": "/usr/bin"})
     libraries, path = run.out.split()

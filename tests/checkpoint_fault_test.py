@@ -1,15 +1,15 @@
-"""A run that is killed at any call that changes the file system resumes as if nothing had happened, and a run whose
-disk fails reports it and loses nothing.
+"""Checks that a run that is killed at any call that changes the file system resumes as if nothing had happened, and
+that a run whose disk fails reports the error and keeps its trained weights.
 
 tests/faults/fault_at.c, loaded through LD_PRELOAD, kills one rank at its k-th such call in the run's folder, or makes
-that call and all after it fail. The run writes four checkpoints and keeps two, and all its calls are counted, from the
-creation of its folder to its last log line. Each case here uses a sample of k, drawn with a seed; this command sweeps
-over all calls:
+this call and all later ones fail. The run writes four checkpoints and keeps two, and all its calls are counted, from
+the creation of its folder to its last log line. Each case here uses a sample of k, drawn with a seed; this command
+sweeps over all calls:
 
   LOCKSTEP_TIER=all SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
 
-With PART=2/8 as well it takes every eighth of them, so that several processes can share the work. `./lockstep test
---soak` does this.
+With PART=2/8 as well, this command takes every eighth call from the third on (PART counts from 0), so that several
+processes can share the work. `./lockstep test --soak` runs all parts.
 """
 
 import json
@@ -66,7 +66,7 @@ def fault(run_dir, kind, at, rank=None, **more):
 
 
 def whole_lines(run_dir):
-    """Returns the complete lines of the log of a run that was killed; the last line may be incomplete."""
+    """Returns the events of a killed run's log, without the last line if it is incomplete."""
     text = log_text(run_dir)
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
@@ -103,15 +103,15 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     for k in sample(calls, f"{ranks} {victim}"):
         run_dir = tmp_path / f"at-{k}"
         run = train(config, run_dir, ranks=ranks, env=fault(run_dir, "kill", k, victim))
-        # On a slow disk a run makes fewer checkpoints and so fewer calls, and may end before call k.
+        # On a slow disk a run makes fewer checkpoints, and therefore fewer calls, so it may end before call k.
         killed += run.status != DONE
         lines = whole_lines(run_dir)
         newest = newest_of(run_dir)
         announced = [e["step"] for e in lines if e["event"] == "checkpoint"]
         assert all(step <= newest for step in announced), f"call {k}: {announced} announced, {newest} there"
         done = max([e["step"] for e in lines if e["event"] == "step"], default=0)
-        # Lost are at most one interval, and the steps that were trained while the next checkpoint was being written. On
-        # a GPU the host learns eight steps later whether it may commit a checkpoint.
+        # The run loses at most one interval of EVERY steps and the steps that were trained while the next checkpoint
+        # was being written. On a GPU the host learns eight steps later whether it may commit a checkpoint.
         late = [e for e in lines if e["event"] == "checkpoint_late"]
         lag = 8 if DEVICE == "CUDA" else 0
         assert late or done - newest < 2 * EVERY + lag, f"call {k}: {done} steps done, the newest is of {newest}"
@@ -127,7 +127,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     assert 2 * killed > len(sample(calls, f"{ranks} {victim}"))
 
 
-# The rank on which each kind of failure is tested in every commit's tests.
+# Maps each error to the rank on which every commit's tests make it happen; None: the run has a single rank.
 VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
 
 
@@ -140,8 +140,8 @@ VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
     unless=lambda kind, victim: victim == VICTIMS[kind],
 )
 def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
-    """All calls in the checkpoints' folder fail from one call on. Training goes on to the end, and then the run fails,
-    because its last checkpoint cannot be written."""
+    """Makes all calls in the checkpoints' folder fail from one call on. Training goes on to the end, and then the run
+    fails, because its last checkpoint cannot be written."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     (_, whole, _), run_dir = undisturbed(ranks), tmp_path / "run"
@@ -161,7 +161,7 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
 
     run = train(config, run_dir, ranks=ranks)
     if newest == 0:
-        # Starting again from the beginning would overwrite the weights.
+        # The program asks for --fresh, because a run from the beginning would overwrite the weights.
         expect_error(run, USAGE, "the run has ended and left no checkpoint to go on from", "--fresh")
         run = train(config, run_dir, "--fresh", ranks=ranks)
     assert run.status == DONE, run
@@ -170,7 +170,8 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
 
 
 def test_a_best_that_cannot_be_written(tmp_path):
-    """If the checkpoint with the best validation loss cannot be written, the best of the later ones takes its place."""
+    """Checks that, if the checkpoint with the best validation loss cannot be written, the run keeps the best of the
+    checkpoints that could be written."""
     random = np.random.default_rng(1)
     rows = np.column_stack([random.normal(size=(64, 8)).round(3), random.integers(0, 2, 64)])
     np.savetxt(tmp_path / "train.csv", rows, "%g", ",")
@@ -180,7 +181,7 @@ def test_a_best_that_cannot_be_written(tmp_path):
         model { name: "mlp" mlp { hidden: 64 } } optimizer { lr: 0.01 }
         checkpoint { every_minutes: 0 keep: 1 keep_best: "loss" }""",
     )
-    # The labels are random, so what the model learns makes the validation loss worse.
+    # The labels are random, so the model only overfits: its validation loss is best in the first half of the run.
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
     assert train(config, whole).status == DONE
     best, last = checkpoints(whole)
@@ -195,7 +196,7 @@ def test_a_best_that_cannot_be_written(tmp_path):
 
 
 def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
-    """The run goes on without the log, and reports it once."""
+    """Checks that a run whose log cannot be written goes on without the log, and prints one line about it."""
     config = config_in(tmp_path)
     (_, whole, _), run_dir = undisturbed(None), tmp_path / "run"
     run = train(config, run_dir, env=dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
@@ -208,7 +209,8 @@ def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    """Uses a real full disk. It has room for the weights after the unfinished checkpoint is deleted."""
+    """Trains on a disk of 3 MiB. The disk is too small for a checkpoint, but has room for the weights after the
+    unfinished checkpoint is deleted."""
     config = config_in(tmp_path)
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -1,4 +1,5 @@
-"""Tests the command line as a user sees it: train, evaluate, predict, config, version, and mistakes in their use."""
+"""Tests the command line as a user sees it: the commands train, evaluate, predict, config, version, bench and flight,
+and mistakes in their use."""
 
 import json
 import os
@@ -44,7 +45,8 @@ RANKS = [None, 2] if DEVICE == "CPU" or torch.cuda.device_count() > 1 else [None
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Returns (a folder with train.csv and test.csv, the folder of a finished run, its Run)."""
+    """Returns (a folder with train.csv and test.csv, the folder of a finished run, the `Run` of the training command).
+    """
     folder = tmp_path_factory.mktemp("trained")
     split_digits(folder)
     config = write_config(
@@ -59,7 +61,8 @@ def trained(tmp_path_factory):
 
 
 def test_digits_are_learned(trained):
-    """Trains with the model, batch, ranks and split of the PyTorch comparison (tests/bench/digits_ddp.py)."""
+    """Checks that the validation accuracy is at least 98.5%. The model, batch, ranks and split are those of the
+    comparison with PyTorch (tests/bench/digits_ddp.py)."""
     done = events(trained[1], "done")[0]
     assert done["val_accuracy"] >= 0.985
 
@@ -76,8 +79,8 @@ def test_the_log_tells_the_story(trained):
     assert [e["epoch"] for e in evaluations] == list(range(1, 61))
     assert evaluations[-1]["val_accuracy"] == log[-1]["val_accuracy"]
     assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
-    # Samples and seconds are counted from the same moment, so no interval may seem many times faster than the whole
-    # run.
+    # Samples and seconds are counted from the same moment, so the speed in an interval must be less than 20 times that
+    # of the whole run.
     assert max(s["samples_per_s"] for s in steps) < 20 * log[-1]["samples_per_s"]
 
 
@@ -286,7 +289,8 @@ def test_predict_mistakes_are_one_line(trained, tmp_path):
     unless=lambda name, dtype: (name, dtype) in (("allreduce", "float32"), ("all-gather", "bfloat16")),
 )
 def test_bench_times_and_checks_collectives(name, share, dtype):
-    """Bandwidths are those that nccl-tests defines: in an all-reduce of two ranks the bus carries the bytes once."""
+    """Checks the bandwidths by the definitions of nccl-tests: on two ranks the bus bandwidth of an all-reduce equals
+    its algorithm bandwidth, and that of a reduce-scatter or an all-gather is half of its algorithm bandwidth."""
     run = Run(["bench", name, "--json", "--bytes", "1000003", "--dtype", dtype, "--device", DEVICE.lower()], ranks=2)
     assert run.status == DONE, run
     (line,) = map(json.loads, run.out.splitlines())
@@ -330,7 +334,8 @@ def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
     (line,) = map(json.loads, run.out.splitlines())
     assert (line["ranks"], line["batch"], line["accum"], line["precision"]) == (2, 2, 2, precision.lower())
     assert line["params"] == 32 * 16 + 16 + 16 * 4 + 4
-    # The forward has two operations for each weight and each sample of a rank, and the backward has twice as many.
+    # For each element of the weight matrices and each of a rank's 4 samples, forward has 2 operations and backward has
+    # 4.
     flops = 3 * 2 * (32 * 16 + 16 * 4) * 4
     assert line["tflops"] == pytest.approx(flops / line["step_ms"] * 1e-9, abs=1e-3)
     assert set(line["phases_ms"]) == {"forward", "backward", "exchange", "update", "rest"}
@@ -359,7 +364,7 @@ def test_mpirun_missing_is_said(trained, tmp_path):
 
 
 def test_a_live_line_on_a_terminal(trained, tmp_path):
-    """A pseudo-terminal gets one line that is redrawn; lines that stay end in a newline."""
+    """Checks the progress line that a training on a terminal redraws; the terminal is a pseudo-terminal."""
     import pty
 
     pieces = []

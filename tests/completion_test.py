@@ -17,7 +17,7 @@ SOME = (["train"], ["slurm"], ["completion"], ["bench", "step"])
 
 
 def commands_of(*words):
-    """Returns the commands in the help of a command, or of the program."""
+    """Returns the subcommands that the help of the command `words` lists; without words, the program's commands."""
     shown = Run([*words, "--help"])
     assert shown.status == DONE, shown
     _, _, listed = shown.out.partition("\nSubcommands:\n")
@@ -25,13 +25,13 @@ def commands_of(*words):
 
 
 def options_of(*words):
-    """Returns the options in the help of a command, without those in its examples."""
+    """Returns the options that the help of the command `words` lists, without those that occur only in its examples."""
     shown = Run([*words, "--help"]).out.partition("\nExamples:\n")[0]
     return {name for names in re.findall(r"(?m)^  (-\S+)", shown) for name in re.findall(r"--?[a-z][a-z-]*", names)}
 
 
 def all_commands():
-    """Returns the words of each command, without those that only have subcommands."""
+    """Returns the words of each command, without the commands that only have subcommands."""
     found = [[name] for name in commands_of() if name not in GROUPS]
     found += [[name, word] for name in GROUPS for word in commands_of(name)]
     assert all(words in found for words in SOME) and len(found) > 30
@@ -40,7 +40,8 @@ def all_commands():
 
 @pytest.fixture(scope="module")
 def known():
-    """Returns the names of commands and options in the help, by the words of the command."""
+    """Returns two dicts whose keys are the words of a command: the names of its subcommands, and of its options, in the
+    help."""
     commands = {words: set(commands_of(*words)) for words in ((), ("bench",))}
     return commands, {words: options_of(*words) for words in ((), ("train",), ("bench", "step"))}
 
@@ -60,7 +61,8 @@ def test_help_of_what_is_no_command():
 @pytest.mark.parametrize("part", ["some", "all"])
 @pytest.mark.all_tier("it starts the program a hundred times", unless=lambda part: part == "some")
 def test_every_example_can_be_parsed(part):
-    """Appends an option that does not exist to each example. The program's only complaint is about that option."""
+    """Appends an option that does not exist to each example, and checks that the program complains about this option
+    only."""
     for words in SOME if part == "some" else all_commands():
         shown = Run(["help", *words]).out
         examples = re.findall(r"(?m)^  # (.+)\n  \$ lockstep (.+)$", shown)
@@ -86,8 +88,8 @@ def needs(shell):
 
 
 def in_bash(script, *words):
-    """Returns the completions that bash offers for the last word: calls the completion function for `lockstep` as
-    readline calls it."""
+    """Returns the completions that bash offers for the last of `words`. Calls the completion function of `lockstep` as
+    readline does."""
     text = """
         source "$1"; shift
         complete -p lockstep >&2
@@ -101,8 +103,8 @@ def in_bash(script, *words):
 
 
 def in_zsh(script, *words):
-    """Returns zsh's completions: calls the completion function with zsh's helper functions replaced by ones that print.
-    """
+    """Returns the completions that zsh offers for the last of `words`. Calls the completion function with zsh's helper
+    functions replaced by functions that print."""
     text = """
         autoload -Uz compinit && compinit -u -D
         source "$1"; shift
@@ -119,8 +121,8 @@ def in_zsh(script, *words):
 
 
 def in_fish(script, *words):
-    """Returns fish's completions, which `complete -C` prints. fish offers file names as well, but the folder is empty.
-    """
+    """Returns the completions that fish offers for the last of `words`, as `complete -C` prints them. fish offers file
+    names as well, but the current folder is empty."""
     text = "source $argv[1]; complete -C $argv[2]"
     words = ["fish", "--no-config", "-c", text, script, shlex.join(["lockstep", *words[:-1]]) + " " + words[-1]]
     done = subprocess.run(words, capture_output=True, text=True, cwd=script.parent / "empty")
@@ -137,7 +139,7 @@ def test_a_shell_completes(shell, offered, known, tmp_path):
     root, names = options[()], commands[()]
     assert offered(script, "") == names
     assert offered(script, "tr") == {"train"}
-    # Values of the options before a command are not taken for commands.
+    # The value of an option before the command, such as `bench` for --hosts, is not taken for the command.
     assert offered(script, "-n", "2", "--hosts", "bench", "") == names
     assert offered(script, "--ela") == {"--elastic"}
     assert offered(script, "bench", "") == commands[("bench",)]

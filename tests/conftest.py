@@ -1,11 +1,11 @@
 """Selects the cases of a test file that run: those of the requested tier and of this shard, and GPU cases only on a
 machine with a GPU.
 
-`@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves cases to `./lockstep test
---all`, which sets $LOCKSTEP_TIER. The reason says in a few words, with a verb, why these cases can wait; a mark without
-a reason is refused. With `all_tier("reason", unless=f)`, the cases for whose parameters f returns true run on every
-commit, too; f takes the parameters that its arguments name. A case that the command line names with `::` runs whatever
-its tier.
+`@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves the marked cases to `./lockstep
+test --all`, which sets $LOCKSTEP_TIER. The reason says in a few words, with a verb, why these cases can wait; a mark
+without a reason is refused. With `all_tier("reason", unless=f)`, the cases for whose parameters f returns true run on
+every commit, too; f takes the parameters that its arguments name. A case that the command line names with `::` runs
+whatever its tier.
 
 If $CASES_TO is set, it names a file that gets a line for each case of both tiers: `TIER<tab>FILE<tab>CASE<tab>REASON`.
 For a case that runs on every commit the reason is empty.
@@ -27,7 +27,7 @@ def pytest_configure(config):
 
 
 def reason_to_wait(item):
-    """Returns the reason why a case is left to --all; None: it runs on every commit."""
+    """Returns the reason why a case is left to --all, or None if the case runs on every commit."""
     found = None
     for mark in item.iter_markers("all_tier"):
         reason, unless = mark.args[0] if len(mark.args) == 1 else None, mark.kwargs.get("unless")
@@ -69,6 +69,6 @@ def pytest_collection_modifyitems(session, config, items):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """It is no error if this shard has no case of the tier."""
+    """Makes the test pass if this shard has no case of the requested tier."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and hasattr(session, "are_elsewhere"):
         session.exitstatus = pytest.ExitCode.OK

@@ -1,5 +1,5 @@
-"""Tests CSV tables: Lockstep finds the same cells as Python's csv module, and a table of passengers is trained,
-evaluated and predicted as NumPy computes it from the same rows."""
+"""Tests CSV tables: Lockstep finds the same cells as Python's csv module, and its inputs, accuracy and predictions for
+a table of passengers are those that NumPy computes from the same rows."""
 
 import ast
 import csv
@@ -39,7 +39,7 @@ CSV_PRINT = path_of("CSV_PRINT")
 
 
 def cells_of(path, delimiter):
-    """Returns the rows that Lockstep reads; None: it reports an error."""
+    """Returns the rows of cells that Lockstep reads from the file, or None if Lockstep reports an error."""
     done = subprocess.run([CSV_PRINT, path, delimiter], capture_output=True)
     if done.returncode == DATA:
         assert done.stderr.count(b"\n") == 1 and done.stderr.startswith(os.fsencode(path)), done.stderr
@@ -64,7 +64,7 @@ def test_cells_that_python_wrote(tmp_path):
         rows = []
         for _ in range(rng.randint(1, 8)):
             row = ["".join(rng.choices(PIECES, k=rng.randint(0, 6))) for _ in range(width)]
-            # Cells without quotes get no spaces around them, because Lockstep strips these.
+            # A cell without quotes gets no spaces and tabs at its ends, because Lockstep strips them there.
             rows.append(row if quoting == csv.QUOTE_ALL else [cell.strip(" \t") for cell in row])
         path = tmp_path / "t.csv"
         with open(path, "w", newline="", encoding=rng.choice(["utf-8", "utf-8-sig"])) as file:
@@ -123,7 +123,7 @@ def training_rows(rows):
 
 
 class Encoder:
-    """Computes with NumPy the inputs that Lockstep makes of the rows."""
+    """Computes with NumPy the model's inputs that Lockstep makes of the rows."""
 
     def __init__(self, rows):
         self.numbers = {}
@@ -149,7 +149,7 @@ class Encoder:
 
 
 def kept_columns(run_dir):
-    """Returns the columns in the run's config: name -> {field: [values]}."""
+    """Returns the `column` blocks of the run's config as {name: {field: [values]}}."""
     text = (run_dir / "config.pbtxt").read_text()
     columns = {}
     for block in re.findall(r"^ +column \{\n(.*?)^ +\}", text, re.M | re.S):
@@ -218,7 +218,8 @@ def test_passengers(tmp_path, ranks):
     write_passengers(tmp_path / "held_back.csv", validation)
     assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
 
-    # The test table lacks the labels and ignored columns, has another column order, and has new texts and gaps.
+    # The test table lacks the label and the ignored column Name, has the other columns in another order, and has a port
+    # and a missing age ("null") that the training table does not have.
     test = passengers(100, seed=2)
     test[3][7], test[4][5] = "Utopia", "null"
     order = [HEADER.index(name) for name in ("Port", "Fare", "Age", "Sex", "Class", "PassengerId")]
@@ -251,7 +252,7 @@ def test_labels_by_name(tmp_path):
 
 
 def test_house_prices(tmp_path):
-    """A regression table without a header: all rows are for training, and columns are named by number."""
+    """Trains a regression on a table without a header: all rows are for training, and columns are named by number."""
     rng = np.random.default_rng(1)
     kinds, size = rng.integers(0, 3, 200), rng.uniform(50, 200, 200)
     price = 0.01 * size + kinds
@@ -268,7 +269,8 @@ def test_house_prices(tmp_path):
 
 
 def test_several_labels_by_name(tmp_path):
-    """The config gives the target columns by number; other files hold the same columns in another order."""
+    """Checks that Lockstep finds the target columns by name in files that hold them in another order, although the
+    config gives them by number."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 3))
     columns = {"a": x[:, 0], "b": x[:, 1], "y1": x[:, 0], "y2": 5 - x[:, 1], "y3": 9 * x[:, 2], "c": x[:, 2]}
@@ -348,7 +350,7 @@ def flats(rows, seed):
 
 
 def column(rows, name, convert=float):
-    """Returns the column's values; NaN stands for a missing one."""
+    """Returns the values of the column `name`; NaN stands for a missing value."""
     cells = [row[NAMES.index(name)] for row in rows]
     return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
 
@@ -358,14 +360,14 @@ def days_of(text):
 
 
 def robust(x):
-    """Scales like scikit-learn's RobustScaler."""
+    """Returns a function that scales like scikit-learn's RobustScaler fitted on `x`."""
     low, middle, high = np.percentile(x, [25, 50, 75])
     return lambda v: (v - middle) / (high - low)
 
 
 def quantile(x):
-    """Scales like scikit-learn's QuantileTransformer(n_quantiles=1000, output_distribution="normal", subsample=None).
-    """
+    """Returns a function that scales like scikit-learn's QuantileTransformer(n_quantiles=1000,
+    output_distribution="normal", subsample=None) fitted on `x`."""
     shares = np.linspace(0, 1, min(1000, len(x)))
     quantiles = np.percentile(x, 100 * shares)
     least = 1e-7 - np.spacing(1)
@@ -408,11 +410,11 @@ class FlatEncoder:
 
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
 def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
-    """The predictions of a linear layer for unseen rows are those that NumPy computes from its weights and these
-    features."""
+    """Checks that the predictions of a linear layer for unseen rows are those that NumPy computes from the layer's
+    weights and the inputs of FlatEncoder."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
-    # Two held-back rows lack a wage or have a huge one. This must not change the training rows' statistics, and no
+    # One held-back row lacks a wage, and another has a huge one. Neither may change the training rows' statistics. No
     # training row lacks a wage.
     rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
     write_table(tmp_path / "train.csv", rows, NAMES)
@@ -432,7 +434,8 @@ def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
 
 
 def test_folds_lack_values_in_different_columns(tmp_path):
-    """Each fold has missing indicators only for the columns in which its own training rows lack values."""
+    """Checks that each fold has missing indicators only for the columns in which its own training rows lack values.
+    Only row 7 lacks a value, so the fold that holds it back has no indicator."""
     rows = flats(60, seed=3)
     for row in rows:
         row[0], row[2] = row[0].replace("NA", "80"), row[2] or "2000-01-01"
@@ -446,7 +449,8 @@ def test_folds_lack_values_in_different_columns(tmp_path):
     rows_held_back = rows_of(tmp_path / "cv/held_back.csv")
     fold = int(rows_held_back[7]["fold"])
     texts = [(tmp_path / f"cv/fold-{i}/config.pbtxt").read_text() for i in range(2)]
-    # One of them is the config's own field data.csv.missing_indicator.
+    # Each config contains the text once as the user's `data.csv.missing_indicator`, and a second time if the fold
+    # trains on row 7.
     assert [text.count("missing_indicator: true") for text in texts] == [2 - (i == fold) for i in range(2)]
     assert Run(["evaluate", "cv", "--input", "train.csv"], cwd=tmp_path).status == DONE
 

@@ -21,7 +21,8 @@ from harness import (
 
 CYCLES = int(os.environ.get("CYCLES", "6"))
 SHARED = pathlib.Path("/dev/shm")
-# Endings that do not depend on the moment of the signal; signals_test covers signals at particular moments.
+# (signal, exit status) of endings that do not depend on the moment of the signal. signals_test covers particular
+# moments.
 ENDINGS = [(signal.SIGTERM, STOPPED), (signal.SIGUSR2, STOPPED), (signal.SIGINT, INTERRUPTED)]
 
 
@@ -57,7 +58,8 @@ def test_nothing_is_left(tmp_path):
         cached.append(files_below(cache))
         # From cycle 2 on, every number of ranks has run at least once, so the cache must not grow any more.
         assert cycle < 2 or cached[cycle] == cached[2], cycle
-        # Other jobs on this machine have files there while they run.
+        # Other jobs on this machine have files in shared memory while they run, so the test waits until those files are
+        # gone.
         wait_until(lambda: set(os.listdir(SHARED)) <= shared_before)
     assert {path.name for path in run_dir.iterdir()} == {"checkpoints", "config.pbtxt", "flight", "lock", "log.jsonl"}
     assert len(list((run_dir / "flight").iterdir())) <= 3  # one file for each rank of the last job

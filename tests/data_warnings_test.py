@@ -8,7 +8,8 @@ from harness import DONE, Run, sets, write_config, write_table
 
 
 def table(rows=60, seed=1):
-    """Returns two informative features, and a class."""
+    """Returns (two features of `rows` samples, the samples' classes). The class is 1 where the first feature is
+    positive."""
     x = np.random.default_rng(seed).normal(size=(rows, 2)).round(4)
     return x, (x[:, 0] > 0).astype(int)
 

@@ -23,7 +23,7 @@ SAMPLES, BATCH, SEED = 1400, 100, 7
 
 
 class WithNorm(nn.Module):
-    """The model of tests/faulty_model.cc with `norm` and without faults."""
+    """Computes the same as the model of tests/faulty_model.cc with `norm` and without faults."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def main():
         (folder / "losses.json").write_text(json.dumps(losses))
         safetensors.torch.save_file(model.state_dict(), folder / "ddp.safetensors")
     dist.barrier()
-    # os._exit, because gloo's own cleanup sometimes aborts if the other rank has exited first.
+    # os._exit skips gloo's own cleanup, which sometimes aborts if the other rank has exited first.
     os._exit(0)
 
 

@@ -1,5 +1,5 @@
 """Compares trainings on several ranks with PyTorch's DistributedDataParallel, and trainings with a sharded optimizer
-with those without."""
+with trainings without one."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def write_weights(folder, model):
 
 
 def losses_of(folder, run_dir, ranks, text, steps=STEPS):
-    """Returns the losses of a training in the run folder `run_dir`."""
+    """Trains in the run folder `run_dir`, and returns the loss of each step."""
     skip_without_gpus(ranks)
     config = write_config(
         folder,
@@ -59,7 +59,8 @@ def losses_of(folder, run_dir, ranks, text, steps=STEPS):
 
 @pytest.fixture(scope="module", params=["mlp", "norm"])
 def ddp(request, tmp_path_factory):
-    """Returns (model, folder with the losses and weights of DistributedDataParallel on two ranks)."""
+    """Trains with DistributedDataParallel on two ranks. Returns (the model's name, the folder with its losses and
+    weights)."""
     folder = tmp_path_factory.mktemp("ddp")
     write_data(folder)
     write_weights(folder, request.param)
@@ -77,7 +78,8 @@ def ddp(request, tmp_path_factory):
     unless=lambda ddp, more: (ddp, more[:9]) in (("norm", ""), ("mlp", "ddp { fir")),
 )
 def test_losses_and_weights_are_ddps(ddp, more, tmp_path):
-    """This includes BatchNorm's statistics, which are rank 0's in both."""
+    """Compares the losses and the final state with those of DistributedDataParallel. The state includes BatchNorm's
+    running statistics, which both programs take from rank 0."""
     model, folder = ddp
     losses = losses_of(folder, tmp_path / "run", 2, f"{MLP if model == 'mlp' else NORM} {SGD} {more}")
     np.testing.assert_allclose(losses, json.loads((folder / "losses.json").read_text()), rtol=1e-5)
@@ -101,8 +103,8 @@ def test_losses_and_weights_are_ddps(ddp, more, tmp_path):
     unless=lambda ranks, text: ranks == (4 if "ADAM " in text else 3 if "clip" in text else 2),
 )
 def test_a_sharded_optimizer_changes_no_bit(ranks, text, tmp_path):
-    """This holds on the CPU, where a reduce-scatter gives the same bits as an all-reduce; NCCL may sum in another
-    order."""
+    """Checks that a sharded optimizer changes no bit of the losses and weights on the CPU, where a reduce-scatter gives
+    the same bits as an all-reduce. NCCL may sum in another order, so on GPUs the losses need only be close."""
     write_data(tmp_path, 1437)  # the last batch cannot be divided evenly among the ranks
     write_weights(tmp_path, "mlp")
     whole = losses_of(tmp_path, tmp_path / "whole", ranks, f"{MLP} {text}")
@@ -122,8 +124,9 @@ def test_a_sharded_optimizer_changes_no_bit(ranks, text, tmp_path):
     unless=lambda ranks, samples: (ranks, samples) in ((2, 1400), (4, 402)),
 )
 def test_synchronised_batch_norm_is_that_of_the_whole_batch(ranks, samples, tmp_path):
-    """402 samples in batches of 100 leave two for the last step, so two of four ranks have none. Normalising two
-    numbers divides by their difference, so rounding errors in the weights are larger."""
+    """Compares synchronised BatchNorm with BatchNorm over the whole batch in one process. 402 samples in batches of 100
+    leave two for the last step, so two of four ranks have none. Normalising two numbers divides by their difference,
+    which enlarges rounding errors, so this case has a larger tolerance for the weights."""
     write_data(tmp_path, samples)
     write_weights(tmp_path, "norm")
     x, y = ddp_reference.read(tmp_path)

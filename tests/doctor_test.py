@@ -1,4 +1,5 @@
-"""Tests that `lockstep doctor` finds what is amiss. Each test plants a fault in the machine that the program sees."""
+"""Tests that `lockstep doctor` finds faults of the machine. A test plants its fault in the machine that the program
+sees."""
 
 import json
 import os
@@ -17,10 +18,11 @@ WORDS = ["doctor", "--device", DEVICE.lower()]
 
 
 class Findings:
-    """The findings of `lockstep doctor`: for each check, a list with one finding of each rank that ran the check."""
+    """Runs `lockstep doctor` and holds its findings: `by_check` maps the name of a check to one finding of each rank
+    that ran the check."""
 
     def __init__(self, folder, **options):
-        """`options` are passed to Run."""
+        """Runs the command; `options` are passed to `Run`."""
         self.run = Run([*WORDS, "--folder", folder, "--json"], **options)
         self.by_check = {}
         for line in self.run.out.splitlines():
@@ -31,7 +33,8 @@ class Findings:
         return [finding["state"] for finding in self.by_check[check]]
 
     def expect(self, check, state, *parts, rank=0):
-        """Checks that the rank's finding has `state`, contains `parts`, and says what to do."""
+        """Checks that the rank's finding has `state` and contains `parts`, and that a finding that is not ok gives
+        advice or an error message."""
         (finding,) = [f for f in self.by_check[check] if f["rank"] == rank]
         assert finding["state"] == state, self.run
         assert self.run.status == (USAGE if state == "fail" else DONE), self.run
@@ -98,7 +101,7 @@ def test_a_slow_disk(tmp_path):
     found = Findings(tmp_path, env={"LD_PRELOAD": FAULTS, "SYNC_MS": "150"})
     found.expect("disk", "warn", "a small write is safe after ")
     (finding,) = found.by_check["disk"]
-    # The disk's own time is added to the planted delay.
+    # The time consists of the planted delay of 150 ms and the disk's own time.
     assert 150 <= float(re.search(r"safe after ([\d.]+) ms", finding["figure"])[1]) < 10_000
 
 
@@ -116,14 +119,14 @@ def test_a_clock_that_was_never_set(tmp_path):
 
 
 def test_two_nccls(tmp_path):
-    """LD_LIBRARY_PATH or a cluster's module may bring a second NCCL in this way."""
+    """Preloads a second NCCL. LD_LIBRARY_PATH or a cluster's module may load one in the same way."""
     import torch
 
     site = pathlib.Path(torch.__file__).parent.parent
     second = tmp_path / "libnccl.so.2"
     shutil.copy(site / "nvidia/nccl/lib/libnccl.so.2", second)
-    # The copy gets another name inside, so that the dynamic loader does not take it for the NCCL that is already
-    # loaded.
+    # The copy gets another soname, libnccl.so.9, so that the dynamic loader does not take it for the NCCL that is
+    # already loaded.
     renamed = tmp_path / "libnccl.so.2.0"
     data = second.read_bytes()
     at = data.index(b"\0libnccl.so.2\0")
@@ -189,7 +192,7 @@ def test_one_gpu_for_two_ranks(tmp_path):
 
 
 def test_an_exchange_that_goes_the_long_way(tmp_path):
-    """The user has set variables that keep NCCL from using NVLink and shared memory."""
+    """Sets the variables with which a user keeps NCCL from using NVLink and shared memory."""
     needs_gpus(2)
     found = Findings(tmp_path, ranks=2, env={"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"})
     found.expect("all-reduce", "warn", "where links carry")

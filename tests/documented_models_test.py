@@ -24,7 +24,7 @@ TEXT = (ROOT / "docs/models.md").read_text()
 
 
 def photos(folder):
-    """Writes photographs whose colour tells the class, and weights of a model with 1,000 other classes."""
+    """Writes photographs whose colour tells the class, and the weights of a ResNet-18 for 1,000 other classes."""
     random = np.random.default_rng(1)
     for number in range(80):
         pixels = random.integers(0, 100, (72, 72, 3))
@@ -37,7 +37,7 @@ def photos(folder):
 
 
 def texts(folder):
-    """Writes texts whose words tell the class, and a small DistilBERT with its tokenizer."""
+    """Writes texts whose words tell the class, and the config and tokenizer of a small DistilBERT."""
     random = np.random.default_rng(2)
     words = [f"w{number}" for number in range(40)]
     labels = random.integers(0, 2, 400)
@@ -56,7 +56,8 @@ def texts(folder):
 
 
 def masks(folder):
-    """Writes images of noise with squares of two colours, each a class; the pixels of some columns have no class."""
+    """Writes images of noise with one square for each of two classes, each class in its own colour. The pixels of the
+    first two columns have no class, which the mask value 255 says."""
     random = np.random.default_rng(3)
     images = random.integers(0, 80, (64, 64, 64, 3), dtype=np.uint8)
     classes = np.zeros((64, 64, 64), np.uint8)
@@ -86,7 +87,7 @@ def test_a_documented_model(title, tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "python").symlink_to(ROOT / "python")
     (tmp_path / "lockstep").symlink_to(pathlib.Path(LOCKSTEP).absolute())
-    # The commands say python3, and must get the Python that has PyTorch.
+    # The documented commands call python3, which must be the Python that has PyTorch.
     environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
     for command in re.findall(r"^    \$ (.*)", section, re.MULTILINE):
         done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """Ends jobs in every way, at random moments, on 1, 2 and 4 ranks. The same command then resumes the run. In the end
 each loss and weight is that of an undisturbed run, no process or file is left over, and the exit status is the one in
-the README. $ENDINGS is the number of repetitions of each case; $SEED is the seed."""
+the README. $ENDINGS is the number of repetitions of each case; $SEED is the seed of the random moments."""
 
 import fcntl
 import os
@@ -41,7 +41,7 @@ STEPS = {1: 4000, 2: 2000, 4: 300}  # number of ranks -> steps; a run takes abou
 
 
 class Job(Started):
-    """A job with a terminal of its own."""
+    """Runs a job on a pseudo-terminal of its own."""
 
     def __init__(self, config, run_dir, ranks, words=(), own_mpirun=False):
         self.keyboard, terminal = os.openpty()
@@ -67,11 +67,11 @@ class Job(Started):
         os.write(self.keyboard, text)
 
     def programs(self, name):
-        """Returns the job's processes that run the program `name`."""
+        """Returns the ids of the job's processes that run the program `name`."""
         return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
 
     def computing(self):
-        """Returns the processes of the job's ranks, or the only process."""
+        """Returns the process ids of the job's ranks, or the id of its only process."""
         return list(self.ranks().values()) or [self.process.pid]
 
     def scratch(self):
@@ -86,13 +86,13 @@ class Job(Started):
         return found
 
     def status(self):
-        """Returns the job's exit status, as a shell reports it."""
+        """Returns the job's exit status as a shell reports it: 128 + the number of the signal that ended the job."""
         code = self.process.wait(timeout=LONG_S)
         return code if code >= 0 else 128 - code
 
 
 def kill(pids, number, dice=None):
-    """Sends the signal `number` to all of the processes, or to one drawn with `dice`."""
+    """Sends the signal `number` to all processes in `pids`, or only to one of them that is drawn with `dice`."""
     for pid in [dice.choice(list(pids))] if dice and pids else pids:
         try:
             os.kill(pid, number)
@@ -100,8 +100,8 @@ def kill(pids, number, dice=None):
             pass
 
 
-# Maps each way to end a job to (a function that does it, the exit statuses that the job may have); 0: it had finished
-# before.
+# Maps each way to end a job to (a function that ends the job, or None for a job that ends by itself; the exit statuses
+# that the job may have). A job may also have the status 0, if it finished before the function was called.
 ENDS = {
     "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),
@@ -121,7 +121,7 @@ ENDS = {
     "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
 }
 OF_MPIRUN = {"SIGTERM to mpirun", "kill -9 of mpirun"}
-# The number of ranks with which every commit's tests run each ending.
+# Maps each way to end a job to the number of ranks with which every commit's tests try it.
 IN_COMMITS = {end: 2 if end in OF_MPIRUN else (1, 2, 4)[number % 3] for number, end in enumerate(ENDS)}
 
 
@@ -136,7 +136,8 @@ def config_in(folder, ranks):
 
 
 def names_in(folder):
-    """Returns the names below the folder without complete checkpoints: their number depends on the disk's speed."""
+    """Returns the names of the files and folders below `folder`, without complete checkpoints, whose number depends on
+    the disk's speed."""
     names = [str(path.relative_to(folder)) for path in folder.rglob("*")]
     return sorted(name for name in names if not re.fullmatch(r"checkpoints/step-\d{12}(/[^/]*)?", name))
 
@@ -159,7 +160,8 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
     skip_without_gpus(ranks)
     dice = random.Random(f"{SEED} {end} {ranks} {number}")
     config, whole, seconds = undisturbed(ranks)
-    moment = dice.uniform(0, seconds)  # when the ending happens; the test waits for nothing here
+    # The test ends the job `moment` seconds after the job's start, whatever the job is doing.
+    moment = dice.uniform(0, seconds)
     act, statuses = ENDS[end]
     run_dir = tmp_path / "run"
     words = [] if act else ["--time-budget", f"{1 + moment:.3f}s"]
@@ -178,7 +180,8 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
         assert checkpoints(run_dir)[-1] == stopped[-1]["step"], what
 
     again = train(config, run_dir, ranks=ranks)
-    if "STOP" in end and again.status == INTERRUPTED:  # the request came too late for the first job
+    # The first job finished before it saw the STOP file, so the second job found the file and stopped.
+    if "STOP" in end and again.status == INTERRUPTED:
         again = train(config, run_dir, ranks=ranks)
     assert again.status == DONE, f"{what}\n{again}"
     assert losses_by_step(run_dir) == losses_by_step(whole), what

@@ -1,4 +1,5 @@
-"""Tests `lockstep estimate`: its predictions against measurements on a GPU, and its errors for wrong input."""
+"""Tests `lockstep estimate`: compares its predictions with measurements on a GPU, and checks its errors for wrong
+input."""
 
 import json
 import pathlib
@@ -16,8 +17,8 @@ OWN_MODEL = path_of("OWN_MODEL")
 PEERS = pathlib.Path(__file__).parent / "gpu" / "peers"
 MIB = 2**20
 
-# The peak bytes of tensors, and the bytes of the GPU that the allocator had reserved for them, in MiB: steps in BF16 on
-# one H100, measured with LibTorch 2.11 by tests/gpu/gpu_estimate_test.py.
+# Maps (model, batch) to (the peak of the memory of all tensors, the GPU memory that the allocator had reserved for
+# them), both in MiB. tests/gpu/gpu_estimate_test.py measured them with LibTorch 2.11 during steps in BF16 on one H100.
 MEASURED = {
     ("gpt2", 16): (8158, 8510),
     ("gpt2", 64): (26959, 27258),
@@ -74,7 +75,7 @@ def test_what_each_setting_saves(tmp_path):
     assert halved["owners"]["activations"] == pytest.approx(plain["owners"]["activations"] / 2, rel=0.02)
     eight = of_peer("gpt2", 128, "--ranks", "8")
     assert eight["micro_batch"] == 16
-    # Sharding saves seven eighths of the moments, which have 8 bytes for each parameter.
+    # Sharding over 8 ranks saves seven eighths of the optimizer's two moments, which have 8 bytes for each parameter.
     assert eight["peak_bytes"] - eight["with_shard_bytes"] == pytest.approx(7 * eight["parameters"], rel=0.05)
 
 
@@ -91,7 +92,8 @@ def test_a_table_of_gpus(tmp_path):
 
 
 def test_sizes_that_a_model_does_not_take(tmp_path):
-    """The patch size 14 divides 224, and no other image size of the table."""
+    """Checks that the table has "-" for image sizes that the model cannot take: the patch size 14 divides 224, and none
+    of the table's nine other image sizes."""
     model = 'model { name: "vit" vit { patch: 14 width: 64 heads: 2 layers: 2 } } precision: BF16'
     run = estimate(write_config(tmp_path, IMAGES.replace("64, 64", "224, 224") + model), "--table")
     assert run.status == DONE, run
@@ -105,7 +107,7 @@ def test_samples_of_files(tmp_path):
     assert run.status == DONE, run
     assert "RTX 3090 (not measured there) may take" in run.out
     assert "so 1000 samples/s need" in run.out
-    # Categorical columns may be embedded.
+    # A config with embedded categorical columns can be estimated, too.
     categories = DIGITS_MLP.replace("csv {", 'csv { category: ["1", "2"]').replace("mlp { ", "mlp { embed_categories: 2 ")
     assert estimate(write_config(tmp_path, categories)).status == DONE
     described = DIGITS_MLP.replace("csv {", "input_shape: 64 classes: 10 csv {")
@@ -114,7 +116,7 @@ def test_samples_of_files(tmp_path):
 
 
 def test_auto_on_a_cpu(tmp_path):
-    """On a CPU nothing is predicted, and the training does not change."""
+    """Checks that `micro_batch: AUTO` chooses the whole batch on a CPU and trains like `micro_batch: ACCUMULATION`."""
     config = write_config(tmp_path, DIGITS_MLP)
     losses = []
     for choice in ("ACCUMULATION", "AUTO"):
@@ -156,8 +158,9 @@ def test_a_file_of_pytorchs(name, layers, share, tmp_path):
     model = f'model {{ name: "{name}" {name} {{ file: "{tmp_path}/model" }} }}'
     config = write_config(tmp_path, f"{IMAGES} {model} global_batch: 64")
     whole, rounded = (foretold(config, "--set", f"precision={precision}") for precision in ("FP32", "BF16"))
-    # Each of the first three layers keeps 32 x 64 x 64 values for each sample. A graph whose norm and activation are
-    # fused keeps fewer, and in 16 bits they take fewer bytes.
+    # For each of the 64 samples, each of the first three layers keeps 32 x 64 x 64 values of 4 bytes. The imported
+    # graph, in which the norm and the activation are fused, keeps fewer: those of two layers. In BF16 the values take
+    # fewer bytes.
     assert whole["owners"]["activations"] > layers * 64 * 32 * 64 * 64 * 4
     assert rounded["owners"]["activations"] < share * whole["owners"]["activations"]
 
@@ -172,7 +175,7 @@ class Picks(torch.nn.Module):
 
 
 def test_an_operation_that_cannot_be_foretold(tmp_path):
-    """The size of its result depends on the values."""
+    """Checks that `masked_select` is refused, because the size of its result depends on the values."""
     torch.jit.script(Picks()).save(tmp_path / "model.pt")
     text = NUMBERS + f'model {{ name: "torchscript" torchscript {{ file: "{tmp_path}/model.pt" }} }}'
     expect_error(estimate(write_config(tmp_path, text)), USAGE, "masked_select")

@@ -2,7 +2,7 @@
 mode, and a model that cannot be exported ends with one error line.
 
 Modules and files run in fp32 on one thread, from the same weights and the same seed. So outputs, gradients, updated
-buffers and three steps of SGD must agree within 1e-6 of the largest element, dropout included.
+buffers and three steps of SGD must agree within 1e-6 of the tensor's largest element, also with dropout.
 """
 
 import contextlib
@@ -53,8 +53,8 @@ def close(ours, eager, name=""):
 
 
 def check_training(model, ours, batches, steps=3):
-    """Trains both on `batches`, tuples of arguments, and compares them after each step, and in evaluation mode at the
-    end."""
+    """Trains the module `model` and its exported file `ours` on `batches`, tuples of arguments. Compares outputs,
+    gradients and buffers in each step, and the outputs in evaluation mode at the end."""
     model.train(), ours.train()
     optimizers = [
         torch.optim.SGD(parameters, lr=0.05)
@@ -93,8 +93,8 @@ def exported(model, inputs, tmp_path):
 
 
 class ConvNet(nn.Module):
-    """A model with BatchNorm, an in-place activation on a residual sum, dropout, a non-persistent buffer and a frozen
-    layer."""
+    """Implements a model with BatchNorm, an in-place activation on a residual sum, dropout, a non-persistent buffer and
+    a frozen layer."""
 
     def __init__(self):
         super().__init__()
@@ -123,7 +123,8 @@ class DropPath(nn.Module):
 
 
 class Attention(nn.Module):
-    """A model with tokens and a mask, tied weights, scaled_dot_product_attention, and an output object with .logits."""
+    """Implements a model that takes tokens and a mask, has tied weights, calls scaled_dot_product_attention, and
+    returns an object with .logits."""
 
     def __init__(self, words=20, width=16):
         super().__init__()
@@ -146,7 +147,7 @@ class Attention(nn.Module):
 
 
 class UNet(nn.Module):
-    """A model with a dense output [count, classes, height, width], in a dict."""
+    """Implements a model that returns a dense output [count, classes, height, width] in a dict."""
 
     def __init__(self):
         super().__init__()
@@ -189,7 +190,7 @@ def test_the_head_is_the_last_layer_also_if_its_weight_is_computed(tmp_path):
     assert head(nn.Linear(6, 3)) == ["2."]
     for normalised in (parametrizations.weight_norm, parametrizations.spectral_norm):
         assert head(normalised(nn.Linear(6, 3, bias=False))) == ["2.parametrizations.weight."]
-    assert head(nn.LSTM(6, 3, batch_first=True), torch.randn(2, 4, 6)) == []  # no layer that could be a new head
+    assert head(nn.LSTM(6, 3, batch_first=True), torch.randn(2, 4, 6)) == []  # an LSTM cannot be a new head
 
 
 def test_dropout_draws_the_right_share(tmp_path):
@@ -215,7 +216,7 @@ def test_several_inputs_tied_parameters_drop_path_and_logits(tmp_path):
     names = [entry["name"] for entry in ours.description["inputs"]]
     assert names == ["tokens", "mask"]
     assert ours.description["parameters"][-1] == {"name": "head.weight", "trainable": True, "same_as": "words.weight"}
-    assert ours.description["head"] == []  # its weight is the embedding's, so it cannot be replaced
+    assert ours.description["head"] == []  # the last layer shares the embedding's weight
     assert "state.head.weight" not in read_lsm(tmp_path / "net.lsm")[1]
     batches = []
     for count in (5, 1, 2):
@@ -240,7 +241,8 @@ def test_a_tensor_that_is_passed_twice_is_two_inputs(tmp_path):
 
 
 def test_a_loss_of_its_own(tmp_path):
-    """Tests a loss with weights that is computed for each sample, and a mean loss over masks."""
+    """Tests two losses of the user: one with class weights that gives a number for each sample, and one that gives the
+    mean over masks."""
 
     def by_sample(output, target):
         return F.cross_entropy(output, target, weights, reduction="none") * (1 + target)
@@ -291,8 +293,9 @@ def test_one_sample_as_example(tmp_path):
 
 
 def test_batch_norm_of_vectors(tmp_path):
-    """The export accepts a batch of one. Lockstep refuses it in training (tests/imported_test.py), since ranks may
-    share a batch."""
+    """Checks that the exported file accepts a batch of one sample, since ranks may share the statistics of a batch.
+    PyTorch's BatchNorm1d refuses one sample in training, and so does a single rank of Lockstep
+    (tests/imported_test.py)."""
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     ours = exported(model, torch.randn(2, 6), tmp_path)
     assert ours.description["batch"] == ours.description["training"]["batch"] == [1, 2**31 - 1]
@@ -304,7 +307,8 @@ def test_batch_norm_of_vectors(tmp_path):
 
 
 def maybe_autocast(device, enabled):
-    """Enters the region only if autocast is on, like the function of this name in transformers."""
+    """Returns an autocast region if autocast is on or `enabled` is true, and a context without effect otherwise, like
+    the function of this name in transformers."""
     if torch.is_autocast_enabled(device) or enabled:
         return torch.autocast(device, enabled=enabled)
     return contextlib.nullcontext()
@@ -480,7 +484,8 @@ def test_hugging_face(kind, tmp_path, capfd, monkeypatch):
 
 
 def command_line(folder, capfd, monkeypatch, *arguments, status=2):
-    """Runs the command's main() in a folder. Returns the only line that it printed."""
+    """Runs main() of `python -m lockstep.export` in `folder`, in this process. Checks the exit status, and returns the
+    only line that main() printed."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with warnings.catch_warnings():
@@ -495,7 +500,8 @@ def command_line(folder, capfd, monkeypatch, *arguments, status=2):
 
 
 def run_command(folder, *arguments, status=2):
-    """Runs the command in a folder, in a process of its own. Returns the only line that it printed."""
+    """Runs `python -m lockstep.export` in `folder`, in a child process. Checks the exit status, and returns the only
+    line that the command printed."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "lockstep.export", *arguments]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, timeout=120)

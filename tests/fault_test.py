@@ -1,6 +1,6 @@
 """Tests ranks that die, stop, disagree or hang, with a real mpirun and real signals. The run ends on all ranks within
-the watchdog's limit + 5 s, one line names the culprit, no process is left, and the exit status is that of
-docs/design.md. $REPEAT is the number of times that each test runs."""
+the watchdog's limit + 5 s after the fault, one line names the rank at fault, no process is left, and the exit status is
+that of docs/design.md. $REPEAT is the number of times that each test runs."""
 
 import os
 import signal
@@ -29,9 +29,9 @@ from harness import (
 
 FAULTY = path_of("FAULTY")
 RANKS = int(os.environ.get("RANKS", "2"))
-LIMIT_S = 2  # the watchdog's limit in all tests of this file
+LIMIT_S = 2  # seconds: the watchdog's limit in all tests of this file
 MARGIN_S = 5
-START_S = float(os.environ.get("START_S", "5"))  # to start, and to get to the fault
+START_S = float(os.environ.get("START_S", "5"))  # seconds that a job may take to start and to reach the fault
 
 THROW, KILL_RANK, KILL_MPIRUN, UNUSED_BIAS, STOP_RANK, SKIP_COLLECTIVE, NEVER_RETURN = range(1, 8)
 
@@ -42,8 +42,8 @@ def repeat(request):
 
 
 def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=digits_data()):
-    """Writes a config. It uses no CUDA graph by default, because a fault is in the model's forward, which a graph's
-    replay does not call."""
+    """Writes a config that uses no CUDA graph by default. The faults are in the model's forward, which the replay of a
+    graph does not call."""
     return write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}
@@ -57,7 +57,7 @@ def config_of(folder, model="", more="", name="config.pbtxt", graph="false", dat
 def expect_end(run, folder, status, *parts, lines=1):
     assert run.status == status, run
     assert run.seconds < START_S + LIMIT_S + MARGIN_S, run
-    # A process that was killed from outside may take a moment to end.
+    # A killed process may take a moment to end, so this waits for MARGIN_S seconds at most.
     wait_until_gone(folder, MARGIN_S)
     assert len(run.error_lines) == lines, run
     for part in parts:
@@ -68,13 +68,13 @@ def faulty(folder, fault, more="", **model):
     return Run(["train", config_of(folder, dict(model, fault=fault), more)], ranks=RANKS, program=FAULTY, timeout=60)
 
 
-# The places where the other ranks may be when a rank is missing: the step of the fault or the one before, and a
-# collective that is named by its parameters.
+# The parts of the error line that say where the other ranks are when a rank is missing: in the step of the fault or the
+# step before (36 or 35), and in a collective, which the line names by its parameters.
 WHERE = ["step 3", "collective", "bucket 0: linear.bias, linear.weight"]
 
 
 def expect_story(folder):
-    """Checks that the flight records tell the verdict and every rank's collectives."""
+    """Checks that `lockstep flight` tells the verdict, and each rank's collectives from the flight records."""
     story = Run(["flight", folder / "run"])
     assert story.status == DONE, story
     assert "verdict: rank " in story.out, story
@@ -111,7 +111,7 @@ def test_a_rank_that_is_late(rank, tmp_path):
 @pytest.mark.all_tier("the other rank skips a collective in the same way", unless=lambda rank: rank == 1)
 def test_a_rank_that_skips_a_collective(rank, tmp_path):
     run = faulty(tmp_path, SKIP_COLLECTIVE, "ddp { sync_batch_norm: true }", norm=1, rank=rank, at=35)
-    # With two ranks there is no majority to tell which one is wrong.
+    # With two ranks no majority shows which rank is wrong, so the line is the same whichever rank skips the collective.
     expect_end(run, tmp_path, PEER, "error: rank 1 made another call than rank 0 as", "step 36", "BatchNorm's statistics")
 
 
@@ -149,7 +149,8 @@ def test_mpirun_is_killed(tmp_path):
 
 @pytest.fixture
 def job(tmp_path):
-    """Yields a running job, some steps into its training. It is ended after the test, whatever the result."""
+    """Yields a running job that has logged at least two steps. The job is killed after the test, whatever the test's
+    result."""
     config = config_of(tmp_path, {}, graph="true")
     with Started(config, tmp_path / "run", RANKS, program=FAULTY) as job:
         job.wait_for("step", 2)
@@ -163,7 +164,8 @@ def job(tmp_path):
     unless=lambda rank, sent: rank == 0 and sent == signal.SIGKILL,
 )
 def test_a_rank_is_lost_between_steps(rank, sent, job, tmp_path):
-    """The rank is lost at any moment, by a signal from outside; on GPUs this happens while CUDA graphs are replayed."""
+    """Kills or stops a rank by a signal at any moment of the training. On GPUs the rank replays CUDA graphs at that
+    time."""
     os.kill(job.rank(rank), sent)
     assert job.process.wait(timeout=LIMIT_S + MARGIN_S) == PEER, job.texts()
     error = job.texts()[1]
@@ -179,12 +181,13 @@ def test_the_command_itself_is_killed(job, tmp_path):
 
 
 def test_a_job_that_is_stopped_whole_goes_on(job, tmp_path):
-    """Slurm suspends and resumes jobs like this. No rank may be blamed for the time during which all were stopped."""
+    """Checks that no rank is blamed for the time during which all ranks were stopped. Slurm suspends and resumes jobs
+    in this way."""
     ranks = job.ranks().values()
     assert len(ranks) == RANKS
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
-    time.sleep(2 * LIMIT_S)  # how long they are stopped; the test waits for nothing here
+    time.sleep(2 * LIMIT_S)  # the ranks stay stopped for twice the watchdog's limit
     log = tmp_path / "run" / "log.jsonl"
     steps = log.read_text().count("\n")
     for rank in ranks:

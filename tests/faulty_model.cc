@@ -1,10 +1,10 @@
-// A lockstep program whose model is a linear layer that fails as its options say:
+// Runs lockstep with a model of its own, a linear layer that fails as the model's options say:
 //   fault  what happens in the training forward number `at`, counted from 0, on rank `rank` (-1: on every rank)
 //   1      the model throws
-//   2      its process is killed
-//   3      the mpirun that started it is killed
-//   4      the bias is unused from that forward on, until the forward number `until` if this is given
-//   5      its process is stopped (SIGSTOP)
+//   2      the rank's process is killed
+//   3      the mpirun that started the rank is killed
+//   4      the bias is unused from that forward on, and used again from the forward number `until` on, if given
+//   5      the rank's process is stopped (SIGSTOP)
 //   6      BatchNorm is not synchronised, so this rank skips a collective (with `norm` and
 //          ddp.sync_batch_norm)
 //   7      the forward never returns
@@ -12,15 +12,17 @@
 //   9      like 8, but in the backward
 //   10     like 8, but on a GPU whose free memory is fragmented, so that an allocation really fails
 // Other options of the model: each training forward takes `sleep_us` microseconds longer on rank `rank` and `base_us`
-// longer on each rank. It leaks `leak_kb` KiB of host memory, and a tensor of `leak_tensor_kb` KiB on the device. With
-// `grows_to` it multiplies two square matrices of `grows_to` / 4 rows, and of `grows_to` rows after the forward number
-// `at`. `dropout` is the percentage of the outputs that are dropped. `record` is a file to which each training forward
-// appends a line: the first number of each of its samples; the rank is appended to the file's name. `twice` registers
-// the layer under a second name, `norm` puts BatchNorm behind it, and `name_by_rank` names the layer after the rank.
-// With `waits` every forward reads a number from the device.
+// longer on each rank. Each training forward leaks `leak_kb` KiB of host memory, and a tensor of `leak_tensor_kb` KiB
+// on the device. With `grows_to` each training forward multiplies two square matrices, which have `grows_to` / 4 rows
+// before the forward number `at`, and `grows_to` rows from that forward on. `dropout` is the percentage of the outputs
+// that are dropped. With `record`, each training forward appends a line with the first number of each of its samples to
+// a file, whose name is `record` followed by the rank. `twice` registers the layer under a second name, `norm` puts
+// BatchNorm behind the layer, and `name_by_rank` names the layer after the rank. With `waits` every forward reads a
+// number from the device, and so waits for the device.
 //
 // Options of the data set: each Read() sleeps for `sleep_us` microseconds, and computes for `busy_us` microseconds of
-// CPU time.
+// CPU time. The Read() number `at`, counted from 0, throws a DataError on rank `rank` (-1: on every rank). With `hang`
+// the constructor never returns.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <signal.h>
@@ -65,9 +67,9 @@ enum Fault {
   throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
 }
 
-// Limits this process to 2 GiB of the GPU's memory, and makes LibTorch's caching allocator hold all but 256 MiB of it
-// as blocks of 200 MiB. One half of each block is free, and the function returns the tensors that occupy the other
-// halves.
+// Limits this process to 2 GiB of the GPU's memory, and makes LibTorch's caching allocator hold all but 256 to 456 MiB
+// of it as blocks of 200 MiB. One half of each block is free, and the function returns the tensors that occupy the
+// other halves.
 std::vector<at::Tensor> Fragment(at::Device device) {
   constexpr int64_t kMebi = 1 << 20;
   constexpr int64_t kLimit_bytes = 2048 * kMebi;
@@ -142,7 +144,7 @@ class FaultyModel : public lockstep::Model {
       leaked_tensors_.push_back(
           at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
     }
-    // This product takes longer after the forward number `at`.
+    // This product takes longer from the forward number `at` on.
     if (is_training() && grows_to_ > 0) {
       const int64_t side = forwards_ > at_ ? grows_to_ : grows_to_ / 4;
       const at::Tensor matrix = at::ones({side, side}, input.options().dtype(at::kFloat));
@@ -203,7 +205,7 @@ class FaultyModel : public lockstep::Model {
   std::shared_ptr<lockstep::BatchNorm> norm_;
 };
 
-// The data set of the digits' file. Read number `at`, counted from 0, fails on rank `rank`.
+// Reads CSV files such as the digits, and fails as the data set's options say.
 class FaultyDataset : public lockstep::Dataset {
  public:
   explicit FaultyDataset(const lockstep::DatasetSource& source)

@@ -1,5 +1,5 @@
 """Tests cross-validation: how samples are divided into folds, what `train --folds` and the commands that take a run of
-folds do, and that stopping or killing it changes no bit of the result."""
+folds do, and that stopping or killing a cross-validation changes no bit of its result."""
 
 import collections
 import ctypes
@@ -45,7 +45,7 @@ def config_text(folds="", more="", label='label: "y" label_names: true', epochs=
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes train.csv, and in cv a cross-validation of it. Returns the folder."""
+    """Returns a folder with train.csv, test.csv, config.pbtxt, and a finished cross-validation of train.csv in cv."""
     path = tmp_path_factory.mktemp("folds")
     draw = np.random.default_rng(1)
     x = draw.normal(size=(ROWS, 3))
@@ -155,7 +155,7 @@ def test_the_past_predicts_the_future(folder):
     assert cross_validation(folder, "time", config="time.pbtxt").status == DONE
     found = {int(row["index"]): int(row["fold"]) for row in held_back(folder, "time")}
     part = ROWS // (COUNT + 1)
-    begin = ROWS - COUNT * part  # as in scikit-learn's TimeSeriesSplit
+    begin = ROWS - COUNT * part  # first held-back sample in scikit-learn's TimeSeriesSplit
     assert found == {sample: (sample - begin) // part for sample in range(begin, ROWS)}
 
 
@@ -221,7 +221,8 @@ def steps_logged(folder, name):
 
 
 def test_folds_that_are_killed(folder, undisturbed):
-    """Kills all processes at once, each time after another number of steps."""
+    """Kills all processes of a cross-validation at once, KILLS times and each time after another number of steps, and
+    checks that its result has the bits of an undisturbed one."""
     draw = random.Random(5)
     for _ in range(KILLS):
         aim = steps_logged(folder, "killed") + draw.randrange(1, 60)
@@ -255,7 +256,7 @@ def test_a_fold_that_fails(folder):
 
 
 def states(folder, name):
-    """Returns each job's entry in crew.json, by the job's name."""
+    """Returns the jobs in crew.json as {name: job}."""
     return {job["name"]: job for job in json.loads((folder / name / "crew.json").read_text())["jobs"]}
 
 
@@ -279,7 +280,7 @@ def test_folds_have_one_owner(folder):
 
 
 class Opened:
-    """Counts how often the files in a folder are opened, by their names."""
+    """Counts how often each file in a folder is opened."""
 
     def __init__(self, folder):
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -287,7 +288,7 @@ class Opened:
         assert self.libc.inotify_add_watch(self.events, os.fsencode(folder), 0x20) > 0  # 0x20: IN_OPEN
 
     def counts(self):
-        """Returns the counts since the last call."""
+        """Returns {file name: number of times that the file was opened since the last call}."""
         counts = collections.Counter()
         while True:
             try:
@@ -302,7 +303,8 @@ class Opened:
 
 
 def test_each_image_is_read_once_for_all_folds(tmp_path):
-    """The joint prediction is the mean of the folds' predictions, to the rounding of float32."""
+    """Checks that the prediction of all folds opens each image as often as the prediction of a single fold. It is the
+    mean of the folds' predictions, up to the rounding of float32."""
     random = np.random.default_rng(4)
     for label, name in enumerate(LABELS):
         (tmp_path / "train" / name).mkdir(parents=True)
@@ -326,10 +328,11 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     together, times_together = predicted("cv")
     assert len(times_together) == 11 and min(times_together.values()) > 0
     assert times_together == times[-1]
-    # Single predictions are written as float32, so the mean of the folds' predictions agrees only to that precision.
+    # The prediction of a single fold is written as float32, so the mean of such predictions agrees only to that
+    # precision.
     np.testing.assert_allclose(together, np.mean(np.array(alone, dtype=np.float64), axis=0), rtol=1e-6)
-    # Folds with different reading settings, here a smaller batch, are predicted with one after the other, with the same
-    # bits.
+    # Folds whose settings for reading differ predict one after the other; here one fold has a smaller batch. The result
+    # has the same bits, and each image is opened more than twice as often.
     path = tmp_path / "cv/fold-2/config.pbtxt"
     path.write_text(path.read_text().replace("global_batch: 16", "global_batch: 15"))
     apart, times_apart = predicted("cv")

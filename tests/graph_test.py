@@ -29,7 +29,8 @@ PIXELS = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kin
 IMAGES = f"data {{ {PIXELS} }}"
 AUGMENTED = f"""data {{ {PIXELS}
   augment {{ brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 mixup: 0.2 cutmix: 1 }} }}"""
-# 1797 digits and 100 samples leave a short last batch; with dropout, both ways must draw the same random numbers.
+# Maps the name of a case to texts of the config: (data, model, further fields). The 1797 digits and the 100 samples
+# leave a short last batch in each epoch. With dropout, graph and eager steps must draw the same random numbers.
 CASES = {
     "mlp": (CSV, "mlp { hidden: [64, 64] batch_norm: true dropout: 0.2 }", "epochs: 3 global_batch: 64"),
     "mlp_fp16": (CSV, "mlp { hidden: [64, 64] dropout: 0.2 }", "epochs: 3 global_batch: 64 precision: FP16"),

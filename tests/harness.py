@@ -31,32 +31,33 @@ LOCKSTEP = path_of("LOCKSTEP")
 DEVICE = os.environ.get("DEVICE", "CPU")
 DIGITS = pathlib.Path(os.environ.get("DIGITS", "examples/digits/digits.csv")).absolute()
 
-# Runs keep indexes of images here, and not in the user's cache.
+# Runs keep their indexes of image files in this temporary folder, and not in the user's cache.
 _cache = tempfile.TemporaryDirectory(prefix="lockstep-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name
 
-LONG_S = 60  # time limit for anything that is expected to happen
+LONG_S = 60  # time limit in seconds for anything that is expected to happen
 
 # The exit statuses of docs/design.md.
 DONE, USAGE, DATA, CHECKPOINT, PEER, BUG, STOPPED, INTERRUPTED = 0, 2, 3, 4, 5, 70, 75, 130
 
 
 def command_of(arguments, ranks=None, program=LOCKSTEP, launcher=()):
-    """Returns the words of a command. One rank, or None, runs the program alone; `launcher` is put before the program.
-    """
+    """Returns the words of a lockstep command. With more than one rank, `-n` tells the program to start them;
+    `launcher` is put before the program."""
     several = ["-n", ranks] if ranks and ranks > 1 else []
     return [str(word) for word in (*launcher, program, *several, *arguments)]
 
 
 def mpirun(ranks, *words):
-    """Returns the words to put before a program to start it as that many ranks without `lockstep -n`. `words` are
-    further arguments of mpirun, which replace `--bind-to none`."""
+    """Returns the words to put before a program to start it as `ranks` ranks without `lockstep -n`. `words` are further
+    arguments of mpirun, which replace `--bind-to none`."""
     always = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-quiet", "--mca", "plm", "isolated"]
     return [*always, *(words or ("--bind-to", "none")), "-n", str(ranks)]
 
 
 def in_mount_namespace(folder, prepare):
-    """Returns a launcher for commands that see the file systems which the shell command `prepare` mounts."""
+    """Returns a launcher for commands that see the file systems which the shell command `prepare` mounts. Skips the
+    test if this process may not make a mount namespace."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
         import pytest
 
@@ -67,10 +68,11 @@ def in_mount_namespace(folder, prepare):
 
 
 class Run:
-    """A lockstep command that has finished."""
+    """Runs a lockstep command to its end. Holds its exit status, its output and error text, and the seconds that it
+    took."""
 
     def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120, input=""):
-        """`input` is the command's standard input."""
+        """Runs the command with `input` as its standard input, for at most `timeout` seconds."""
         begin = time.monotonic()
         done = subprocess.run(
             command_of(arguments, ranks, program, launcher),
@@ -93,22 +95,23 @@ class Run:
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"
 
-    __repr__ = __str__  # pytest shows this
+    __repr__ = __str__  # pytest shows this text in a failed assertion
 
 
 def log_text(run_dir):
-    """Returns the log as far as it is written; its last line may be incomplete."""
+    """Returns the text of the log so far, or "" if there is no log. The last line may be incomplete."""
     try:
         return (run_dir / "log.jsonl").read_text()
-    except FileNotFoundError:  # not written yet, or --fresh has just moved it away
+    except FileNotFoundError:  # the log is not written yet, or --fresh has just moved it away
         return ""
 
 
 class Started:
-    """A training command that is still running. Its output goes to files beside its run folder."""
+    """Starts a training command, which runs on while the test acts. Its output goes to files beside its run folder. At
+    the end of a `with` block, the command is killed if it still runs."""
 
     def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=(), **options):
-        """`options` are passed to Popen."""
+        """Starts the command; `options` are passed to Popen."""
         self.run_dir = pathlib.Path(run_dir)
         self.outputs = [self.run_dir.with_name(self.run_dir.name + suffix) for suffix in (".out", ".err")]
         with open(self.outputs[0], "w") as out, open(self.outputs[1], "w") as err:
@@ -133,7 +136,7 @@ class Started:
         return [path.read_text(errors="replace") for path in self.outputs]
 
     def wait_until(self, condition):
-        """Waits until the condition holds. It must hold before the job ends."""
+        """Waits until `condition()` is true, and fails if the command ends before."""
 
         def holds():
             assert self.process.poll() is None, self.texts()
@@ -142,32 +145,33 @@ class Started:
         wait_until(holds)
 
     def wait_for(self, kind, count=1):
-        """Waits until the log has `count` lines of that event."""
+        """Waits until the log has `count` lines of the event `kind`."""
         self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
-        """Waits until the text is on standard error."""
+        """Waits until `text` is on the command's standard error."""
         self.wait_until(lambda: text in self.texts()[1])
 
     def children(self):
-        """Returns the ids of its child processes that have not ended."""
+        """Returns the ids of the command's child processes that have not ended."""
         return [*map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())]
 
     def child(self):
-        """Returns the id of its only child process."""
+        """Returns the id of the command's only child process."""
         (pid,) = self.children()
         return pid
 
     def ranks(self):
-        """Returns the processes of its ranks that are running, by rank."""
+        """Returns {rank: process id} of the job's ranks that are running."""
         return ranks_of(self.run_dir)
 
     def rank(self, number):
-        """Returns the process id of the rank."""
+        """Returns the process id of rank `number`."""
         return self.ranks()[number]
 
     def stop(self):
-        """Sends the job the signal to stop (SIGUSR2), and waits for its end."""
+        """Sends the command the signal to stop (SIGUSR2), and waits for its end. Returns [exit status, output, error
+        text]."""
         os.kill(self.process.pid, signal.SIGUSR2)
         return self.end()
 
@@ -178,7 +182,7 @@ class Started:
 
 
 def sets(*assignments):
-    """Returns the arguments that set fields of a config."""
+    """Returns the command-line arguments that set fields of a config."""
     return [word for assignment in assignments for word in ("--set", assignment)]
 
 
@@ -195,14 +199,15 @@ def trained_losses(config, run_dir, *arguments, **options):
 
 
 def run_ranks(*commands):
-    """Runs different commands, each with its program, as the ranks of one job, rank 0 first."""
+    """Runs commands, which may be of different programs, as the ranks of one job; the first command is rank 0."""
     first, *others = commands
     words = [*mpirun(1), *first, *(word for command in others for word in (":", "-n", 1, *command))]
     return Run(words[1:], program=words[0])
 
 
 def predict(run_dir, *inputs, **options):
-    """Runs `predict`, which writes beside the run folder. Returns the rows, by column; `options` are passed to Run."""
+    """Runs `predict`, which writes predictions.csv beside the run folder. Returns the file's rows, each as {column:
+    cell}; `options` are passed to Run."""
     output = pathlib.Path(run_dir).with_name("predictions.csv")
     run = Run(["predict", run_dir, "--input", *inputs, "--output", output], **options)
     assert run.status == DONE, run
@@ -222,8 +227,8 @@ def rows_of(path):
 
 
 def runs_by_ranks(tmp_path_factory, make_config):
-    """Returns a function of the number of ranks that returns (config, run folder, seconds) of an undisturbed run. Each
-    run is made once, with the config make_config(folder, ranks)."""
+    """Returns a function of the number of ranks that returns (config, run folder, seconds) of an undisturbed run. The
+    run for each number of ranks is made once, with the config make_config(folder, ranks)."""
     runs = {}
 
     def run_of(ranks):
@@ -239,8 +244,8 @@ def runs_by_ranks(tmp_path_factory, make_config):
 
 
 def events(run_dir, kind=None):
-    """Returns the objects in a run's log.jsonl, all or those of one event; a last line that is still being written is
-    left out."""
+    """Returns the objects in a run's log.jsonl, or only those of the event `kind`. A last line that is still being
+    written is left out."""
     text = (pathlib.Path(run_dir) / "log.jsonl").read_text()
     lines = text[: text.rfind("\n") + 1].splitlines()
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
@@ -252,8 +257,8 @@ def step_losses(run_dir):
 
 
 def losses_by_step(run_dir):
-    """Returns {step: (loss, gradient norm)}. If the log has a step twice, the last line counts: the others are from a
-    process that ended."""
+    """Returns {step: (loss, gradient norm)}. If the log has a step twice, the last line counts, because the earlier
+    ones are from a process that ended before the run was resumed."""
     return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
 
 
@@ -269,17 +274,18 @@ def checkpoint_folder(run_dir, step):
 
 
 def faulty_model(**options):
-    """Returns the config's text for the model in tests/faulty_model.cc."""
+    """Returns the text of a config's `model` for the model in tests/faulty_model.cc, with these options."""
     return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
 
 
 def faulty_data(**options):
-    """Returns the config's text for the data set in tests/faulty_model.cc."""
+    """Returns the text of a config's `data` for the data set in tests/faulty_model.cc, with these options and the
+    digits."""
     return f'data {{ format: OWN train: "{DIGITS}" own {{ {faulty_model(**options)} }} }}'
 
 
 def digits_data(more="", train=DIGITS):
-    """Returns the config's text for the digits in a file, whose pixels are 0 to 16."""
+    """Returns the text of a config's `data` for a file of digits, whose pixels are 0 to 16 and are scaled to 0 to 1."""
     return f'data {{ train: "{train}" csv {{ scale: 0.0625 }} {more} }}'
 
 
@@ -309,7 +315,7 @@ def expect_refused(folder, text, status, *parts):
 
 
 def save_init(folder, weights):
-    """Saves initial weights, which a config names as init_from: "init.safetensors"."""
+    """Saves initial weights as init.safetensors in `folder`. A config loads them with init_from: "init.safetensors"."""
     import safetensors.torch
 
     # The tensors are copied, because no two tensors of such a file may share memory.
@@ -335,18 +341,18 @@ def expect_close_weights(run_dir, expected_run_dir):
 
 
 def skip_without_gpus(ranks):
-    """Skips a test of that many ranks (None: one) on a machine with fewer GPUs than ranks."""
+    """Skips a test of `ranks` ranks (None: one rank) on a machine with fewer GPUs than ranks."""
     if DEVICE != "CUDA":
         return
     import pytest
-    import torch  # imported here, because it takes seconds and most tests without a GPU do not need it
+    import torch  # imported here, because the import takes seconds and most tests without a GPU do not need it
 
     if (ranks or 1) > torch.cuda.device_count():
         pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
 
 
 def needs_gpus(count):
-    """Skips a GPU test when the tests run on the CPU, and on a machine with fewer GPUs."""
+    """Skips a GPU test when the tests run on the CPU, and on a machine with fewer than `count` GPUs."""
     if DEVICE != "CUDA":
         import pytest
 
@@ -365,7 +371,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def nearly_full_gpu(left_bytes):
-    """Lets another process hold all free memory of the GPU but `left_bytes`, until the end or until the yielded
+    """Lets another process hold all free memory of the GPU but `left_bytes`, until the `with` block ends or the yielded
     function is called."""
     command = [sys.executable, "-c", HOLD, str(left_bytes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -380,9 +386,10 @@ def write_config(folder, text, name="config.pbtxt"):
 
 
 def noisy_digits(folder, samples, planted=()):
-    """Returns the features and labels of the first digits, and writes them to `folder`/train.csv. The pixels are whole
-    numbers, so different patches can have equal sums; noise prevents such ties, in which the choice of a maximum would
-    be arbitrary. The rows `planted` overflow in every format."""
+    """Returns the features and labels of the first `samples` digits, and writes them to `folder`/train.csv. The pixels
+    are whole numbers, so different patches could have equal sums; noise prevents such ties, in which the choice of a
+    maximum would be arbitrary. The rows whose numbers are in `planted` hold 3e38, so that sums over them overflow in
+    every format."""
     import numpy as np
     import torch
 
@@ -395,7 +402,8 @@ def noisy_digits(folder, samples, planted=()):
 
 
 def split_digits(folder, train=1437):
-    """Writes the digits as train.csv and test.csv, shuffled with NumPy's seed 0 as in the PyTorch comparison."""
+    """Writes the digits as train.csv (`train` rows) and test.csv (the rest), shuffled with NumPy's seed 0 as in the
+    comparison with PyTorch."""
     import numpy as np
 
     rows = DIGITS.read_text().split()
@@ -427,7 +435,7 @@ def processes_of(text):
 
 
 def ranks_of(text):
-    """Returns the running processes of ranks, by rank, whose command lines contain the text."""
+    """Returns {rank: process id} of the running ranks whose command lines contain `text`."""
     found = {}
     for pid in processes_of(text):
         with contextlib.suppress(OSError):  # the process has ended
@@ -438,12 +446,12 @@ def ranks_of(text):
 
 
 def wait_until_gone(text, seconds=LONG_S):
-    """Waits until no process of this machine has the text in its command line."""
+    """Waits until no process of this machine has `text` in its command line."""
     wait_until(lambda: not processes_of(text), seconds)
 
 
 def processes_in_namespace(pid, kind):
-    """Returns the ids of the processes that are in the same namespace of this kind as process `pid`."""
+    """Returns the ids of the processes that share process `pid`'s namespace of the kind `kind`, such as "net"."""
     own = os.readlink(f"/proc/{pid}/ns/{kind}")
     found = []
     for entry in pathlib.Path("/proc").iterdir():

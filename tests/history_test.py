@@ -38,7 +38,8 @@ def frame_of(run_dir):
 
 
 def made_last(frame):
-    """Returns the last line of each step: a run that resumes makes the steps after its last checkpoint again."""
+    """Returns the last line of each step. A run that resumes writes the steps after its last checkpoint a second time.
+    """
     return frame.drop_duplicates("step", keep="last").sort_values("step")
 
 
@@ -49,13 +50,14 @@ def told(*words):
 
 
 def runs_in(folder):
-    """Returns the objects that `lockstep runs --json` prints, by the names of the run folders."""
+    """Returns {name of the run folder: object} for the objects that `lockstep runs --json` prints."""
     lines = [json.loads(line) for line in told("runs", folder, "--json").splitlines()]
     return {pathlib.Path(line["run"]).name: line for line in lines}
 
 
 def rows_of(view):
-    """Returns the rows of the view by their first words."""
+    """Returns {first word of a row: rest of the row} of the view. Rows with the same first word are joined with "; ".
+    """
     rows = {}
     for line in view.splitlines():
         name, text = re.fullmatch(r"(\S*) +(\S.*)", line).groups()
@@ -64,13 +66,13 @@ def rows_of(view):
 
 
 def view_of(run_dir):
-    """Returns the rows that `lockstep watch RUN --once` prints."""
+    """Returns {first word of a row: rest of the row} of what `lockstep watch RUN --once` prints."""
     return rows_of(told("watch", run_dir, "--once"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes a folder with a run in each state except 'training'."""
+    """Returns a folder with a run in each state except 'training'."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config(data=digits_data("validation_fraction: 0.2"), epochs=4))
     endless = sets("epochs=100000")
@@ -107,7 +109,7 @@ def test_runs_of_a_folder(folder):
         job.stop()
     shutil.rmtree(folder / "new")
     assert {name: line["state"] for name, line in found.items()} == STATES | {"new": "training"}
-    # The newest run comes first.
+    # `runs` lists the newest run first.
     assert [pathlib.Path(row.split()[0]).name for row in table.splitlines()[1:]] == [*found]
     assert next(iter(found)) == "new"
     for name, line in found.items():
@@ -121,7 +123,7 @@ def test_runs_of_a_folder(folder):
     unless=lambda name: name in ("done", "killed"),
 )
 def test_figures_of_a_run(name, folder, found):
-    """The figures are those that pandas computes from the log."""
+    """Compares the figures of `runs` and `watch` with those that pandas computes from the log."""
     line = found[name]
     frame = frame_of(folder / name)
     steps = frame[frame.event == "step"]
@@ -150,19 +152,19 @@ def test_figures_of_a_run(name, folder, found):
 
 @pytest.mark.parametrize("name", STATES)
 def test_times_in_a_log(name, folder):
-    """Each line has the time when it was written, and these times never go back."""
+    """Checks that each line of a log has the time when it was written, and that these times never go back."""
     frame = frame_of(folder / name)
     assert frame.time.notna().all() and frame.time.is_monotonic_increasing
     assert frame.time.iloc[0] > 1.7e9 and frame.time.iloc[-1] - frame.time.iloc[0] < 600
 
 
 def test_a_failed_run_says_why(folder, found):
-    """The reason is in the log's last line, with the exit status and the error of the command."""
+    """Checks that the last line of a failed run's log has the command's exit status and error."""
     last = events(folder / "failed")[-1]
     error = (folder / "failed.error").read_text().removeprefix("lockstep: error: ")
     assert (last["event"], last["status"], last["reason"]) == ("failed", USAGE, error)
     assert found["failed"]["why"] == error
-    # The row shows the beginning of the error.
+    # The row `state` shows the beginning of the error.
     assert view_of(folder / "failed")["state"].startswith("failed: " + error[:80])
 
 
@@ -172,7 +174,7 @@ def test_why_a_run_was_stopped(folder):
 
 
 def test_compare(folder):
-    """`compare` shows the metrics by step, and the fields that differ."""
+    """Checks that `compare` shows the metrics by step, and the fields of the config that differ."""
     names = ["done", "other", "failed"]
     result = json.loads(told("compare", *(folder / name for name in names), "--json"))
     assert [line["state"] for line in result["runs"]] == ["done", "done", "failed"]
@@ -219,7 +221,7 @@ def test_compare_as_a_table(folder):
     unless=lambda name: name == "stopped",
 )
 def test_a_run_that_goes_on(name, folder, tmp_path):
-    """If a step is in the log twice, the later line counts."""
+    """Checks that, if a step is in the log twice, the figures come from the later line."""
     run_dir = tmp_path / name
     shutil.copytree(folder / name, run_dir)
     # A run that was killed in its first minutes has no checkpoint, so it starts from the beginning.
@@ -262,7 +264,7 @@ def before_anything(text):
 )
 @pytest.mark.all_tier("a cut at another place leaves whole lines, too", unless=lambda where: where is in_a_step)
 def test_a_log_that_is_cut_off(where, folder, tmp_path):
-    """All complete lines count."""
+    """Checks that the figures of a log that is cut off come from all of its complete lines."""
     run_dir = tmp_path / "cut"
     shutil.copytree(folder / "done", run_dir)
     text = log_text(run_dir)
@@ -284,7 +286,7 @@ def test_a_log_that_is_cut_off(where, folder, tmp_path):
 
 @pytest.mark.all_tier("run_log_test.cc has lines that are none")
 def test_lines_that_are_none(folder, found, tmp_path):
-    """Lines that are not valid events are skipped, and counted."""
+    """Checks that lines that are not valid events are skipped, and that `watch` prints their number."""
     run_dir = tmp_path / "odd"
     shutil.copytree(folder / "done", run_dir)
     lines = log_text(run_dir).splitlines()
@@ -296,7 +298,8 @@ def test_lines_that_are_none(folder, found, tmp_path):
 
 
 def test_a_run_of_an_older_version(folder):
-    """Such a log has no times and no epochs, and its validation metrics have the names of training metrics."""
+    """Reads the log of an older version. It has no times and no epochs, and its validation metrics have the names of
+    training metrics."""
     shutil.copytree(OLDER_RUN, folder / "older")
     os.utime(folder / "older" / "log.jsonl", (1e9, 1e9))
     try:
@@ -320,7 +323,7 @@ def test_a_run_of_an_older_version(folder):
 
 
 def test_watch_on_a_terminal(folder, tmp_path):
-    """The view follows the run, and ends when the run ends."""
+    """Checks that `watch` follows the run on a terminal, and ends when the run ends."""
     with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
         job.wait_for("eval")
         with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
@@ -341,7 +344,7 @@ def test_watch_on_a_terminal(folder, tmp_path):
 
 @pytest.mark.all_tier("machine_test ends `watch` with the same key on every commit")
 def test_watch_ends_at_a_key(folder, tmp_path):
-    """The key ends `watch`, and not the run."""
+    """Checks that the key q ends `watch`, and not the run."""
     with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
         job.wait_for("eval")
         with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
@@ -370,7 +373,7 @@ def test_watch_ends_with_the_run(way, folder, tmp_path):
 
 @pytest.mark.all_tier("`watch` waits 20 s for a restart")
 def test_watch_sees_a_restart(folder, tmp_path):
-    """A run that --restarts has started again is shown as one run."""
+    """Checks that `watch` shows a run that --restarts has started again as one run, and goes on."""
     words = ["--restarts", 2, *sets("epochs=100000")]
     with Started(folder / "config.pbtxt", tmp_path / "run", ranks=2, words=words) as job:
         job.wait_for("eval")
@@ -386,7 +389,7 @@ def test_watch_sees_a_restart(folder, tmp_path):
 
 
 def test_the_verdict_is_shown(folder, tmp_path):
-    """The verdict is shown with its remedy, the account of the seconds, and the machine's readings."""
+    """Checks that `watch` shows the verdict with its remedy, the account of the seconds, and the machine's readings."""
     run_dir = tmp_path / "run"
     shutil.copytree(folder / "done", run_dir)
     lost = {"decoding": 2.5, "cores": 0.5, "other": 0.0}
@@ -442,8 +445,8 @@ def test_a_folder_without_runs(tmp_path):
 
 @pytest.mark.all_tier("run_log_test.cc and run_history_test.cc have runs without a log or a config")
 def test_files_that_are_none(folder, tmp_path):
-    """A FIFO in the place of the log is never waited for; if the config cannot be read, the figures that come from it
-    are left out."""
+    """Checks that a FIFO in the place of the log is never waited for, and that `compare` leaves out the config's fields
+    if the config cannot be read."""
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     os.mkfifo(run_dir / "log.jsonl")

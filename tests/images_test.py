@@ -34,8 +34,8 @@ needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus r
 
 @pytest.fixture
 def folder(tmp_path):
-    """Makes train/ with 20 images for each class, test/ with four images for each of two classes, and new/ with three
-    images."""
+    """Returns a folder with train/, which has 20 images for each class, test/ with four images for each of two classes,
+    and new/ with three images."""
     random = np.random.default_rng(2)
     kinds = ("png", "jpg", "webp", "jpg", "bmp")
     for label, name in enumerate(CLASSES):
@@ -92,7 +92,8 @@ def test_the_number_of_threads_changes_nothing(folder):
 
 
 def pictures(folder):
-    """Writes WebP and BMP files of many kinds, which Pillow can read, too."""
+    """Writes 19 WebP and BMP files of different kinds in each of five sizes. Returns their paths. Pillow can read all
+    of them."""
     random = np.random.default_rng(6)
     for width, height in ((1, 1), (3, 2), (17, 33), (64, 48), (203, 150)):
         noise = random.integers(0, 60, (height, width, 4)) + np.mgrid[0:height, 0:width].sum(axis=0)[..., None]
@@ -227,8 +228,8 @@ def test_names_wrong_configs_and_folders(folder):
     unless=lambda images: images == "cache: OFF",
 )
 def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
-    """With the option, a run on pictures with EXIF orientation equals the run on pictures that Pillow has turned; by
-    default it does not."""
+    """Checks that, with `exif_orientation`, a run on pictures with EXIF orientation has the losses of a run on pictures
+    that Pillow has turned, and that its losses differ without the option."""
     random = np.random.default_rng(3)
     slope = np.mgrid[0:30, 0:48].sum(axis=0)[..., None] * np.array([3, 1, 2])
     for label, name in enumerate(CLASSES):
@@ -249,7 +250,8 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
     assert len(expected) == 6
-    # Pixels from the GPU decoder may differ by a grey level, and turned files are decoded on the CPU.
+    # The turned files are PNG files, which are decoded on the CPU. A pixel from the GPU's decoder may differ by a grey
+    # level, so losses with that decoder may differ more.
     assert np.abs(seen["stored", "true"] / expected - 1).max() < (1e-2 if "GPU" in images else 2e-3)
     assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
 
@@ -266,7 +268,7 @@ def test_what_is_left_out_is_said(folder):
                   "train/notes.txt is left out: not named .jpg, .jpeg, .png, .webp or .bmp",
                   "train/red/more is left out: a link to a folder"):
         assert sum(words in line for line in run.err.splitlines()) == 1, run
-    # The message also appears if the list of files comes from the earlier run's index.
+    # The message also appears if the list of files comes from the index that the earlier run has written.
     evaluation = Run(["evaluate", folder / "run", "--input", folder / "train"])
     assert evaluation.status == DONE and "a.tiff and another one are left out" in evaluation.err, evaluation
 

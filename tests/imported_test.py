@@ -40,15 +40,16 @@ import lockstep  # noqa: E402
 CLASSES = 5
 COUNT = 22
 WORDS = 40
-# PyTorch's losses are computed on a CPU; Lockstep on a GPU sums in another order.
+# PyTorch's losses are computed on a CPU. Lockstep on a GPU sums in another order, so the tolerance is larger there.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
-# The BatchNorm layers of these models get only eight numbers, and so magnify differences in the last digit.
+# Learning rates of models that need a smaller one. Their BatchNorm layers get as few as eight numbers for each channel,
+# and so magnify differences in the last digit.
 SLOWLY = {"mobilenet": 0.001, "resnet18": 0.0001 if DEVICE == "CPU" else 0.00001}
 
 
 class ConvNet(nn.Module):
-    """A model with the usual parts of image models: depthwise convolutions, BatchNorm, squeeze-and-excitation, residual
-    connections."""
+    """Implements a model with the usual parts of image models: depthwise convolutions, BatchNorm,
+    squeeze-and-excitation, residual connections."""
 
     def __init__(self):
         super().__init__()
@@ -66,7 +67,8 @@ class ConvNet(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A model with patches and a class token, attention, LayerNorm, and a frozen table of position embeddings."""
+    """Implements a model with patches and a class token, attention, LayerNorm, and a frozen table of position
+    embeddings."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +85,7 @@ class Transformer(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """A model that takes tokens and their attention mask, as Hugging Face's models do."""
+    """Implements a model that takes tokens and their attention mask, as Hugging Face's models do."""
 
     def __init__(self):
         super().__init__()
@@ -113,7 +115,7 @@ def images(side=16):
 
 
 def masks():
-    """Returns images, and the class of each pixel; some pixels have none (255)."""
+    """Returns (images, the class of each pixel). One pixel in ten has no class (255)."""
     random = np.random.default_rng(4)
     y = random.integers(0, CLASSES, (COUNT, 16, 16))
     y[random.random(y.shape) < 0.1] = 255
@@ -121,7 +123,7 @@ def masks():
 
 
 def texts():
-    """Returns tokens with their mask, [samples, 2, tokens], and a class for each text."""
+    """Returns (tokens and their mask in one array [samples, 2, tokens], the class of each text)."""
     random = np.random.default_rng(5)
     mask = np.arange(12) < random.integers(3, 13, (COUNT, 1))
     tokens = random.integers(1, WORDS, (COUNT, 12)) * mask
@@ -148,13 +150,15 @@ def config_of(folder, more="", batch=8, classes=CLASSES, data="", lr=0.05, sampl
 
 
 def loss_of(output, target):
-    """Returns the mean over all targets; a pixel without a class adds nothing to the sum."""
+    """Returns the sum of the cross-entropies divided by the number of all targets. A pixel without a class adds nothing
+    to the sum."""
     return functional.cross_entropy(output, target, ignore_index=255, reduction="sum") / target.numel()
 
 
 def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, forward=None, clip_norm=None, average=None):
-    """Returns PyTorch's losses of SGD on the same batches, the last of which in each epoch is short. `forward` calls
-    the model, and `average` (an AveragedModel) is updated with the model's parameters after each step."""
+    """Trains `model` in PyTorch with SGD on the same batches as Lockstep, for `steps` steps, and returns the losses.
+    The last batch of each epoch is short. `forward` calls the model, and `average` (an AveragedModel) is updated with
+    the model's parameters after each step."""
     forward = forward or model
     model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr, momentum=0.9)
@@ -181,8 +185,8 @@ def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, f
 )
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_as_in_pytorch(name, tmp_path):
-    """Compares 20 steps (the last of each epoch has fewer samples), the evaluation, and the names of the saved weights.
-    """
+    """Compares the losses of 20 steps (the last step of each epoch has six samples), the saved weights, and the loss in
+    the evaluation."""
     model = export(tmp_path, name)
     lr = SLOWLY.get(name, 0.05)
     config = config_of(tmp_path, "max_steps: 20", data='validation: ["x.npy", "y.npy"]', lr=lr)
@@ -203,7 +207,8 @@ def test_it_trains_as_in_pytorch(name, tmp_path):
 @pytest.mark.parametrize("ranks, accumulation", [(2, 1), (3, 1), (1, 3)])
 @pytest.mark.all_tier("other ranks and micro-batches cut a batch as two ranks do", unless=lambda ranks: ranks == 2)
 def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
-    """The model has no BatchNorm, whose statistics would depend on the micro-batches."""
+    """Compares the losses on several ranks or in micro-batches with those of whole batches in PyTorch. The model has no
+    BatchNorm, because its statistics would depend on the micro-batches."""
     skip_without_gpus(ranks)
     model = export(tmp_path, "transformer")
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")
@@ -219,7 +224,7 @@ def test_clipping_averages_and_sharded_moments(ranks, tmp_path):
     more = sets("optimizer.clip_norm=0.5", "optimizer.ema_decay=0.9", "optimizer.shard=true")
     losses = trained_losses(config_of(tmp_path, "max_steps: 12"), tmp_path / "run", *more, ranks=ranks)
     average = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
-    average.n_averaged += 1  # PyTorch's average shall begin with the initial weights
+    average.n_averaged += 1  # PyTorch's average then begins with the initial weights
     np.testing.assert_allclose(losses, torch_losses(model, 12, clip_norm=0.5, average=average), **CLOSE)
     torch.testing.assert_close(weights_of(tmp_path / "run"), average.module.state_dict(), rtol=1e-4, atol=1e-5)
 
@@ -231,10 +236,10 @@ def test_clipping_averages_and_sharded_moments(ranks, tmp_path):
 @pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "mobilenet"])
 def test_ranks_share_the_statistics_of_a_batch(name, checkpoints, tmp_path):
-    """Losses are those of whole batches in one process. The last batch of each epoch has fewer samples than there are
-    ranks."""
+    """Checks that losses and running statistics with `sync_batch_norm` are those of whole batches in one process. The
+    last batch of each epoch has one or two samples, fewer than there are ranks."""
     skip_without_gpus(3)
-    # BatchNorm over few values magnifies differences in the last digit.
+    # BatchNorm over few values magnifies differences in the last digit, so the learning rates are small.
     batch, lr, side = (7, 1e-2, 16) if name == "convnet" else (10, 1e-5, 96)
     model = export(tmp_path, name, side)
     samples = functools.partial(images, side)
@@ -248,7 +253,8 @@ def test_ranks_share_the_statistics_of_a_batch(name, checkpoints, tmp_path):
 
 
 def test_one_value_has_no_variance(tmp_path):
-    """The last batch has one sample, and so resnet18's BatchNorm gets one value for each channel."""
+    """Checks the error for a last batch of one sample, of which a BatchNorm of resnet18 gets one value for each
+    channel."""
     export(tmp_path, "resnet18")
     run = Run(["train", config_of(tmp_path, batch=7)])
     expect_error(run, USAGE, "batch_norm of layer3.0.bn1 (resnet.py:", "one value of a channel has no variance")
@@ -263,7 +269,7 @@ def test_statistics_of_one_rank_cannot_be_shared(tmp_path):
 
 @pytest.mark.parametrize("ranks, accumulation", [(1, 3), (2, 1)])
 def test_a_class_for_each_pixel(ranks, accumulation, tmp_path):
-    """Compares the losses, the validation metrics and the predictions of a U-Net."""
+    """Compares the losses, the validation metrics and the predictions of a U-Net with PyTorch's."""
     skip_without_gpus(ranks)
     torch.manual_seed(1)
     model = UNet(CLASSES)
@@ -305,7 +311,7 @@ def test_a_class_for_each_pixel(ranks, accumulation, tmp_path):
     ],
 )
 def test_a_model_of_two_inputs(ranks, tmp_path):
-    """The inputs are tokens and their mask."""
+    """Tests a model whose two inputs are tokens and their mask."""
     skip_without_gpus(ranks)
     torch.manual_seed(1)
     model = TextClassifier()
@@ -336,7 +342,8 @@ def test_a_model_of_two_inputs(ranks, tmp_path):
     ],
 )
 def test_a_loss_of_its_own(ranks, tmp_path):
-    """Each class has a weight, which is a constant in the loss's graph, in training and in validation."""
+    """Tests a loss with a weight for each class, in training and in validation. The weights are a constant in the
+    loss's graph."""
     skip_without_gpus(ranks)
     torch.manual_seed(1)
     model, weights = Transformer(), torch.tensor([1.0, 2.0, 0.5, 3.0, 1.5])
@@ -364,7 +371,7 @@ def test_a_loss_of_its_own(ranks, tmp_path):
 @pytest.mark.all_tier("other models are computed again by the same code", unless=lambda name: name == "convnet")
 @pytest.mark.parametrize("name", ["convnet", "transformer", "resnet18"])
 def test_activation_checkpointing_changes_nothing(name, tmp_path):
-    """Compares losses, weights and running statistics, on two ranks."""
+    """Compares losses, weights and running statistics with those without activation checkpointing, on two ranks."""
     skip_without_gpus(2)
     export(tmp_path, name)
     config = config_of(tmp_path, "max_steps: 6 deterministic: true", lr=0.001)
@@ -389,8 +396,8 @@ def test_activation_checkpointing_saves_memory(tmp_path):
 
 
 def test_gradients_are_reduced_while_backward_runs(tmp_path):
-    """In each rank's trace of a step, all buckets but the last are handed to the reduction before the last operation of
-    backward. The step uses no CUDA graph, because a graph's step has no such spans on a GPU."""
+    """Checks in each rank's trace of a step that all buckets, or all but one, are handed to the reduction before
+    backward ends. The step uses no CUDA graph, because the trace of a replayed graph has no such spans on a GPU."""
     skip_without_gpus(2)
     export(tmp_path, "transformer")
     more = "max_steps: 9 graph: false ddp { bucket_bytes: 2048 first_bucket_bytes: 1024 } profile { first_step: 8 steps: 1 }"
@@ -429,8 +436,8 @@ def test_what_it_takes_of_a_gpu(tmp_path):
 
 
 def test_a_gpu_keeps_a_stem_once(tmp_path):
-    """BatchNorm and ReLU keep only their input for backward. The convolution of three channels gives it in
-    channels-last format, so no copy is needed."""
+    """Checks that the activations of the stem's 32 channels are kept once: BatchNorm and ReLU keep only their input for
+    backward. The convolution of three channels writes this input in channels-last format, so no copy is needed."""
     stem = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True))
     model = nn.Sequential(*stem, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, CLASSES))
     lockstep.export(model, (torch.zeros(3, 3, 64, 64),), tmp_path / "net.lsm")
@@ -444,7 +451,7 @@ def test_a_gpu_keeps_a_stem_once(tmp_path):
 
 
 def edited(folder, edit):
-    """Writes the file with an edited description."""
+    """Changes the description in net.lsm with `edit`, and writes the file again."""
     data = (folder / "net.lsm").read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])

@@ -60,7 +60,7 @@ def write_images(folder):
 
 @pytest.fixture
 def gpt2(tmp_path):
-    """Returns (folder with its data, weights under the names that Lockstep saves)."""
+    """Returns (the folder with the data, the weights of a small GPT-2 under the names that Lockstep saves)."""
     write_tokens(tmp_path)
     run = train_on(tmp_path, GPT2 + STANDSTILL + "seed: 9", "first")
     assert run.status == DONE, run
@@ -68,7 +68,8 @@ def gpt2(tmp_path):
 
 
 def hugging_face(weights):
-    """Returns the weights as in checkpoints of GPT2Model: without the prefix, and with each layer's attention masks."""
+    """Returns the weights as in checkpoints of GPT2Model: without the prefix "transformer.", and with each layer's
+    attention masks."""
     bare = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
     for layer in range(2):
         bare[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
@@ -114,7 +115,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     write_images(tmp_path)
     torch.manual_seed(1)
     model = torchvision.models.resnet18(num_classes=1000)
-    # Older files lack num_batches_tracked.
+    # Files of older PyTorch versions lack num_batches_tracked.
     save_init(tmp_path, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")})
     expect_error(
         train_on(tmp_path, RESNET + STANDSTILL + INIT),

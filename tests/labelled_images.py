@@ -1,4 +1,4 @@
-"""Labelled images for the tests of image folders and tar shards, and a config that trains on them."""
+"""Makes labelled images for the tests of image folders and tar shards, and a config that trains on them."""
 
 import numpy as np
 from PIL import Image
@@ -17,7 +17,7 @@ def photograph(random, label, side):
 
 
 def turned_by(value):
-    """Returns EXIF data with this value of Orientation."""
+    """Returns EXIF data in which Orientation is `value`."""
     exif = Image.Exif()
     exif[0x0112] = value
     return exif

@@ -1,6 +1,5 @@
-"""Compares models in 16 bits and in full size with PyTorch's autocast on the same GPU: losses, gradients, the running
-statistics of norms, and the accuracy. models_test.py compares small models on any machine.
-"""
+"""Compares models of full size in bfloat16 with PyTorch's autocast on the same GPU: losses, gradients, the running
+statistics of BatchNorm, and the accuracy. models_test.py compares small models on any machine."""
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ SEED = models_test.SEED
 
 
 class Gpt2(models_test.Gpt2):
-    """GPT-2 124M, initialised as in Radford et al. (2019)."""
+    """Implements GPT-2 124M, initialised as in Radford et al. (2019)."""
 
     VOCABULARY, WIDTH, HEADS, LAYERS, TOKENS = 50257, 768, 12, 12, 1024
 
@@ -34,15 +33,16 @@ class Gpt2(models_test.Gpt2):
 
 
 def text(folder):
-    """Writes sequences of 1,024 tokens. Nine tenths of the tokens are determined by the token before."""
+    """Writes sequences of 1,024 tokens, in which nine tenths of the tokens are determined by the token before. Returns
+    (inputs, targets, the text of the config's data)."""
     random = np.random.default_rng(7)
     follower = random.permutation(Gpt2.VOCABULARY)
-    # The number of tokens is what 200 steps of 16 sequences take: repeated sequences would be memorised, and then
-    # rounding would change the loss more.
+    # 200 steps of 16 sequences take 3,200 sequences, so no sequence is repeated. The model would memorise repeated
+    # sequences, and rounding would then change the loss more.
     tokens = np.empty(3200 * 1024 + 1, np.int64)
     tokens[0] = 0
     surprises = random.random(len(tokens)) < 0.1
-    # The other tokens follow Zipf's distribution, as words do.
+    # The tokens that are not determined by the token before follow Zipf's distribution, as words do.
     words = np.minimum(random.zipf(1.3, len(tokens)), Gpt2.VOCABULARY) - 1
     for i in range(1, len(tokens)):
         tokens[i] = words[i] if surprises[i] else follower[tokens[i - 1]]
@@ -53,7 +53,8 @@ def text(folder):
 
 
 def photographs(folder, count=128, size=224):
-    """Returns smooth images of ten classes, [count, 3, size, size], normalised as the config does."""
+    """Writes smooth images with random labels of ten classes. Returns (pixels [count, 3, size, size], normalised as the
+    config does; labels; the text of the config's data)."""
     random = torch.Generator().manual_seed(7)
     coarse = torch.rand(count, 3, 14, 14, generator=random)
     pixels = (F.interpolate(coarse, size, mode="bicubic").clamp(0, 1) * 255).to(torch.uint8)
@@ -65,14 +66,15 @@ def photographs(folder, count=128, size=224):
 
 
 def lockstep(folder, name, config, *settings):
-    """Trains in bf16. Returns the losses, and the saved weights."""
+    """Trains with Lockstep in bfloat16. Returns (the losses, the saved weights)."""
     words = sets("precision=BF16", *settings)
     losses = trained_losses(write_config(folder, config), folder / name, *words, timeout=900)
     return np.array(losses), weights_of(folder / name)
 
 
 def gradients(model, x, y, dtype):
-    """Returns the gradients of the mean loss of one batch."""
+    """Returns the gradients of the mean loss of one batch, computed with autocast to `dtype`, or in float32 if it is
+    None."""
     model.zero_grad()
     with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
         loss = F.cross_entropy(model(x).flatten(0, -2).float(), y.flatten())
@@ -93,7 +95,7 @@ CASES = {
 
 
 def prepared(name, folder):
-    """Returns PyTorch's model and data on the GPU, the batch size, and a config without an optimizer."""
+    """Returns (PyTorch's model, inputs and targets on the GPU, the batch size, a config without an optimizer)."""
     torch.manual_seed(5)
     make, data, model_text, batch = CASES[name]
     model = make().train()
@@ -109,7 +111,7 @@ def prepared(name, folder):
 
 @pytest.fixture(autouse=True)
 def exact_float32():
-    """Turns TF32 off for PyTorch's float32."""
+    """Turns TF32 off for PyTorch's float32 during a test."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     yield
@@ -117,9 +119,9 @@ def exact_float32():
 
 
 def test_losses_of_200_steps_of_gpt2(tmp_path):
-    """The mean losses differ by at most 0.5 % in each window of ten steps."""
+    """Checks that the mean losses of every ten steps differ from PyTorch's by at most 0.5 %."""
     model, x, y, batch, config = prepared("gpt2", tmp_path)
-    # With ten times this learning rate even the losses in float32 jump.
+    # With ten times this learning rate, even the losses of a training in float32 jump from step to step.
     lr = 0.0001
     expected = models_test.pytorchs_losses(model, x, y, batch, models_test.ADAMW, 200, torch.bfloat16, lr)
     ours, _ = lockstep(tmp_path, "run", config + " max_steps: 200 " + models_test.ADAMW, f"optimizer.lr={lr}")
@@ -132,8 +134,8 @@ def test_losses_of_200_steps_of_gpt2(tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_as_close_to_float32s(name, tmp_path):
-    """Lockstep's gradients are as close as those of PyTorch's autocast. A step of SGD with learning rate 1 shows them.
-    """
+    """Checks that Lockstep's gradients are at most 1.05 times as far from float32's as those of PyTorch's autocast. One
+    step of SGD with learning rate 1 changes the weights by the gradients."""
     model, x, y, batch, config = prepared(name, tmp_path)
     _, weights = lockstep(tmp_path, "run", config + " max_steps: 1 optimizer { type: SGD lr: 1 }")
     ours = {key: parameter.detach() - weights[key].cuda() for key, parameter in model.named_parameters()}
@@ -147,8 +149,8 @@ def test_gradients_are_as_close_to_float32s(name, tmp_path):
 
 
 def test_running_statistics_of_resnet50(tmp_path):
-    """After 20 steps that leave the weights unchanged, the statistics are within 1e-3 of autocast's, and as close to
-    float32's as these."""
+    """Checks the running statistics after 20 steps that leave the weights unchanged. Their relative distance from
+    autocast's is at most 1e-3, and that from float32's is at most 1.05 times autocast's."""
     model, x, y, batch, config = prepared("resnet50", tmp_path)
     _, ours = lockstep(tmp_path, "run", config + " max_steps: 20 optimizer { type: SGD lr: 1e-30 }")
 
@@ -172,7 +174,8 @@ def test_running_statistics_of_resnet50(tmp_path):
 
 
 def enlarged_digits(folder):
-    """Writes the digits as images like CIFAR-10's, [3, 32, 32]. Returns the pixels and labels of both files."""
+    """Writes the digits as images like CIFAR-10's, uint8 [3, 32, 32], to train.bin and validation.bin. Returns
+    (normalised pixels, labels) of each file."""
     table = np.loadtxt(DIGITS, delimiter=",", dtype=np.int64)
     pixels = np.round(table[:, :64].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     pixels = np.broadcast_to(pixels.repeat(4, axis=1).repeat(4, axis=2)[:, None], (len(table), 3, 32, 32))
@@ -185,7 +188,8 @@ def enlarged_digits(folder):
 
 
 def test_the_accuracy_of_resnet18(tmp_path):
-    """On real images and three seeds, the accuracy agrees with PyTorch's within the variation between the seeds."""
+    """Checks on real images that the mean accuracy over three seeds differs from PyTorch's by at most the range over
+    the seeds, or by 0.01 if the range is smaller."""
     (x, y), (other_x, other_y) = enlarged_digits(tmp_path)
     epochs, batch = 10, 56
     ours, pytorchs = [], []

@@ -1,5 +1,6 @@
-"""Tests that a long training does not grow: in the end it has no more memory, open files and threads than after it had
-settled. $TRAIN_S is the seconds of watching; $MORE_MEMORY is the share by which its memory may grow."""
+"""Tests that a long training does not grow. At its end, each process has no more open files and threads than after the
+fifth checkpoint, and at most 32 MiB more memory. $TRAIN_S is the seconds between the two measurements; $MORE_MEMORY is
+the share by which the memory may grow, if this is less than 32 MiB."""
 
 import os
 import pathlib
@@ -10,15 +11,15 @@ import pytest
 from harness import SMALL_MLP, STOPPED, Started, digits_data, processes_of, skip_without_gpus, write_config
 
 TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
-LOOK_S = 4  # seconds over which a process is sampled; they include some checkpoints
-LOOKS = 100  # samples in LOOK_S; the least counts, because writing a checkpoint takes files and memory
+LOOK_S = 4  # seconds for which a process is sampled; a checkpoint is written every 1.2 s
+LOOKS = 100  # samples in LOOK_S; the least value counts, because writing a checkpoint takes files and memory
 MIB = 2**20
 SLACK = 32 * MIB  # bytes that malloc may keep at times
 MORE_MEMORY = float(os.environ.get("MORE_MEMORY", "1"))
 
 
 def held_by(pid):
-    """Returns the process's resident bytes, open files and threads."""
+    """Returns (resident bytes, number of open files, number of threads) of the process."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     return 1024 * int(fields["VmRSS"].split()[0]), len(os.listdir(f"/proc/{pid}/fd")), int(fields["Threads"])
@@ -28,7 +29,7 @@ def least_held_by(pid):
     looks = []
     for _ in range(LOOKS):
         looks.append(held_by(pid))
-        time.sleep(LOOK_S / LOOKS)  # the interval between the samples; the test waits for nothing here
+        time.sleep(LOOK_S / LOOKS)  # seconds between two samples
     return [min(of_kind) for of_kind in zip(*looks)]
 
 
@@ -46,7 +47,7 @@ def test_it_takes_no_more_with_time(ranks, tmp_path):
         job.wait_for("checkpoint", 5)
         pids = [job.rank(number) for number in range(ranks)] if ranks else [job.process.pid]
         before = [least_held_by(pid) for pid in pids]
-        time.sleep(TRAIN_S)  # the duration of the watched training; the test waits for nothing here
+        time.sleep(TRAIN_S)  # seconds between the two measurements
         after = [least_held_by(pid) for pid in pids]
         status, out, err = job.stop()
     assert status == STOPPED, (out, err)

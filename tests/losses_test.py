@@ -1,6 +1,6 @@
 """Tests the losses that a config can select, and all metrics, on several numbers of ranks and micro-batches, with
 batches that cannot be divided evenly. Losses are compared with PyTorch's, and metrics with scikit-learn's definitions
-in NumPy; the unit tests of observe/metrics.h compare them with scikit-learn's own numbers."""
+in NumPy; the unit tests of observe/metrics.h compare the metrics with scikit-learn's own numbers."""
 
 import functools
 import itertools
@@ -27,13 +27,13 @@ from harness import (
 )
 
 SAMPLES, HELD_OUT, FEATURES, BATCH, STEPS, SEED = 150, 101, 5, 32, 30, 2
-TASKS = {"CLASSIFICATION": 4, "MULTI_LABEL": 3, "REGRESSION": 2}  # task: number of outputs
+TASKS = {"CLASSIFICATION": 4, "MULTI_LABEL": 3, "REGRESSION": 2}  # maps a task to its number of outputs
 WEIGHTS = [0.5, 1.5, 1.25, 2.0]
 
 
 def data_of(task):
-    """Returns features and targets: first the training samples, then the validation samples. Some classes and labels
-    are rare."""
+    """Returns (features, targets). The training samples come first, then the validation samples. Some classes and
+    labels are rare."""
     random = np.random.default_rng(3)
     x = random.normal(size=(SAMPLES + HELD_OUT, FEATURES)).astype(np.float32)
     hidden = np.tanh(x @ random.normal(size=(FEATURES, 3))) + 0.5 * random.normal(size=(len(x), 3))
@@ -68,7 +68,7 @@ def quantile(output, target):
 
 def balanced(output, target):
     train = data_of("CLASSIFICATION")[1][:SAMPLES, 0].long()
-    weights = len(train) / (4 * torch.bincount(train))  # as sklearn.utils.class_weight.compute_class_weight
+    weights = len(train) / (4 * torch.bincount(train))  # as compute_class_weight("balanced") of scikit-learn
     return F.cross_entropy(output, target, weight=weights)
 
 
@@ -78,7 +78,7 @@ def balanced_labels(output, target):
 
 
 WEIGHTED = f"loss {{ class_weight: {WEIGHTS} }}"
-LOSSES = {  # name: (task, config, PyTorch's loss)
+LOSSES = {  # maps a name to (task, text of the config, PyTorch's loss)
     "none": ("CLASSIFICATION", "", F.cross_entropy),
     "weights": ("CLASSIFICATION", WEIGHTED, lambda o, t: F.cross_entropy(o, t, weight=torch.tensor(WEIGHTS))),
     "clipped": ("CLASSIFICATION", WEIGHTED, lambda o, t: F.cross_entropy(o, t, weight=torch.tensor(WEIGHTS))),
@@ -101,8 +101,8 @@ LOSSES = {  # name: (task, config, PyTorch's loss)
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """Returns a function of a loss's name that returns the folder, the config's text, PyTorch's losses, its outputs for
-    the held-out samples, their targets, and its loss for them."""
+    """Returns a function of a loss's name that trains in PyTorch and returns (the folder of the data, the config's
+    text, PyTorch's losses in training, the function `validate`)."""
 
     def make(name):
         task, config, loss_of = LOSSES[name]
@@ -132,7 +132,8 @@ def case(tmp_path_factory):
                     csv {{ label_column: {FEATURES} {columns} }} }}"""
 
         def validate(weights):
-            """Returns PyTorch's outputs with these weights, the targets, and the loss."""
+            """Returns (PyTorch's outputs for the held-out samples with these weights, the samples' targets, the loss).
+            """
             model.load_state_dict(weights)
             with torch.no_grad():
                 output = model(x[SAMPLES:])
@@ -148,7 +149,8 @@ def f1_of(confusion):
 
 
 def metrics_of(task, output, target):
-    """Computes the metrics by their definitions; for classes it uses a confusion matrix."""
+    """Returns the metrics, computed by their definitions from a confusion matrix for classes, and from the outputs
+    otherwise."""
     output, target = output.double(), target.double()
     if task == "REGRESSION":
         squares = ((output - target) ** 2).sum(0) / ((target - target.mean(0)) ** 2).sum(0)
@@ -178,8 +180,8 @@ def metrics_of(task, output, target):
     }
 
 
-# The cases in every commit's tests: each loss once, each way to cut a batch, and each task's metrics on one and on
-# three ranks.
+# Maps a loss to the (ranks, micro-batches) of its cases in every commit's tests: each loss once, each way to divide a
+# batch, and each task's metrics on one and on three ranks.
 IN_COMMITS = {
     "weights": [(None, 1), (3, 2)],
     "balanced": [(3, 1)],
@@ -218,8 +220,8 @@ def test_losses_and_metrics(name, ranks, accumulation, case, tmp_path):
 
 
 def test_a_run_is_kept_and_ended_by_any_metric(case, tmp_path):
-    """A greater quadratic_kappa is better. A smaller log_loss is better; it falls here, so early stopping does not end
-    the run."""
+    """Checks that any metric can choose the best checkpoint and be watched by early stopping. A greater quadratic_kappa
+    is better. A smaller log_loss is better; log_loss falls here, so early stopping does not end the run."""
     text = case("none")[1] + ' early_stopping { metric: "log_loss" patience: 3 } checkpoint { keep_best: "quadratic_kappa" }'
     config = write_config(case("none")[0], text.replace(f"max_steps: {STEPS}", "max_steps: 60"))
     trained_losses(config, tmp_path / "run")

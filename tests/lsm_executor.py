@@ -1,11 +1,11 @@
-"""Runs a .lsm file (python/FORMAT.md) with torch alone. It stands in for Lockstep's reader in tests, and was written
-from the format's page, not from the exporter.
+"""Runs a .lsm file (python/FORMAT.md) with torch alone. Tests use this module instead of Lockstep's reader. It was
+written from the description in FORMAT.md, not from the exporter's code.
 
     model = LsmModel("net.lsm")
     model.train()
     model(x).sum().backward()
 
-Anything that contradicts the page fails an assertion.
+Anything in the file that contradicts FORMAT.md fails an assertion.
 """
 
 import json
@@ -41,7 +41,7 @@ ALLOWED = set((Path(__file__).parent.parent / "python/lockstep/operations.txt").
 
 
 def read_lsm(path):
-    """Returns the description and the tensors of a .lsm file."""
+    """Returns (the description, the tensors by name) of a .lsm file."""
     data = bytearray(Path(path).read_bytes())
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
@@ -62,7 +62,7 @@ def read_lsm(path):
 
 
 class LsmModel(nn.Module):
-    """The module in a file. `parameters_` and `buffers_` have its tensors by name, tied ones once."""
+    """Computes the module in a file. `parameters_` and `buffers_` map names to tensors; tied tensors have one entry."""
 
     def __init__(self, path, device="cpu"):
         super().__init__()
@@ -102,7 +102,7 @@ class LsmModel(nn.Module):
         return self._compute(graph, inputs)
 
     def loss(self, output, target):
-        """Returns the loss that the file defines, for this output."""
+        """Returns the loss that the file defines, for `output` and `target`."""
         entry = self.description["target"]
         assert str(target.dtype) == "torch." + entry["dtype"]
         assert [*target.shape] == [target.shape[0], *entry["shape"][1:]] and entry["shape"][0] == "batch"

@@ -39,7 +39,8 @@ OFTEN = "observe.readings_every_s=0.02"
 
 
 def driver(folder=DRIVER, **options):
-    """Returns the environment variables that select that driver; `options` become the stand-in's own variables."""
+    """Returns the environment variables that select the driver's library in `folder`; `options` become the stand-in's
+    own variables."""
     return {"LD_LIBRARY_PATH": str(folder)} | {f"NVML_{name.upper()}": str(value) for name, value in options.items()}
 
 
@@ -48,7 +49,7 @@ def uuids(*numbers):
 
 
 class Training:
-    """A training beside GPUs. It goes on until it is told to stop."""
+    """Runs a training on the CPU that reads the stand-in's GPUs. The training goes on until it is told to stop."""
 
     def __init__(self, tmp_path, gpus, env, *assignments):
         self.run_dir = tmp_path / "run"
@@ -91,7 +92,7 @@ def reading_of(tmp_path, gpus, env):
 
 
 def figures(number):
-    """Returns the stand-in's readings of GPU `number`."""
+    """Returns the fields of a reading of the stand-in's GPU `number`."""
     return {
         "index": number,
         "name": "Stand-in GPU",
@@ -115,10 +116,11 @@ def figures(number):
 
 
 def test_a_run_logs_its_gpus(tmp_path):
-    """The log has only the GPUs of the run's ranks, and for its own GPU the memory of this process."""
+    """Checks that a reading has only the GPUs of the run, 0 and 2 of three, and the memory of the run's process only
+    for the process's own GPU 0."""
     line = reading_of(tmp_path, uuids(0, 2), driver(gpus=3, throttle=0x44, xid=79))
     first, second = line["gpus"]
-    # The counter grows by 1 GiB between two readings.
+    # The stand-in's NVLink counter grows by 1 GiB between two readings.
     assert first.pop("nvlink_sent_bytes_per_s") > 0
     assert first == figures(0) | {
         "process_memory_bytes": 60 * GIB,
@@ -129,7 +131,7 @@ def test_a_run_logs_its_gpus(tmp_path):
 
 
 def test_a_run_logs_its_host(tmp_path):
-    """A run on CPUs does not call the GPU driver's library."""
+    """Checks the reading of the host, and that a run on CPUs does not call the GPU driver's library."""
     calls = tmp_path / "calls"
     with Started(write_config(tmp_path, digits_config()), tmp_path / "run", words=["--set", OFTEN],
                  env=driver(calls=calls)) as job:
@@ -148,11 +150,11 @@ def test_a_run_logs_its_host(tmp_path):
 
 
 def test_an_old_driver(tmp_path):
-    """An old driver lacks newer functions; the reading has all other fields."""
+    """Checks that a reading from an old driver, which lacks newer functions, has all other fields."""
     line = reading_of(tmp_path, uuids(1), driver(OLD_DRIVER))
     late = {"energy_j", "xid_error"}
     expected = {name: value for name, value in figures(1).items() if name not in late}
-    # The used memory includes the part that the driver reserves.
+    # The old driver's figure of used memory includes the 1 GiB that the driver reserves.
     assert line["gpus"] == [expected | {"memory_used_bytes": 73 * GIB}]
 
 
@@ -185,7 +187,8 @@ def test_a_driver_that_does_not_answer(tmp_path):
 
 
 def test_a_slow_driver(tmp_path):
-    """Steps go on while the driver answers slowly. The run has the same losses and events, and ends."""
+    """Checks that steps go on while the driver answers slowly, and that the run has the losses and the events of a run
+    without readings."""
     calls = tmp_path / "calls"
     with Training(tmp_path, uuids(0, 1), driver(delay_ms=200, calls=calls)) as training:
         training.wait_until(calls.exists)
@@ -201,7 +204,7 @@ def test_a_slow_driver(tmp_path):
     assert step_losses(training.run_dir) == step_losses(tmp_path / "other")
     quiet = [line["event"] for line in events(tmp_path / "other")]
     assert "machine" not in quiet
-    # The ends differ, because one run is stopped.
+    # Only as many events as there are steps are compared, because one of the runs was stopped and the other was not.
     common, slow_common = (
         [kind for kind in kinds if kind in ("start", "step", "epoch")][: len(steps)]
         for kinds in (quiet, [line["event"] for line in slow])
@@ -237,7 +240,7 @@ def test_watch_once():
         "  clocks kept down by: heat\n",
     ):
         assert part in gpu, out
-    # The stand-in reports two processes: this test's, and the `watch` command, which has ended since.
+    # The stand-in reports two processes: the test's own process, and the `watch` command, which has ended since.
     assert re.search(rf"  pid {os.getpid()}   \S+   \S", gpu), out
     assert re.search(r"  pid \d+   \S+   61.0 GiB   \S*lockstep watch --once\n", gpu), out
 
@@ -267,7 +270,7 @@ def test_watch_with_a_broken_driver():
     unless=lambda way: way in ("q", "SIGTERM"),
 )
 def test_watch_on_a_terminal(way):
-    """The screen is redrawn repeatedly, and is restored whatever ends the program."""
+    """Checks that `watch` redraws the screen repeatedly, and restores it whatever ends the program."""
     with Terminal([LOCKSTEP, "watch"], driver()) as terminal:
         terminal.wait_for(r"(?s)(\033\[H.*GPU 1  Stand-in GPU.*){2}\033\[J")
         # Ctrl-Z is switched off: it would suspend the program while the alternate screen is shown.
@@ -285,7 +288,7 @@ def test_watch_on_a_terminal(way):
 
 
 def test_watch_with_a_slow_driver(tmp_path):
-    """Keys work before the driver has answered for the first time."""
+    """Checks that keys work before the driver has answered for the first time."""
     with Terminal([LOCKSTEP, "watch"], driver(delay_ms=200, calls=tmp_path / "calls")) as terminal:
         wait_until((tmp_path / "calls").exists)
         terminal.wait_for(r"reading; q ends[^\n]*\033\[J")

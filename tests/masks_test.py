@@ -1,5 +1,5 @@
-"""Tests folders of images and masks end to end: an exported U-Net learns them, is evaluated, and predicts masks, which
-are compared with Pillow's. Also tests masks of 0 and 255, wrong files, and a config that `new` writes."""
+"""Tests folders of images and masks end to end: an exported U-Net learns them and predicts masks, and its metrics are
+those for masks that Pillow resizes. Also tests masks of 0 and 255, wrong files, and a config that `new` writes."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ COLOURS = np.array([(40, 40, 40), (200, 60, 60), (60, 60, 200)])
 
 
 def scene(random, classes):
-    """Returns a picture of boxes in the colours of their classes, and the class of each pixel."""
+    """Returns (a picture of boxes in the colours of their classes, the class of each pixel)."""
     height, width = random.integers(24, 60, 2)
     mask = np.zeros((height, width), np.uint8)
     for label in range(1, classes):
@@ -33,8 +33,8 @@ def scene(random, classes):
 
 
 def write_scenes(folder, count, classes=3, values=(0, 1, 2), void=None, images="images", masks="masks"):
-    """Writes images and masks. `values` are the values of the classes in the masks; `void` is that of a row of pixels
-    without a class."""
+    """Writes `count` images and their masks. `values` are the values of the classes in the mask files. `void` is the
+    value of pixels without a class, which are those in row 3; None: all pixels have a class."""
     random = np.random.default_rng(count)
     kinds = ("jpg", "png", "webp", "bmp")
     for i in range(count):
@@ -75,8 +75,8 @@ def nearest(mask, size):
 
 
 def enlarged(mask, size):
-    """Resizes to the nearest pixels by integer arithmetic. If a centre lies between two pixels, Pillow's floating-point
-    sums may choose either."""
+    """Resizes a mask to the nearest pixels with integer arithmetic. Pillow's floating-point arithmetic may choose
+    either pixel if a centre lies exactly between two pixels."""
     rows, columns = ((2 * np.arange(count) + 1) * own // (2 * count) for count, own in zip(size, mask.shape, strict=True))
     return mask[rows][:, columns]
 
@@ -99,8 +99,8 @@ def iou(predicted, expected, classes):
     ],
 )
 def test_a_u_net_learns(tmp_path, ranks):
-    """The run's metrics are those for masks that Pillow resizes, and the mask files that it writes contain its
-    predictions."""
+    """Checks that `evaluate` gives the metrics for masks that Pillow resizes, and that the mask files of `predict`
+    contain the predictions, enlarged to the sizes of the images."""
     skip_without_gpus(ranks)
     write_scenes(tmp_path, 40, void=255)
     write_scenes(tmp_path, 12, images="test_images", masks="test_masks")
@@ -135,8 +135,8 @@ def test_a_u_net_learns(tmp_path, ranks):
 
 
 def test_masks_of_0_and_255(tmp_path):
-    """Masks of 0 and 255 have two classes, unless the config says that 255 means no class. Predicted files have the
-    same values."""
+    """Checks that masks of 0 and 255 have two classes, unless the config says that 255 means no class, and that
+    predicted files have the values 0 and 255, too."""
     write_scenes(tmp_path, 24, classes=2, values=(0, 255))
     config = write_masks_config(tmp_path, "validation_fraction: 0.25", classes=2)
     run = train(config, tmp_path / "run")
@@ -155,7 +155,7 @@ def test_masks_of_0_and_255(tmp_path):
 
     run = train(config, tmp_path / "ignored", *sets("data.images.mask_ignored=255", "data.classes=2", "epochs=1"))
     assert run.status == DONE and "0 and 255 alone" not in run.err, run
-    # Value 255 is ignored, so no pixel has class 1.
+    # 255 means no class here, so the classes 0 and 1 have the values 0 and 1, and no pixel has class 1.
     config = (tmp_path / "ignored/config.pbtxt").read_text()
     assert re.findall(r"mask_values: (.*)", config) in (["0", "1"], ["[0, 1]"])
 
@@ -165,7 +165,7 @@ def test_values_that_the_config_names(tmp_path):
     images = "mask_values: [0, 80, 160] mask_ignored: 9"
     run = train(write_masks_config(tmp_path, "validation_fraction: 0.25", images, epochs=2), tmp_path / "run")
     assert run.status == DONE, run
-    # Without mask_values, the greatest value determines the number of classes.
+    # Without mask_values, the greatest value, 160, determines the number of classes, 161.
     run = train(write_masks_config(tmp_path, "validation_fraction: 0.25", "mask_ignored: 9", classes=161, epochs=1), tmp_path / "many")
     assert run.status == DONE and "the masks hold the values 0, 80, 160: classes are counted from 0, so the model learns 161" in run.err, run
 

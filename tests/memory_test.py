@@ -1,7 +1,7 @@
-"""Tests what a run does when memory runs out: it makes the same steps in smaller micro-batches, with the same losses.
-Also tests activation checkpointing, which needs less memory. The lack of memory is planted (tests/faulty_model.cc), in
-the forward or the backward, on one rank or all; the losses must equal those of a run without it.
-"""
+"""Tests what a run does when memory runs out: the run makes the same steps in smaller micro-batches, with the same
+losses. Also tests activation checkpointing, which needs less memory. The lack of memory is planted
+(tests/faulty_model.cc), in the forward or the backward, on one rank or all; the losses must equal those of a run with
+enough memory."""
 
 import json
 
@@ -45,8 +45,8 @@ def faulty(fault=0, rank=0, at=0, fits=0, **more):
     return faulty_model(fault=fault, rank=rank, at=at, fits=fits, **more)
 
 
-# (fault, ranks, the rank where memory runs out, the number of the forward, samples that fit, the accumulation that
-# results)
+# (fault; ranks; the rank where memory runs out, or -1 for every rank; the number of the forward, counted from 0; the
+# samples that fit into a micro-batch; the accumulation that results)
 CASES = [
     (FORWARD, None, 0, 0, 24, 2),
     (FORWARD, None, 0, 7, 6, 8),
@@ -64,7 +64,8 @@ CASES = [
 )
 def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accumulation, tmp_path):
     skip_without_gpus(ranks)
-    # A captured graph has all its memory, so it cannot run out. From step 3 on the fault is tested without graphs.
+    # A captured CUDA graph has all the memory that it needs, so memory cannot run out in its replays. Faults after the
+    # first three steps are therefore tested without graphs.
     more = "graph: false" if at > 2 else ""
     whole = train_on(tmp_path, "whole", faulty(), ranks, more)
     assert whole.status == DONE, whole
@@ -76,7 +77,8 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
         assert all(peaks[phase] > 0 for phase in ("forward", "backward", "update"))
     told = events(tmp_path / "halved", "out_of_memory")
     assert [event["step"] for event in told] == [at + 1] * len(told)
-    # The memory report is repeated, in one of the first two of the smaller steps.
+    # The first memory report is of step 1 or 2, and is missing if memory runs out in step 1. The last report follows
+    # the change to smaller micro-batches, in the step of the fault or the next one.
     *before, last = [report["step"] for report in events(tmp_path / "halved", "memory")]
     assert last in (at + 1, at + 2) and before in ([], [1], [2]) and bool(before) == (at > 2)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
@@ -84,8 +86,8 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
 
 
 def test_graphs_give_way_to_another_step(tmp_path):
-    """After the graph is captured, the first step to run eagerly is the epoch's last batch of 21 samples. Memory runs
-    out there."""
+    """Checks that CUDA graphs give up their memory before the micro-batch is halved. After the graph is captured, the
+    first step to run eagerly is the epoch's last batch of 21 samples, of which only 11 fit."""
     needs_gpus(1)
     whole = train_on(tmp_path, "whole", faulty())
     short = train_on(tmp_path, "short", faulty(FORWARD, at=2, fits=11))
@@ -95,7 +97,7 @@ def test_graphs_give_way_to_another_step(tmp_path):
     assert told.index("graphs_gave_way") < told.index("out_of_memory"), told
 
 
-# BF16 has 8 significant bits, so the sums depend on how a batch is cut.
+# BF16 has 8 significant bits, so the sums depend on how a batch is divided into micro-batches.
 @pytest.mark.parametrize("ddp,optimizer,rtol", [("", "", 1e-6), ("", "shard: true", 1e-6), ("reduce_dtype: BF16", "", 1e-2)])
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier(
@@ -113,7 +115,8 @@ def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, ranks,
 
 
 def test_random_numbers_begin_again_where_the_step_did(tmp_path):
-    """A run that halves its micro-batches in its first step equals a run that began with them, dropout included."""
+    """Checks that a run that halves its micro-batches in its first step equals a run with `accumulation: 2`, also in
+    the numbers that dropout draws."""
     halved = train_on(tmp_path, "halved", faulty(BACKWARD, fits=24, dropout=50))
     assert halved.status == DONE, halved
     meant = train_on(tmp_path, "meant", faulty(dropout=50), more="accumulation: 2")
@@ -138,7 +141,8 @@ def test_bench_step_goes_on(at, tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks say what one says", unless=lambda ranks: ranks is None)
 def test_bench_step_says_what_it_lacked(ranks, tmp_path):
-    """If not even one sample fits, or if a library fails, a field of the JSON line says so."""
+    """Checks that a field of the JSON line says so if not even one sample fits, or if the model throws an error of a
+    library."""
     skip_without_gpus(ranks)
     for model, status, failure in (
         (faulty(FORWARD, fits=0), USAGE, {"kind": "out_of_memory", "micro_batch": 1}),
@@ -156,7 +160,8 @@ def test_bench_step_says_what_it_lacked(ranks, tmp_path):
 
 
 def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
-    """With BatchNorm over all ranks the run must end, because the other ranks wait in its collectives."""
+    """Checks that a run with BatchNorm over all ranks ends if memory runs out on one rank. The step cannot be repeated,
+    because the other ranks wait in BatchNorm's collectives."""
     skip_without_gpus(2)
     model = faulty(FORWARD, rank=1, at=5, norm=1)
     run = train_on(tmp_path, "run", model, 2, "graph: false ddp { sync_batch_norm: true }")
@@ -164,7 +169,8 @@ def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
 
 
 def test_statistics_follow_the_samples_once(tmp_path):
-    """The forward of a step that is abandoned leaves no trace in BatchNorm's buffers."""
+    """Checks that the forward of an abandoned step leaves no trace in BatchNorm's buffers: 5 steps update them once,
+    and the other 35 steps, which have two micro-batches, update them twice."""
     run = train_on(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
     assert run.status == DONE, run
     assert weights_of(tmp_path / "halved")["norm.num_batches_tracked"] == 5 + 2 * 35
@@ -187,7 +193,7 @@ MODELS = {
 }
 
 
-# The (precision, ranks) with which every commit's tests run a model.
+# Maps a model to the (precision, ranks) with which every commit's tests run it.
 IN_COMMITS = {
     "gpt2": ("BF16", 2),
     "gpt2_without_dropout": ("FP32", 2),
@@ -205,7 +211,8 @@ IN_COMMITS = {
     unless=lambda model, precision, ranks: (precision, ranks) == IN_COMMITS[model],
 )
 def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
-    """Dropout draws the same numbers again when a block is recomputed, and running statistics are updated once."""
+    """Checks that losses and weights are the same with activation checkpointing. When a block is recomputed, dropout
+    must draw the same numbers again, and running statistics must not be updated a second time."""
     skip_without_gpus(ranks)
     data = (
         "input_shape: 16 classes: 50 synthetic { kind: TOKENS samples: 64 }"
@@ -232,7 +239,8 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
     unless=lambda optimizer, ranks: (optimizer, ranks) == ("ADAMW", None),
 )
 def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
-    """On CPUs the report counts the bytes of tensors, which follow from the model's sizes."""
+    """Checks which share of the memory the report assigns to each owner. On CPUs the report counts the bytes of
+    tensors, which follow from the model's sizes."""
     skip_without_gpus(ranks)
     model = 'name: "mlp" mlp { hidden: [1024] }'
     run = train_on(tmp_path, "run", model, ranks, optimizer=f"type: {optimizer}")
@@ -247,7 +255,7 @@ def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
     assert count == (64 + 1) * 1024 + (1024 + 1) * 10
     assert owners["parameters"] == 4 * count, report
     assert owners.get("moments", 0) == moments * count, report
-    # Gradients start at multiples of 64 bytes, and four scalars come before them.
+    # Gradients start at multiples of 64 bytes, and four scalars come before them, so their memory is a little larger.
     assert 4 * count <= owners["gradients"] < 4 * count + 1024, report
     # Activations include the hidden layer for this rank's samples, before or after its activation function.
     samples = 48 // (ranks or 1)
@@ -256,7 +264,8 @@ def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
 
 
 def test_the_log_names_the_module_of_activations(tmp_path):
-    """The activations are the model's output before dropout, and the mask or output that dropout keeps."""
+    """Checks that the report assigns activations to the module `linear`: its output before dropout, and the mask or
+    output that dropout keeps."""
     text = f"global_batch: 1024 max_steps: 4 {digits_data()} model {{ {faulty(dropout=50)} }}"
     run = train(write_config(tmp_path, text), tmp_path / "run", program=FAULTY)
     assert run.status == DONE, run

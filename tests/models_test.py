@@ -36,7 +36,7 @@ ADAMW = "optimizer { type: ADAMW lr: 0.001 weight_decay: 0.1 clip_norm: 1 }"
 
 
 class Conv1D(nn.Module):
-    """A linear layer as in Hugging Face's GPT-2: its weight is [inputs, outputs]."""
+    """Computes a linear layer as Hugging Face's GPT-2 does, with a weight of [inputs, outputs]."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -90,8 +90,7 @@ class Lstm(nn.Module):
 
 
 class Scripted(nn.Module):
-    """A model with constructs that a script may contain: a loop over layers, a branch, one tensor under two names, a
-    buffer."""
+    """Uses constructs that a script may contain: a loop over layers, a branch, one tensor under two names, a buffer."""
 
     def __init__(self):
         super().__init__()
@@ -114,13 +113,13 @@ def mlp():
 
 
 def digits(folder):
-    """Returns inputs, targets, and the config's data."""
+    """Returns (inputs, targets, the text of the config's `data`)."""
     return *noisy_digits(folder, 640), 'format: CSV train: "train.csv"'
 
 
 def categories(folder):
-    """Writes a table with two categorical columns and two numbers. Returns the inputs as training sees them: the
-    numbers, and one feature for each category."""
+    """Writes a table with two categorical columns and two numbers. Returns (the inputs as training sees them: the
+    numbers, and one feature for each category; the labels; the text of the config's `data`)."""
     random = np.random.default_rng(6)
     color, size = random.integers(0, 6, 320), random.integers(0, 3, 320)
     numbers = random.normal(size=(320, 2)).astype(np.float32)
@@ -133,15 +132,15 @@ def categories(folder):
 
 
 class Embedded(nn.Module):
-    """A model for the samples of categories(). It replaces the column of more than four categories by an embedding of
-    four numbers, which come last."""
+    """Computes `model` on the samples of categories(). The column of six categories, more than the four of
+    `embed_categories`, is replaced by an embedding of four numbers, which come last."""
 
     def __init__(self, model):
         super().__init__()
         self.embeddings = nn.ModuleList([nn.Embedding(6, 4)])
         for name, child in model.named_children():
             self.add_module(name, child)
-        self.apart = (model,)  # in a tuple, so that it is not registered as a submodule
+        self.apart = (model,)  # a tuple, so that `model` is not registered as a submodule
 
     def forward(self, x):
         embedded = self.embeddings[0](x[:, 1:7].argmax(1))
@@ -151,12 +150,12 @@ class Embedded(nn.Module):
 def images(folder):
     random = np.random.default_rng(2)
     labels = random.integers(0, 10, (64, 1), dtype=np.uint8)
-    # The images can be learned: each class is bright in another place.
+    # The images can be learned: each class has a bright band in rows of its own.
     pixels = random.integers(0, 128, (64, 3, 32, 32), dtype=np.uint8)
     for i, label in enumerate(labels[:, 0]):
         pixels[i, :, 3 * label : 3 * label + 4] += 100
     (folder / "train.bin").write_bytes(b"".join(l.tobytes() + p.tobytes() for l, p in zip(labels, pixels)))
-    # Normalised with the program's own rounding, because ResNets magnify differences in the last bits.
+    # The pixels are normalised with the program's own rounding, because ResNets magnify differences in the last bits.
     x = torch.from_numpy(pixels).float() * torch.tensor(1 / (255 * 0.25)) + torch.tensor(-2.0)
     return x, torch.from_numpy(labels[:, 0]).long(), 'format: CIFAR10 train: "train.bin" mean: 0.5 std: 0.25'
 
@@ -171,8 +170,8 @@ def tokens(folder):
 
 
 def resnet(depth):
-    """Returns a ResNet whose residual branches start small: otherwise norms over so few values magnify the last bits.
-    """
+    """Returns a ResNet whose residual branches start small, because otherwise BatchNorm over few values magnifies
+    differences in the last bits."""
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=10)
     for block in model.modules():
         if isinstance(block, (torchvision.models.resnet.BasicBlock, torchvision.models.resnet.Bottleneck)):
@@ -184,14 +183,16 @@ def vit():
     model = torchvision.models.VisionTransformer(
         image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10
     )
-    nn.init.normal_(model.heads.head.weight, std=0.1)  # it starts at zero, and then the other layers get no gradient
+    # The head's weight would start at zero, and the other layers would then get no gradient.
+    nn.init.normal_(model.heads.head.weight, std=0.1)
     return model
 
 
 TABM = 'name: "tabm" tabm { members: 4 hidden: [32, 24] dropout: 0 }'
 VIT = 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 hidden: 64 }'
 
-# name: (PyTorch's model, its data, the config's model, batch, optimizer)
+# Maps a name to (PyTorch's model, its data, the text of the config's `model`, the batch size, the text of the
+# optimizer).
 CASES = {
     "mlp": (mlp, digits, "mlp { hidden: [32, 24] batch_norm: true }", 64, ADAMW),
     "tabm": (lambda: tabm_reference.TabM(64, [32, 24], 10, 4), digits, TABM, 64, ADAMW),
@@ -219,13 +220,14 @@ CASES = {
 
 
 def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.001):
-    """Trains PyTorch's model on the device of x and y, in `dtype` if it is given. Returns the losses."""
+    """Trains PyTorch's model on the device of x and y, with autocast to `dtype` if it is given. Returns the losses of
+    `steps` steps."""
     if optimizer_text == SGD:
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.1)
-    # The scale is so small that no step is skipped: with a residual stream in 16 bits, other gradients than Lockstep's
-    # overflow.
+    # The loss scale starts so small that no step is skipped. At a larger scale, gradients of a residual stream in 16
+    # bits overflow in other steps than Lockstep's do.
     scaler = torch.amp.GradScaler(x.device.type, init_scale=256, enabled=dtype == torch.float16)
     losses = []
     for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
@@ -251,7 +253,7 @@ NAMES = [pytest.param(name, marks=SMALLER) if name == "resnet50" else name for n
 
 @pytest.fixture(scope="module", params=NAMES)
 def case(request, tmp_path_factory):
-    """Returns (name, folder, config's text, PyTorch's losses, its model)."""
+    """Returns (name, folder, config's text, PyTorch's losses, the model that PyTorch has trained)."""
     make, data, model_text, batch, optimizer_text = CASES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(5)
@@ -274,7 +276,7 @@ def test_losses_are_pytorchs(case, tmp_path):
         pytest.skip("norms over so few values make much of the last bits: PyTorch's own GPU run is as far off its CPU's")
     losses = trained_losses(write_config(folder, text), tmp_path / "run", timeout=600)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    # strict: no name is missing, and none is unexpected.
+    # `strict` means that no name may be missing or unexpected.
     model.load_state_dict(weights_of(tmp_path / "run"), strict=True)
 
 
@@ -282,7 +284,7 @@ def test_losses_are_pytorchs(case, tmp_path):
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
 @pytest.mark.all_tier("other models round in the same operations", unless=lambda case: case in ("gpt2", "resnet18"))
 def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
-    """The mean of each window of 20 steps is within 1 % of PyTorch's autocast on the same GPU."""
+    """Checks that the mean loss of every 20 steps is within 1 % of that of PyTorch's autocast on the same GPU."""
     name, folder, text, _, _ = case
     steps = 200
     torch.manual_seed(5)
@@ -302,8 +304,8 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     expected = curve(torch.channels_last)
     tolerance = 0.01
     if name.startswith("resnet"):
-        # Norms over few values magnify the last bits; the difference between PyTorch's own two memory formats shows how
-        # much.
+        # BatchNorm over few values magnifies differences in the last bits. The difference between the curves of
+        # PyTorch's two memory formats shows how much.
         tolerance = max(tolerance, 2 * np.max(np.abs(curve(torch.contiguous_format) / expected - 1)))
     changes = sets(f"precision={precision}", f"max_steps={steps}", "loss_scale.initial=256")
     losses = trained_losses(write_config(folder, text), tmp_path / "run", *changes, timeout=600)

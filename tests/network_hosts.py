@@ -1,7 +1,7 @@
-"""Simulated machines on a network, for tests. Each consists of namespaces of this machine and has its own host name,
-address, /tmp and /dev/shm. The test's folder is on all of them under the same path, as on a shared disk. They are
-connected to a switch, which has its own namespaces, too. So this machine's network is not touched, and everything
-disappears with the processes."""
+"""Simulates machines on a network, for tests. Each machine consists of namespaces of the real machine, and has its own
+host name, address, /tmp and /dev/shm. The test's folder is on all machines under the same path, as on a shared disk.
+The machines are connected to a switch, which has its own namespaces, too. So the real machine's network is not touched,
+and everything disappears with the processes."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ TMP = pathlib.Path("/tmp")
 
 
 def why_not():
-    """Returns the reason why there cannot be such machines here; empty if there can."""
+    """Returns the reason why the real machine cannot simulate machines, or "" if it can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs machines of its own: {', '.join(missing)} are missing (apt-get install iproute2 util-linux)"
@@ -32,7 +32,8 @@ def why_not():
     return ""
 
 
-# A keeper process runs this when the test's process has ended, in whatever way.
+# A keeper process (Namespaces below) runs this script when the test's process has ended, in whatever way. The script
+# kills all other processes in the keeper's network namespace.
 KILL_ALL = """
     own=$(readlink /proc/$$/ns/net)
     for process in /proc/[0-9]*; do
@@ -43,7 +44,7 @@ KILL_ALL = """
 
 
 class Namespaces:
-    """The namespaces of one machine. They exist as long as their keeper process."""
+    """Holds the namespaces of one machine. The namespaces exist as long as their keeper process."""
 
     def __init__(self, script):
         script += f"\necho ready\nread -r line || true\n{KILL_ALL}"
@@ -57,12 +58,12 @@ class Namespaces:
 
     @property
     def enter(self):
-        """Returns the words to put before a command that shall run in the namespaces; nsenter is replaced by the
-        command."""
+        """Returns the words to put before a command so that it runs in the namespaces. nsenter executes the command in
+        its own process, without a child process."""
         return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount"]
 
     def run(self, command):
-        """Runs a command whose words have no spaces. Returns its output."""
+        """Runs a command, whose words have no spaces, in the namespaces. Returns its output."""
         done = subprocess.run([*self.enter, *command.split()], capture_output=True, text=True, timeout=LONG_S)
         assert done.returncode == 0, done
         return done.stdout
@@ -72,7 +73,7 @@ class Namespaces:
         return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
     def kill(self):
-        """Kills all processes of the machine. Returns how many there were."""
+        """Kills all processes of the machine except the keeper. Returns the number of processes that it found."""
         found = self.processes()
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -86,23 +87,24 @@ class Namespaces:
 
 
 def shared_places(folder):
-    """Returns the parts of /tmp that all machines see: the folders with the test, the program and the files that it
-    needs."""
+    """Returns the files and folders in /tmp that all machines see, because they hold the test's folder, the program or
+    files that the program needs."""
     named = [pathlib.Path(path).absolute() for path in (folder, LOCKSTEP, DIGITS, sys.prefix)]
     paths = [*named, *(path.resolve() for path in named)]
     return sorted({TMP / path.parts[2] for path in paths if TMP in path.parents})
 
 
 class Network:
-    """Machines with these names. The first has the address 10.77.0.1, the second 10.77.0.2, and so on."""
+    """Makes a network of machines with these names. The first machine has the address 10.77.0.1, the second 10.77.0.2,
+    and so on."""
 
     def __init__(self, folder, names):
         self.folder = pathlib.Path(folder)
         self.addresses = {name: f"10.77.0.{number + 1}" for number, name in enumerate(names)}
         self.hosts = {}
         self.switch = None
-        # This script replaces ssh. It uses the network, too (with a ConnectTimeout), does not pass on its caller's
-        # environment variables, and exits with 255 if the other end is lost.
+        # This script replaces ssh. Like ssh, it fails if the machine cannot be reached on the network within 5 s, does
+        # not pass on the caller's environment variables, and exits with 255 if the connection is lost.
         self.agent = self.folder / "agent"
         self.agent.write_text(
             f"""#!/bin/bash
@@ -162,14 +164,14 @@ class Network:
                 namespaces.end()
 
     def cut(self, name):
-        """Pulls the machine's network cable."""
+        """Takes the machine's link to the switch down, as if its network cable were pulled."""
         self.switch.run(f"ip link set to-{name} down")
 
     def mend(self, name):
         self.switch.run(f"ip link set to-{name} up")
 
     def slow(self, name, seconds):
-        """Each frame takes that many seconds longer from one end of the machine's cable to the other."""
+        """Delays each frame by `seconds` on its way between the machine and the switch, in both directions."""
         for host in self.hosts.values():
             host.run(f"{sys.executable} {SLOW_CABLE} eth0")
         self.switch.run(f"ip link set to-{name} nomaster")
@@ -181,5 +183,5 @@ class Network:
         assert cable.stdout.readline() == "ready\n"
 
     def wait_until_empty(self):
-        """Waits until no process is left on any machine."""
+        """Waits until no process but the keepers is left on any machine."""
         wait_until(lambda: not any(host.processes() for host in self.hosts.values()))

@@ -1,6 +1,6 @@
-"""Tests jobs on several machines (network_hosts.py) whose cables are pulled, that are killed, or that cannot reach each
-other. The job ends on all machines and reports the reason, nothing is left over, and the same command resumes it, with
-the losses of an undisturbed run on one machine."""
+"""Tests jobs on several simulated machines (network_hosts.py) whose network cables are pulled, whose processes are
+killed, or that cannot reach each other. The job ends on all machines and reports the reason, nothing is left over, and
+the same command resumes it, with the losses of an undisturbed run on one machine."""
 
 import os
 import re
@@ -28,19 +28,19 @@ from harness import (
 )
 from network_hosts import Network, why_not
 
-LIMIT_S = 2  # the watchdog's limit
+LIMIT_S = 2  # seconds: the watchdog's limit
 STEPS = 1000
 RANKS = 4
 HOSTS = "a:2,b:2"
 MPIRUN = "mpirun --bind-to none --mca pml ob1 --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none"
-OF_B = r"lockstep: error: ranks? [23]\b"  # an error line that names rank 2 or 3, which run on machine b
+OF_B = r"lockstep: error: ranks? [23]\b"  # matches an error line that names rank 2 or 3, which run on machine b
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the machines are one, whose GPUs they would share")
 
 
 @pytest.fixture
 def network(tmp_path):
-    """Yields a network of the machine where commands start and another one."""
+    """Yields a network of two machines: a, where commands start, and b."""
     if why_not():
         pytest.skip(why_not())
     with Network(tmp_path, ["a", "b"]) as network:
@@ -49,7 +49,8 @@ def network(tmp_path):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Yields a network of a login node, which has no ranks, and two more machines."""
+    """Yields a network of three machines: a login node, where commands start and no ranks run, and the machines a and
+    b."""
     if why_not():
         pytest.skip(why_not())
     with Network(tmp_path, ["login", "a", "b"]) as network:
@@ -72,7 +73,7 @@ def whole(tmp_path_factory):
 
 
 class Job(Started):
-    """A job that a user starts on one of the machines, with lockstep or with the user's own mpirun."""
+    """Starts a job on one of the machines as a user does, with lockstep or with the user's own mpirun."""
 
     def __init__(self, network, folder, on="a", through="lockstep", words=(), env=None):
         self.network = network
@@ -84,7 +85,8 @@ class Job(Started):
             "OMPI_MCA_plm_rsh_agent": str(network.agent),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            # The machines share this machine's cores, which Open MPI does not know.
+            # The simulated machines share the cores of one real machine, so idle ranks must yield. Open MPI cannot know
+            # this.
             "OMPI_MCA_mpi_yield_when_idle": "1",
             **(env or {}),
         }
@@ -97,7 +99,7 @@ class Job(Started):
         return [pid for pid in mine if pid in here and pid != self.process.pid]
 
     def wait_until_trains(self):
-        """Waits until the job trains and has a checkpoint to resume from."""
+        """Waits until the job has written a checkpoint from which it can resume."""
         self.wait_for("checkpoint")
 
     def wait_until_no_ranks(self, *names):
@@ -122,8 +124,8 @@ def expect_to_go_on(network, folder, whole, on="a"):
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("the user's mpirun starts the same ranks", unless=lambda through: through == "lockstep")
 def test_two_machines(network, tmp_path, whole, through):
-    """The result has the same bits as on one machine: Open MPI sums in the same order, whatever transport the messages
-    use."""
+    """Checks that two machines give the same bits as one. Open MPI sums in the same order, whatever transport the
+    messages use."""
     with Job(network, tmp_path, through=through) as job:
         job.expect_done(whole)
     assert sorted(os.listdir(job.run_dir)) == sorted(os.listdir(whole))
@@ -135,7 +137,7 @@ def test_two_machines(network, tmp_path, whole, through):
 
 @pytest.mark.all_tier("a login node only holds the command")
 def test_a_login_node(cluster, tmp_path, whole):
-    """The login node, where the command runs, has no ranks. The command stops the job there, and then resumes it."""
+    """Starts, stops and resumes a job on a login node, which has no ranks."""
     with Job(cluster, tmp_path, "login") as job:
         job.wait_until_trains()
         status, out, err = job.stop()
@@ -147,8 +149,8 @@ def test_a_login_node(cluster, tmp_path, whole):
 
 
 def test_a_cable_is_pulled(network, tmp_path, whole):
-    """The connection is silently lost: nothing reports it, and nothing comes through. Each machine's ranks end by
-    themselves, and the command does not wait for the other machine."""
+    """Pulls a cable, so that the connection is silently lost: nothing reports the loss, and no message arrives. The
+    ranks on both machines end by themselves, and the command on machine a does not wait for machine b."""
     with Job(network, tmp_path) as job:
         job.wait_until_trains()
         network.cut("b")
@@ -163,7 +165,8 @@ def test_a_cable_is_pulled(network, tmp_path, whole):
 
 @pytest.mark.all_tier("ranks end in the same way under the user's mpirun")
 def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole):
-    """The user's mpirun waits for its daemon on the other machine until TCP times out; the ranks do not wait."""
+    """Checks that ranks under the user's mpirun do not wait for the lost machine, although mpirun itself waits for its
+    daemon on that machine until TCP times out."""
     with Job(network, tmp_path, through="mpirun") as job:
         job.wait_until_trains()
         network.cut("b")
@@ -176,7 +179,8 @@ def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole)
 
 @pytest.mark.all_tier("a cable that is pulled ends the job on every commit")
 def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
-    """Starts fail while the cable is out, and each uses up one restart."""
+    """Checks that --restarts resumes the job after the cable is back. Starts fail while the cable is out, and each uses
+    up one of the three restarts."""
     with Job(network, tmp_path, words=["--restarts", "3"]) as job:
         job.wait_until_trains()
         network.cut("b")
@@ -187,7 +191,7 @@ def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
 
 
 def test_a_machine_is_lost_for_good(network, tmp_path, whole):
-    """The remaining machine goes on without it, with the same samples in each step."""
+    """Checks that, with --elastic, machine a goes on without machine b, with the same samples in each step."""
     with Job(network, tmp_path, words=["--restarts", "3", "--elastic"]) as job:
         job.wait_until_trains()
         network["b"].kill()
@@ -217,12 +221,12 @@ def test_mpirun_is_killed(network, tmp_path, whole):
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("a machine that is lost with --elastic ends the first start in the same way")
 def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
-    """The same happens when a machine reboots: its connections are closed."""
+    """Kills all processes on machine b, which closes their connections, as when a machine reboots."""
     with Job(network, tmp_path, through=through) as job:
         job.wait_until_trains()
         network["b"].kill()
         status, out, err = job.end()
-        # mpirun has an exit status of its own.
+        # The user's mpirun ends with an exit status of its own.
         assert status == PEER if through == "lockstep" else status != DONE, (out, err)
         assert re.search(OF_B, err), err
         network.wait_until_empty()
@@ -231,7 +235,7 @@ def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
 
 @pytest.mark.all_tier("a machine that is lost ends the job in the same way, whichever ranks it has")
 def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whole):
-    """The first rank on the other machine reports it."""
+    """Checks that rank 2, the first rank on machine b, reports the loss of machine a."""
     with Job(cluster, tmp_path, "login") as job:
         job.wait_until_trains()
         cluster["a"].kill()
@@ -242,7 +246,7 @@ def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whol
     expect_to_go_on(cluster, tmp_path, whole, on="login")
 
 
-# The following jobs cannot start.
+# The jobs of the following tests cannot start.
 
 
 def expect_no_start(network, job):
@@ -261,7 +265,7 @@ def test_a_machine_that_cannot_be_reached(network, tmp_path):
 
 @pytest.mark.all_tier("a machine that cannot be reached fails the start on every commit")
 def test_a_firewall(network, tmp_path):
-    """The firewall only lets ssh through."""
+    """Sets up a firewall on machine b that only lets ssh through."""
     network["b"].run("ip rule add pref 1 ipproto tcp sport 22 lookup main")
     network["b"].run("ip rule add pref 2 ipproto tcp dport 1024-65534 unreachable")
     with Job(network, tmp_path) as job:
@@ -288,7 +292,7 @@ def test_a_bridge_for_containers(network, tmp_path, whole):
 
 @pytest.mark.all_tier("it changes only who chooses the network")
 def test_a_network_that_its_user_names(network, tmp_path, whole):
-    """The user names the network as docs/clusters.md describes."""
+    """Trains with the user's mpirun and the name of the network, as docs/clusters.md describes."""
     add_docker0(network)
     with Job(network, tmp_path, through="mpirun", env={"OMPI_MCA_btl_tcp_if_include": "10.77.0.0/24"}) as job:
         job.expect_done(whole)

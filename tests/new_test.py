@@ -1,5 +1,5 @@
 """Tests `lockstep new`: for each kind of data it writes a config that trains unchanged, and for tables two more
-commands give a submission. Its choices are compared with the way in which the tables were made."""
+commands give a submission. The choices of `new` are compared with the way in which the tables were made."""
 
 import csv
 import json
@@ -142,8 +142,8 @@ def test_paths_count_from_the_configs_folder(titanic):
 
 
 def test_numbers_of_a_great_unit(tmp_path):
-    """The file has semicolons, the label is not the last column, and its values are far from 1; its scale is saved with
-    the run."""
+    """Tests a table with semicolons, whose label is not the last column and has values far from 1. The run must save
+    the scale of the labels."""
     x = RANDOM.normal(size=(200, 2))
     prices = 180_000 + 80_000 * x[:, 0]
     rows = [[f"{a:.5f}", f"{p:.2f}", f"{b:.5f}", i] for i, ((a, b), p) in enumerate(zip(x, prices))]
@@ -185,7 +185,7 @@ def test_a_table_without_a_header(tmp_path):
 
 
 def test_a_task_that_the_user_chooses(tmp_path):
-    """The choices that `new` makes without the user are tested in prepare/new/new_test.cc."""
+    """Tests a task that the user names. prepare/new/new_test.cc tests the choices that `new` makes by itself."""
     write_table(tmp_path / "t.csv", [[f"{x:.4f}", i % 4, i % 2] for i, x in enumerate(RANDOM.normal(size=60))], ["x", "Target", "even"])
     out, config = new(tmp_path, "t.csv", "--task", "regression")
     assert field(config, "label") == ["Target"] and "by its name" in out and field(config, "task") == ["REGRESSION"]

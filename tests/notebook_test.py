@@ -1,5 +1,6 @@
 """Runs the notebooks of examples/kaggle, cell by cell, on a simulated machine with nothing but Python, the torch wheel,
-timm and pandas. As on Kaggle, they read from /kaggle/input, which is read-only, and write to /kaggle/working."""
+timm and pandas. As on Kaggle, the notebooks read from /kaggle/input, which is read-only, and write to /kaggle/working.
+"""
 
 import csv
 import json
@@ -18,7 +19,7 @@ needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(wh
 
 NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path("examples/kaggle").glob("*.ipynb"))}
 
-# This program runs cells as Jupyter does, but it ends if a command fails.
+# This program runs a notebook's cells as Jupyter does, but ends if a command of a cell fails.
 RUN_CELLS = r"""
 import json, os, re, subprocess, sys
 
@@ -39,8 +40,8 @@ for cell in cells:
         sys.stdout.flush()
 """
 
-TRAINED = 1437  # digits to train on; the others are to be predicted
-IMAGES = 600  # those of the digits that are written as images to train on
+TRAINED = 1437  # number of digits to train on; the others are to be predicted
+IMAGES = 600  # number of digits that are written as images to train on
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def with_settings(name, settings):
 
 def run_notebook(machine, name, **settings):
     (machine.root / f"work/{name}.ipynb").write_text(with_settings(name, settings))
-    # Debian's Python needs a variable before pip installs into it, and torch needs a user name.
+    # PIP_BREAK_SYSTEM_PACKAGES lets pip install into Debian's Python, and torch needs a user name.
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "USER": "root", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     words = ["/work/run_cells.py", f"/work/{name}.ipynb"]
     run = Run(words, program=PYTHON, launcher=machine.launcher(variables), timeout=600)
@@ -124,7 +125,7 @@ def check_submission(machine, competition, least):
 
 
 def fields(**assignments):
-    """Returns the text of a notebook's FIELDS with these values, for a training of a few seconds."""
+    """Returns the text of the notebooks' variable FIELDS, which sets these fields of the config."""
     return " ".join(sets(*(f"{name.replace('__', '.')}={value}" for name, value in assignments.items())))
 
 
@@ -141,7 +142,7 @@ def test_table(machine):
 @needs_mounts
 @pytest.mark.all_tier("images_test and resume_test cover what this notebook does")
 def test_images(machine):
-    """The notebook runs in two sessions: the second has the first one's output as an input."""
+    """Runs the notebook in two sessions. The second session has the output of the first one as an input."""
     run_notebook(machine, "images", FIELDS=fields(epochs=2, schedule__warmup_steps=20))
     check_submission(machine, "images", least=0.5)
     working, old = machine.root / "kaggle/working", machine.root / "kaggle/input/first/runs"
@@ -164,7 +165,8 @@ def test_images(machine):
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.all_tier("imported_test covers what this notebook does")
 def test_timm(machine, weights):
-    """Runs with attached weights for 1,000 classes, and without; the model is smaller than the notebook's."""
+    """Runs the notebook with attached weights for 1,000 classes, and without weights. The model is smaller than the
+    notebook's."""
     import safetensors.torch
     import timm
 
@@ -188,7 +190,8 @@ def test_timm(machine, weights):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_is_a_notebook(name):
-    """The file follows nbformat 4, without outputs. Its links lead nowhere else, and all notebooks begin alike."""
+    """Checks that the notebook follows nbformat 4 and has no outputs and no links, and that all notebooks have the same
+    set-up cell."""
     notebook = NOTEBOOKS[name]
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 4)
     for cell in notebook["cells"]:

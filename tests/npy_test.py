@@ -1,5 +1,5 @@
-"""Tests arrays that NumPy saved: for every dtype and task the losses are those from CSV files with the same numbers;
-and predictions."""
+"""Tests arrays that NumPy saved: for every dtype and task, the losses are those from a CSV file with the same numbers.
+Also tests predictions for arrays."""
 
 
 import numpy as np
@@ -12,12 +12,12 @@ TASKS = ["CLASSIFICATION", "MULTI_LABEL", "REGRESSION"]
 
 
 def losses_on(folder, name, data, *options):
-    """Returns the losses of a short training on `data`, in a run folder with this name."""
+    """Returns the losses of a short training on `data`, in the run folder `name`."""
     config = write_config(folder, f"seed: 3 global_batch: 8 epochs: 4 log {{ every_steps: 1 }} data {{ {data} }}")
     return trained_losses(config, folder / name, *options)
 
 
-# Every commit's tests cover every task, every version of the .npy format, and some dtypes.
+# The (dtype, task, version of the .npy format) in every commit's tests: every task, every version, and some dtypes.
 IN_COMMITS = [
     ("u1", "CLASSIFICATION", 1),
     ("u8", "CLASSIFICATION", 1),

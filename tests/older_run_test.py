@@ -31,12 +31,12 @@ from older_runs import CLOSE, CORPUS, ORIGIN, PREPARED, RUNS, digest_of, tensors
 RESUMED = [name for name, older in RUNS.items() if older.middle]
 PREDICTED = [name for name, older in RUNS.items() if older.predict]
 CHANGELOG = pathlib.Path(__file__).parents[1] / "CHANGELOG.md"
-# One run for each task, and the run of folds.
+# The runs that every commit's tests evaluate: one for each task, and the run of folds.
 EVALUATED = {"table", "tabm", "labels", "masks", "tokens", "folds"}
 
 
 class RefusedError(Exception):
-    """A command has failed that succeeded with the older program."""
+    """Says that a command failed which succeeded with the older program."""
 
 
 class Bits:
@@ -101,10 +101,11 @@ class Bits:
             self.compare_tensors(part, tensors_of(run / part / "weights.safetensors"))
 
     def compare_metrics(self, now):
-        """Compares the output of `evaluate --json`; the current program may print more metrics."""
+        """Compares the metrics with the output of `evaluate --json`, `now`. The current program may print more metrics.
+        """
         was, now = leaves(self.expected["evaluate"]), leaves(json.loads(now))
         for name, value in was.items():
-            if isinstance(value, str):  # the checkpoint's path, whose folder was elsewhere
+            if isinstance(value, str):  # the path of the checkpoint, which was below ORIGIN
                 value = value.removeprefix(f"{ORIGIN}/")
             self.compare(name, value, now.get(name, "not there"))
 
@@ -115,15 +116,15 @@ class Bits:
             self.compare(f"cells of row {number}", len(before), len(after))
             for cells in zip(before, after):
                 fractions = [float(cell) if re.fullmatch(r"-?\d+\.\d+", cell) else cell for cell in cells]
-                if fractions != [*cells] and not self.exact:  # a fraction, printed with six digits
+                if fractions != [*cells] and not self.exact:  # a fraction, which is printed with six digits
                     self.compare(f"row {number}", *fractions, scale=max(1, abs(fractions[0])))
                 else:
                     self.compare(f"row {number}", *cells)
 
     @contextlib.contextmanager
     def of(self, act):
-        """A context that fails at its end if there are differences without an entry in changed.json, or an entry
-        without a difference."""
+        """Returns a context that fails at its end if there are differences without an entry in changed.json, or an
+        entry without a difference."""
         try:
             yield
         except RefusedError as error:
@@ -137,7 +138,7 @@ class Bits:
 
 
 def leaves(value, name=""):
-    """Returns the values in a JSON object, by the path of field names and list indices."""
+    """Returns the values in a JSON object as {path of field names and list indices: value}."""
     if not isinstance(value, (dict, list)):
         return {name: value}
     items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -152,8 +153,8 @@ def changes():
 
 
 def copied(name, folder, run=True):
-    """Copies a run of the corpus and the data below a folder, and changes the paths in the run's configs accordingly.
-    """
+    """Copies a run of the corpus, without its folder `run` if `run` is false, and the corpus's data into `folder`.
+    Changes the paths in the run's configs accordingly, and returns the run's new folder."""
     shutil.copytree(CORPUS / "data", folder / "data", dirs_exist_ok=True)
     to = folder / "runs" / name
     left_out = shutil.ignore_patterns("weights*", "predictions*", "expected.json", *([] if run else ["run"]))
@@ -196,7 +197,8 @@ def test_it_goes_on(name, tmp_path):
 @pytest.mark.parametrize("name", RESUMED)
 @pytest.mark.all_tier("it shows the comparison that only a machine of another kind needs")
 def test_it_goes_on_with_this_processors_kernels(name, tmp_path):
-    """These kernels sum in another order than the corpus's, as on a machine of another kind."""
+    """Resumes with kernels for this processor. They sum in another order than the corpus's kernels, as on a machine of
+    another kind."""
     bits = Bits(name, native=True)
     goes_on(name, tmp_path, bits, native=True)
     assert not bits.differences or any(entry["run"] == name for entry in changes()), bits.differences
@@ -232,7 +234,7 @@ def test_it_predicts(name, tmp_path):
 
 
 def fields_of(text):
-    """Returns the lines of a printed config, each with the names of the messages that enclose it."""
+    """Returns {name of a field after the names of the messages around it: its values} of a printed config."""
     fields, within = {}, []
     for line in text.splitlines():
         line = line.strip()
@@ -249,7 +251,8 @@ def fields_of(text):
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.all_tier("one config has the fields that all have", unless=lambda name: name in ("table", "masks"))
 def test_its_config_has_the_same_fields(name, tmp_path):
-    """A new field is allowed if its default keeps the old behaviour; no field may be removed or get another default."""
+    """Checks that the current program has each field of the older program's printed config, with the same default. New
+    fields are allowed."""
     bits = Bits(name)
     with bits.of("config"):
         folder = copied(name, tmp_path, run=False)
@@ -265,7 +268,8 @@ def test_its_config_has_the_same_fields(name, tmp_path):
     unless=lambda name: name in ("table", "masks"),
 )
 def test_its_printed_config_trains(name, tmp_path):
-    """The printed config trains from the beginning, and ends with the same result."""
+    """Checks that the config that the older program printed trains from the beginning, and ends with the same result.
+    """
     bits = Bits(name)
     with bits.of("train"):
         config = copied(name, tmp_path, run=False) / "printed.pbtxt"
@@ -286,7 +290,7 @@ def test_its_data_are_prepared_again(name, tmp_path):
 
 
 def contents(folder):
-    """Returns the contents of the files below a folder, by path."""
+    """Returns the files below a folder as {path: bytes}."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

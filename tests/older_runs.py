@@ -1,4 +1,4 @@
-"""The corpus of older runs in tests/older_run: the list of its runs, and the way to start their program.
+"""Describes the corpus of older runs in tests/older_run: lists its runs, and says how their program is started.
 
 A run's bits depend on the kernels that LibTorch chooses for the processor, and on the number of cores. Therefore the
 corpus's programs are started with kernels for every x86-64 processor, on one core for each rank. `machine()` returns a
@@ -25,26 +25,26 @@ CLOSE = 1e-5  # tolerance relative to the largest value of the same tensor, or t
 
 @dataclasses.dataclass(frozen=True)
 class OlderRun:
-    """A run of `config`. The corpus has its state after the step `middle`.
+    """Describes a run of the config that config() returns. The corpus has the run's state after the step `middle`.
 
-    `data`, `model` and `more` are parts of the config. `predict` are the arguments of `predict`; empty where nothing
-    can be predicted. `all_tier` is the reason why its cases are left to --all, because other runs cover the same code.
+    `data`, `model` and `more` are parts of the config. `predict` has the arguments of `lockstep predict`, and is empty
+    where nothing can be predicted.
     """
 
     data: str
     model: str
     more: str
     steps: int = 8
-    middle: int = 4  # 0: the corpus has no checkpoint, because it would be large
+    middle: int = 4  # 0: the corpus has no checkpoint of this run, because the checkpoint would be large
     ranks: int = 1
     folds: int = 0
     predict: tuple = ("--held-back", "--probabilities")
     output: str = "predictions.csv"
-    keeps_all: bool = False  # whether all checkpoints up to the middle are kept, because the best one is needed
-    weights: bool = True  # whether the corpus has the last weights; it always has at least their hash
-    # Tensors whose gradient is zero up to rounding, which Adam scales up to full size: the bias before a BatchNorm,
-    # this BatchNorm's running mean, and the bias of an attention's keys. They are only compared where bits are
-    # compared.
+    keeps_all: bool = False  # whether the run keeps all checkpoints up to step `middle`, because the best one is needed
+    weights: bool = True  # whether the corpus has the last weights; it has at least their hash in any case
+    # Names of tensors whose gradient is zero up to rounding, which Adam scales up to full size: the bias before a
+    # BatchNorm, this BatchNorm's running mean, and the bias of an attention's keys. These tensors are compared only if
+    # bits are compared.
     rounding: tuple = ()
 
     def config(self):
@@ -60,7 +60,7 @@ model {{ {self.model} }}
 """
 
     def parts(self):
-        """Returns the folders of the run's weights, relative to the run folder."""
+        """Returns the folders that hold the run's weights, relative to the run folder."""
         return [f"fold-{i}" for i in range(self.folds)] if self.folds else ["."]
 
 
@@ -70,8 +70,8 @@ TABLE = """train: "../../data/table.csv" csv {
 PHOTOS = 'validation_fraction: 0.3 images { size: 8 %s } mean: [0.4, 0.5, 0.6] std: 0.25'
 
 RUNS = {
-    # CSV with categories, dates and missing cells; AdamW, cosine schedule, weight averaging, gradient clipping, early
-    # stopping; the best checkpoint is kept.
+    # Covers CSV with categories, dates and missing cells; AdamW, a cosine schedule, weight averaging, gradient
+    # clipping, early stopping, and a best checkpoint that is kept.
     "table": OlderRun(
         data=f"{TABLE} validation_fraction: 0.25",
         model='name: "mlp" mlp { hidden: [6, 5] batch_norm: true dropout: 0.1 embed_categories: 2 }',
@@ -108,7 +108,7 @@ schedule { type: PLATEAU patience: 0 factor: 0.5 }
 loss { type: FOCAL gamma: 1.5 positive_weight: [2, 0.5] }""",
         predict=("--held-back",),
     ),
-    # A folder of images in four formats, decoded once into a cache; random colours and mixup.
+    # Covers a folder of images in four formats that are decoded once into a cache, random colours, and mixup.
     "photos": OlderRun(
         data=f"""format: IMAGES train: "../../data/photos" {PHOTOS % 'cache: DECODED min_area: 0.3'}
     sampling {{ by: BALANCED }}
@@ -119,7 +119,7 @@ optimizer { type: SGD lr: 0.05 momentum: 0.9 nesterov: true weight_decay: 0.001 
 schedule { type: STEP every_steps: 3 factor: 0.5 }""",
         predict=("--input", "data/photos", "--probabilities"),
     ),
-    # Tar shards, on two ranks that shard the optimizer's state.
+    # Covers tar shards, on two ranks that shard the optimizer's state.
     "shards": OlderRun(
         data=f"""format: IMAGES train: "../../data/shards" {PHOTOS % 'cache: ENCODED mirror: false'}
     augment {{ cutmix: 1 }}""",
@@ -130,7 +130,7 @@ schedule { type: LINEAR final_fraction: 0.2 }""",
         ranks=2,
         rounding=tuple(f"encoder.layers.encoder_layer_{i}.self_attention.in_proj_bias" for i in range(2)),
     ),
-    # Masks, and a model that python -m lockstep.export wrote.
+    # Covers masks, and a model that python -m lockstep.export wrote.
     "masks": OlderRun(
         data="""format: IMAGES task: SEGMENTATION train: ["../../data/scenes/images", "../../data/scenes/masks"]
     validation_fraction: 0.25 images { size: 8 min_area: 0.4 mask_ignored: 9 } mean: 0.5 std: 0.25""",
@@ -151,7 +151,7 @@ schedule { type: RANGE_TEST first_fraction: 0.01 }
 loss { type: QUANTILE quantile: 0.8 }""",
         predict=("--held-back",),
     ),
-    # Texts from NPY files, and a TorchScript file.
+    # Covers texts from NPY files, and a TorchScript file.
     "texts": OlderRun(
         data="""format: NPY npy { kind: TEXTS } train: ["../../data/texts.npy", "../../data/texts_labels.npy"]
     validation_fraction: 0.25 classes: 3""",
@@ -195,7 +195,7 @@ optimizer { type: SGD lr: 0.01 momentum: 0.9 }""",
         predict=(),
         weights=False,
     ),
-    # Synthetic samples on two ranks, with BatchNorm over both ranks, and gradients that are all-reduced in FP16.
+    # Covers synthetic samples on two ranks, with BatchNorm over both ranks, and gradients that are all-reduced in FP16.
     "synthetic": OlderRun(
         data="format: SYNTHETIC input_shape: 6 classes: 3 synthetic { samples: 30 } validation_fraction: 0.2",
         model='name: "mlp" mlp { hidden: [5, 4] batch_norm: true }',
@@ -214,7 +214,7 @@ ddp { sync_batch_norm: true reduce_dtype: FP16 first_bucket_bytes: 64 bucket_byt
 }
 
 
-# Folders of data/ that `lockstep prepare` made, with the arguments of `prepare`.
+# Maps a folder of data/ to the arguments with which `lockstep prepare` made it.
 PREPARED = {
     "shards": ("shards", "data/photos", "data/shards", "--shard-mib", "1", "--seed", "3"),
     "small": ("images", "data/photos", "data/small", "--size", "8"),
@@ -229,7 +229,7 @@ def environment(native=False):
 
 
 def launcher(ranks):
-    """Returns the words to put before a program to keep it on one core for each rank."""
+    """Returns the words to put before a program to keep its processes on as many cores as there are ranks."""
     cores = sorted(os.sched_getaffinity(0))[:ranks]
     return ["taskset", "--cpu-list", ",".join(map(str, cores))]
 
@@ -271,13 +271,14 @@ def machine():
 
 
 def listed(text):
-    """Returns the objects that `lockstep runs --json` printed, by the names of the run folders, without the paths."""
+    """Returns {name of the run folder: object} for the objects that `lockstep runs --json` printed, without the field
+    `run`."""
     lines = map(json.loads, text.splitlines())
     return {pathlib.Path(line.pop("run")).name: line for line in lines}
 
 
 def tensors_of(path):
-    """Returns the arrays of a safetensors file, by their names."""
+    """Returns {name: array} of a safetensors file."""
     import safetensors.numpy
 
     return safetensors.numpy.load_file(path)

@@ -35,7 +35,7 @@ FAULTY = path_of("FAULTY")
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB: You et al. 2020, algorithm 2."""
+    """Implements LAMB: You et al. 2020, algorithm 2."""
 
     def __init__(self, parameters, lr, weight_decay):
         super().__init__(parameters, dict(lr=lr, weight_decay=weight_decay))
@@ -57,7 +57,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 class Lars(torch.optim.Optimizer):
-    """LARS: You et al. 2017, algorithm 1."""
+    """Implements LARS: You et al. 2017, algorithm 1."""
 
     def __init__(self, parameters, lr, weight_decay):
         super().__init__(parameters, dict(lr=lr, weight_decay=weight_decay))
@@ -98,7 +98,8 @@ def range_test(optimizer):
     return lr_scheduler.ExponentialLR(optimizer, 1e4 ** (1 / (STEPS - 1)))
 
 
-# name: (config's optimizer and schedule, PyTorch's optimizer, its schedule, further options of the case)
+# Maps a name to (the text of the config's optimizer and schedule, PyTorch's optimizer, PyTorch's schedule, further
+# options of the case).
 SGD = "optimizer { type: SGD lr: 0.1 }"
 CASES = {
     "lamb": ("optimizer { type: LAMB lr: 0.02 weight_decay: 0.1 }", lambda m: Lamb(m.parameters(), 0.02, 0.1), None, {}),
@@ -124,7 +125,8 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request, tmp_path_factory):
-    """Returns (folder, config's text, PyTorch's losses and learning rates, its final weights)."""
+    """Returns (folder, config's text, label smoothing, PyTorch's losses, PyTorch's learning rates, PyTorch's final
+    weights)."""
     text, make_optimizer, make_schedule, more = CASES[request.param]
     folder = tmp_path_factory.mktemp("optimizer")
     x, y = noisy_digits(folder, SAMPLES)
@@ -175,13 +177,13 @@ def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_pat
     run = train(config, tmp_path / "run", *sets(f"optimizer.shard={str(shard).lower()}"), ranks=ranks)
     assert run.status == DONE, run
     steps = events(tmp_path / "run", "step")
-    # PyTorch's own GPU and CPU runs of AdamW differ by 1e-5.
+    # PyTorch's own GPU and CPU runs of AdamW differ by 1e-5, so the tolerance on a GPU is larger.
     np.testing.assert_allclose([s["loss"] for s in steps], losses, rtol=1e-5 if DEVICE == "CPU" else 5e-5)
     np.testing.assert_allclose([s["lr"] for s in steps], rates, rtol=1e-6)
     torch.testing.assert_close(weights_of(tmp_path / "run"), weights, rtol=1e-3, atol=1e-4)
 
 
-# name: (config's optimizer, PyTorch's)
+# Maps a name to (the text of the config's optimizer, a function of the parameters that returns PyTorch's optimizer).
 WITH_MEMORY = {
     "sgd": ("type: SGD lr: 0.1 momentum: 0.9 weight_decay: 0.1", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1)),
     "adam": ("type: ADAM lr: 0.01 weight_decay: 0.1", lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1)),
@@ -189,7 +191,7 @@ WITH_MEMORY = {
     "lamb": ("type: LAMB lr: 0.02 weight_decay: 0.1", lambda p: Lamb(p, 0.02, 0.1)),
     "lars": ("type: LARS lr: 0.5 momentum: 0.9 weight_decay: 0.1 trust: 0.02", lambda p: Lars(p, 0.5, 0.1)),
 }
-# (ranks, whether the optimizer is sharded)
+# (number of ranks, whether the optimizer is sharded)
 JOBS = [(1, False), (2, False), (3, False), (4, False), (2, True), (3, True)]
 
 
@@ -201,8 +203,9 @@ JOBS = [(1, False), (2, False), (3, False), (4, False), (2, True), (3, True)]
     in (("sgd", 2, False), ("adamw", 2, True), ("adam", 1, False)),
 )
 def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp_path):
-    """In the steps from 40 to 69 no rank uses the bias. As in PyTorch, where .grad is then None, neither momentum nor
-    weight decay changes it, and these steps do not count among its updates."""
+    """Compares runs in which no rank uses the bias in the steps from 40 to 69, counted from 0. As in PyTorch, where
+    .grad is then None, neither momentum nor weight decay changes the bias in these steps, and they do not count among
+    its updates."""
     skip_without_gpus(ranks)
     if shard and name in ("lamb", "lars"):
         pytest.skip("refused: LAMB and LARS need whole parameters")
@@ -221,7 +224,8 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
         optimizer.step()
     config = write_config(
         tmp_path,
-        # The run uses no CUDA graph, because a graph's replays do not call the model, which counts its forwards.
+        # The run uses no CUDA graph, because the model counts its forwards, and a graph's replays do not call the
+        # model.
         f"""seed: {SEED} global_batch: {BATCH} epochs: {steps} max_steps: {steps} init_from: "init.safetensors" graph: false
         data {{ train: "train.csv" }} ddp {{ missing_gradient: ZERO }} optimizer {{ {text} shard: {str(shard).lower()} }}
         model {{ {faulty_model(fault=4, at=unused.start, until=unused.stop, rank=-1)} }}""",
@@ -235,7 +239,8 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
 
 @pytest.mark.parametrize("name, lr, decay", [("ADAMW", 0.001, 3), ("LAMB", 0.01, 0.3)])
 def test_tabms_vectors_are_vectors(name, lr, decay, tmp_path):
-    """Each member's bias and factors count as vectors, although those of all members together are a matrix."""
+    """Checks that `no_decay` and LAMB treat TabM's biases and factors as vectors. Each member has a vector, although
+    the vectors of all members together are stored as a matrix."""
     x, y = noisy_digits(tmp_path, SAMPLES)
     torch.manual_seed(11)
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ what=$1
 here=$(dirname -- "$(readlink -f -- "$PWD/examples/outside_workspace/two_layers.cc")")
 root=$(cd "$here/../.." && pwd)
 bazel=(bazel --max_idle_secs=5 --output_user_root="$root/.lockstep/outside_workspace")
-# A Bazel that a Bazel test starts would take these variables for its own.
+# Bazel sets these variables for this test. The Bazel that this script starts would use them, too.
 unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
 
 cd "$here"
@@ -28,5 +28,5 @@ run_dir=$(mktemp -d)/run
 "$program" -n 2 train "$here/train.pbtxt" --set run_dir="$run_dir"
 "$program" evaluate "$run_dir" --input "$here/points.txt" | tee "$run_dir/evaluation"
 grep '"event":"done"' "$run_dir/log.jsonl"
-# The data are two moons, of which a straight line can separate 0.88.
+# The samples form two moons. A straight line can classify at most a share of 0.88 of them correctly.
 grep -E 'accuracy (0\.9[5-9]|1\.0).*\(400 samples\)' "$run_dir/evaluation"

@@ -1,4 +1,5 @@
-"""A program's own data set is trained on, evaluated and predicted like the data sets of the config's formats."""
+"""Tests that a program's own data set is trained on, evaluated and predicted like the data sets of the config's
+formats."""
 
 
 import pytest
@@ -24,7 +25,7 @@ from harness import (
 
 FAULTY = path_of("FAULTY")
 HELD_BACK = "validation_fraction: 0.2"
-# The data set of tests/faulty_model.cc has the digits' rows. No rank has the number -2, so nothing fails.
+# The data set of tests/faulty_model.cc has the digits' rows. No rank has the number -2, so no read fails.
 FAULTY_DATA = faulty_model(rank=-2)
 
 

@@ -21,7 +21,8 @@ from page_test import served
 HOLDOUT = digits_data("validation_fraction: 0.2")
 PANELS = ("#verdict", "#curve-charts", "#shares-chart", "#verdicts", "#machine-now", "#machine-charts", "#ranks-table",
           "#kernels-table", "#memory-now", "#config-table")  # fmt: skip
-# Finds charts whose canvas is hidden, or shows only axes.
+# This JavaScript returns the names of the visible charts whose canvas is hidden or has no coloured pixels, but only
+# grey axes.
 BLANK_CHARTS = """[...document.querySelectorAll('.chart')].filter((chart) => chart.checkVisibility()).filter((chart) => {
     const canvas = chart.querySelector('canvas');
     if (!canvas.checkVisibility()) return true;
@@ -48,8 +49,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes two runs of two ranks: a has a profile, to which the message of a slower kernel is added, and b another
-    learning rate."""
+    """Returns a folder with two runs of two ranks: run a has a profile, to which the message about a slower kernel is
+    added, and run b has another learning rate."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=150))
     for name, words in (("a", sets("profile.first_step=100")), ("b", sets("optimizer.lr=0.01"))):
@@ -80,7 +81,8 @@ def expect_quiet(browser, url):
 
 
 def expect_filled(browser):
-    """Checks that each panel has figures, and not a sentence that says why it has none."""
+    """Checks that each panel has figures, and not a sentence that says why it has none, except the sentence about GPUs.
+    """
     for panel in PANELS:
         assert len(browser.text(panel)) > 10, panel
     assert browser.evaluate("[...document.querySelectorAll('.empty')].filter((e) => e.checkVisibility()).map((e) => e.innerText)") == [
@@ -160,12 +162,13 @@ def test_the_page_follows_a_run(browser, folder, tmp_path):
         browser.wait_until("document.querySelector('#verdict').innerText.includes('123,456')")
         assert browser.evaluate("charts.loss.lines[0].mean.at(-1)") == 0.0625
         expect_quiet(browser, url)
-    # The page's server has ended.
+    # The server has ended, so the page gets no answer.
     browser.wait_until("document.querySelector('#updated').innerText.startsWith('no answer since')")
 
 
 def test_a_part_is_shown_as_fine_as_there_is(browser, tmp_path):
-    """Zooming in shows the curve in full resolution: the log has 20000 step lines, more than the whole chart shows."""
+    """Checks that zooming in shows the curve in full resolution. The log has 20,000 step lines, more than the whole
+    chart shows."""
     run = tmp_path / "run"
     run.mkdir()
     with open(run / "log.jsonl", "w") as log:
@@ -221,7 +224,8 @@ def test_empty_panels_say_why(browser, tmp_path):
 
 
 def test_an_older_run(browser, tmp_path):
-    # The path's folder is copied, because Bazel's runfiles are symbolic links where a run has files.
+    # The run's folder is copied, because its files in Bazel's runfiles are symbolic links, and those of a real run are
+    # not.
     older = shutil.copytree(pathlib.Path(path_of("OLDER_RUN")).parent, tmp_path / "older")
     url = report(tmp_path / "report.html", older)
     browser.show(DESK)

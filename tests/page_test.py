@@ -42,7 +42,7 @@ HOLDOUT = digits_data("validation_fraction: 0.2")
 
 
 def get(url, **values):
-    """Returns the text at a URL, with these values added to its query."""
+    """Returns the text at a URL, with `values` added to the URL's query."""
     parts = urllib.parse.urlsplit(url)
     query = dict(urllib.parse.parse_qsl(parts.query), **values)
     with urllib.request.urlopen(parts._replace(query=urllib.parse.urlencode(query)).geturl(), timeout=LONG_S) as answer:
@@ -62,8 +62,8 @@ def data_in(html):
 
 @contextlib.contextmanager
 def served(*words):
-    """Yields the URL of `watch WORDS --page`. In the end a signal stops the server, which must exit without an error.
-    """
+    """Yields the URL of `watch WORDS --page`. At the end of the `with` block a signal stops the server, which must exit
+    without an error."""
     process = subprocess.Popen(
         command_of(["watch", *words, "--page", "--port", 0]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -123,7 +123,8 @@ def test_the_page_of_a_run(run_dir, tmp_path):
         assert run["ranks"]["collectives"] > 0
         assert "optimizer.lr: 0.003" in run["config"]
         assert [*run["readings"]["figures"]] == ["cpu_use", "memory_used_bytes", "process_memory_bytes"]
-        # The next request returns an appended line, and no request before it does.
+        # A request for news returns no run until a line is appended to the log, and then returns the run with that
+        # line.
         version = data["version"]
         assert json.loads(get(url + "data", since=version))["runs"] == []
         last = events(copy, "step")[-1]

@@ -60,9 +60,9 @@ def warm_up_then_cosine(optimizer):
 
 
 # No case trains the convolutional net with Adam. If the last bit decides the other way in a ReLU or in the maximum of a
-# pooling, a gradient jumps, and Adam, which divides by the gradient's size, carries the jump into the loss. There,
-# PyTorch's own fused AdamW on an H200 differs from its CPU version by 1e-7 to 1e-3, depending on the seed alone; with
-# SGD the difference is below 5e-7 for every seed tried.
+# pooling, a gradient jumps, and Adam, which divides by the gradient's size, carries the jump into the loss. For this
+# net, PyTorch's own fused AdamW on an H200 differs from its CPU version by 1e-7 to 1e-3, depending on the seed alone;
+# with SGD the difference is below 5e-7 for every seed tried.
 CASES = {
     "mlp_sgd": (mlp, MLP + SGD, sgd, None, None),
     "mlp_adam": (mlp, MLP + ADAM, adam, None, None),
@@ -73,7 +73,7 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def reference(request, tmp_path_factory):
-    """Returns (folder with data and initial weights, config's text, PyTorch's losses, its final weights)."""
+    """Returns (folder with data and initial weights, config's text, PyTorch's losses, PyTorch's final weights)."""
     folder = tmp_path_factory.mktemp("parity")
     make, text, make_optimizer, make_schedule, clip = CASES[request.param]
     x, y = noisy_digits(folder, SAMPLES)
@@ -100,7 +100,7 @@ def reference(request, tmp_path_factory):
     return folder, text, np.array(losses), model.state_dict()
 
 
-# The cases in every commit's tests: every way to cut a batch once, and every model and optimizer twice.
+# Maps a case to the (ranks, micro-batches) in every commit's tests: each of the eight pairs once, and each case twice.
 IN_COMMITS = {
     "mlp_sgd": [(1, 1), (4, 2)],
     "mlp_adam": [(2, 1), (3, 2)],

@@ -1,4 +1,4 @@
-"""Plants causes of lost time in runs for tests, and checks the run's account of its time."""
+"""Plants causes of lost time in runs for tests, and checks the account that a run gives of its lost time."""
 
 import contextlib
 import pathlib
@@ -6,12 +6,12 @@ import pathlib
 from harness import DIGITS, DONE, events, faulty_model, path_of, train, write_config
 
 FAULTY = pathlib.Path(path_of("FAULTY"))  # absolute, because some processes run in another folder
-POINTS = 0.05  # the greatest error of a share of the time
+POINTS = 0.05  # the largest allowed error of a share of the run's time
 # If other programs disturb one of the two compared runs, the comparison fails by chance, so it is repeated. An account
 # that is wrong is wrong each time.
 ATTEMPTS = 3
 STEPS = 500
-COMPUTE_US = 6000  # microseconds that each step of the model below computes
+COMPUTE_US = 6000  # microseconds for which each training forward of MODEL sleeps, as if it computed
 
 DIGITS_DATA = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
 MODEL = faulty_model(base_us=COMPUTE_US)
@@ -28,13 +28,14 @@ def own_data(**options):
 
 
 class Plant:
-    """A planted cause in one severity: the run with it, and the same run without it."""
+    """Describes a planted cause of lost time in one severity: the run with the cause, and the same run without it."""
 
     def __init__(self, cause, planted, clean, remedy, ranks=1, clean_ranks=None, env=None, launcher=(), also=(), points=POINTS):
         self.cause, self.planted, self.clean, self.remedy = cause, planted, clean, remedy
         self.ranks, self.clean_ranks, self.env, self.launcher = ranks, clean_ranks or ranks, env, launcher
         self.points = points
-        # Other causes that the clean run has, and which the planted run cannot tell from this one.
+        # Names of further causes of time that the clean run loses. The account of the planted run adds this time to
+        # `cause`.
         self.also = also
 
     def around(self):
@@ -54,7 +55,7 @@ class Plant:
 
 
 def accounts(folder, text, words=(), **options):
-    """Trains, and returns the run's `seconds` reports. The last one covers the whole run."""
+    """Trains in the new folder `folder`, and returns the run's `seconds` events. The last one covers the whole run."""
     folder.mkdir()
     run = train(write_config(folder, text), folder / "run", *words, program=FAULTY, **options)
     assert run.status == DONE, run
@@ -62,7 +63,7 @@ def accounts(folder, text, words=(), **options):
 
 
 def wrong_name(plant, planted):
-    """Returns the mistake in the cause that the account names; empty if there is none."""
+    """Returns what is wrong with the cause that the account names, or "" if nothing is wrong."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
     if first is None:
@@ -75,7 +76,7 @@ def wrong_name(plant, planted):
 
 
 def wrong_share(plant, planted, clean):
-    """Returns the mistake in the share of time that the account assigns to the cause; empty if there is none."""
+    """Returns what is wrong with the share of time that the account assigns to the cause, or "" if nothing is wrong."""
     last, clean = planted[-1], clean[-1]
 
     def step(report, seconds):
@@ -90,13 +91,15 @@ def wrong_share(plant, planted, clean):
 
 
 def mistakes(plant, folder):
-    """Returns the mistake in the account of a planted cause, in its name or its share; empty if there is none."""
+    """Returns what is wrong with the account of a planted cause, in its name or its share, or "" if nothing is wrong.
+    """
     planted = plant.run_with(folder)
     return wrong_name(plant, planted) or wrong_share(plant, planted, plant.run_without(folder))
 
 
 def expect_right(make, tmp_path):
-    """Checks that one attempt has no mistakes. `make(folder)` makes an attempt, and returns its mistakes."""
+    """Checks that one of ATTEMPTS attempts has no mistakes. `make(folder)` makes an attempt, and returns its mistakes,
+    or "" if there are none."""
     wrong = []
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)

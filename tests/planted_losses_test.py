@@ -34,7 +34,7 @@ ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
 def sleeping_data(severity, images):
-    """A data set whose reads wait."""
+    """Plants a data set each of whose reads sleeps."""
     loader = "loader { threads: 1 }"
     return Plant(
         "reading",
@@ -45,7 +45,7 @@ def sleeping_data(severity, images):
 
 
 def slow_disk(severity, images):
-    """Image files on a disk that opens each file slowly."""
+    """Plants a disk that opens each image file slowly."""
     data = f'format: IMAGES train: "{images}" images {{ size: 32 }}'
     text = config(data, MODEL, "loader { threads: 1 }", batch=16)
     env = {**FAULTS, "OPEN_END": ".jpg", "OPEN_US": str([400, 800, 1600][severity])}
@@ -53,7 +53,7 @@ def slow_disk(severity, images):
 
 
 def one_loader_thread(severity, images):
-    """Samples that take more time on a core than the step takes."""
+    """Plants samples that take a loader thread longer than the step takes."""
     loader = "loader { threads: 1 }"
     return Plant(
         "decoding",
@@ -64,7 +64,8 @@ def one_loader_thread(severity, images):
 
 
 def no_loader_thread(severity, images):
-    """The training thread reads the samples, too."""
+    """Plants samples that take time to decode in a run without loader threads, whose training thread reads the samples.
+    """
     loader = "loader { threads: 0 }"
     return Plant(
         "decoding",
@@ -75,7 +76,7 @@ def no_loader_thread(severity, images):
 
 
 def heavy_augmentation(severity, images):
-    """The training thread augments the pixels."""
+    """Plants an augmentation of the pixels, which the training thread computes."""
     augment = ["brightness: 0.4 contrast: 0.4", "brightness: 0.4 contrast: 0.4 saturation: 0.4", "hue: 0.5"][severity]
     data = f'format: IMAGES train: "{images}" images {{ size: 48 }}'
     return Plant(
@@ -87,7 +88,7 @@ def heavy_augmentation(severity, images):
 
 
 def slow_rank(severity, images):
-    """One of two ranks computes longer."""
+    """Plants a slow rank: rank 1 of two takes 2, 5 or 12 ms longer in each step."""
     return Plant(
         "slow_rank",
         config(DIGITS_DATA, faulty_model(base_us=COMPUTE_US, sleep_us=[2000, 5000, 12000][severity], rank=1)),
@@ -98,8 +99,8 @@ def slow_rank(severity, images):
 
 
 class OnNetwork(Plant):
-    """Two machines whose messages take `planted_s` seconds each way in the planted run, and `clean_s` in the clean one.
-    """
+    """Runs on two simulated machines, whose messages take `planted_s` seconds longer in the planted run, and `clean_s`
+    seconds longer in the clean run."""
 
     def __init__(self, planted, clean, remedy, planted_s, clean_s):
         super().__init__("communication", planted, clean, remedy, ranks=2)
@@ -123,7 +124,7 @@ class OnNetwork(Plant):
 
 
 def small_buckets(severity, images):
-    """Gradients are exchanged in many small buckets, each of which crosses a network."""
+    """Plants small gradient buckets: many are exchanged, and each crosses a network."""
     size = [8192, 4096, 2048][severity]
     model = f'name: "mlp" mlp {{ hidden: [{", ".join(["32"] * 20)}] }}'
     buckets = f"ddp {{ bucket_bytes: {size} first_bucket_bytes: {size} }}"
@@ -137,21 +138,21 @@ def small_buckets(severity, images):
 
 
 def slow_network(severity, images):
-    """Messages between the machines take longer."""
+    """Plants a network on which messages between the machines take longer."""
     text = config(DIGITS_DATA, MODEL, steps=300)
     return OnNetwork(text, text, remedy="global_batch", planted_s=[0.001, 0.003, 0.008][severity], clean_s=0)
 
 
 def slow_saving(severity, images):
-    """A checkpoint after each epoch on a disk that syncs slowly; each checkpoint waits until the one before is written.
-    """
+    """Plants a checkpoint after each epoch on a disk that syncs slowly. Each checkpoint waits until the one before is
+    written."""
     text = config(DIGITS_DATA, MODEL, batch=512, steps=400, validation=0.1)
     env = {**FAULTS, "SYNC_MS": str([4, 6, 12][severity])}
     return Plant("checkpoints", text + 'checkpoint { keep_best: "loss" }', text, "checkpoint.keep_best", env=env)
 
 
 def frequent_evaluation(severity, images):
-    """Evaluations after epochs of few steps."""
+    """Plants evaluations after epochs of few steps."""
     batch = [512, 1024, 1437][severity]
     return Plant(
         "evaluation",
@@ -162,7 +163,7 @@ def frequent_evaluation(severity, images):
 
 
 def more_ranks_than_cores(severity, images):
-    """More ranks than cores, all of which compute all the time."""
+    """Plants more ranks than there are cores; all ranks compute all the time."""
     ranks = CORES * [2, 3, 4][severity]
     model = 'name: "mlp" mlp { hidden: [512, 512] }'
     return Plant(
@@ -178,7 +179,7 @@ def more_ranks_than_cores(severity, images):
 
 
 class BusyNeighbours(Plant):
-    """Other processes that use the core on which the run trains."""
+    """Plants other processes that use the core on which the run trains."""
 
     def __init__(self, severity):
         model = 'name: "mlp" mlp { hidden: [512, 512] }'
@@ -222,7 +223,7 @@ SEVERITIES = range(3)
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Returns a folder of images of noise."""
+    """Returns a folder with 256 JPEG images of noise in two classes."""
     folder = tmp_path_factory.mktemp("images")
     random = np.random.default_rng(1)
     for number in range(256):
@@ -279,7 +280,8 @@ def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
 @pytest.mark.all_tier("what a restart takes depends on time, and needs a machine with nothing else to do")
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_restart_takes_is_named(tmp_path, severity):
-    """A restart loses the time of the start, and of the steps after the last checkpoint that are made again."""
+    """Checks that the account has the time that a restart takes: the time of the start, and of the steps after the last
+    checkpoint that are made again."""
     at = [205, 230, 249][severity]
     saving = "checkpoint { every_steps: 50 }"
 
@@ -325,7 +327,7 @@ def test_a_healthy_run_gets_no_verdict(tmp_path, name):
     def attempt(folder):
         reports = accounts(folder / "run", text, ranks=None if ranks == 1 else ranks)
         assert reports[-1]["steps"] > 0
-        # The machine may be busy, but nothing in this run grows.
+        # A busy machine may cause other findings, but the memory of this run does not grow on any machine.
         grows = [finding for report in reports for finding in report["findings"] if "memory_grows" in finding["rule"]]
         assert not grows, grows
         said = [report for report in reports if report["verdict"] or report["findings"]]

@@ -2,7 +2,7 @@
 exit status and one error line, leaves no process running, and changes nothing outside its run folder and its output.
 
 Each case has a copy of one trained run, some data, and a tree of unrelated files that must not change. Every commit's
-tests run a third of the cases, drawn with the commit as the seed.
+tests run a third of the cases, drawn with the seed $SEED (1 by default).
 """
 
 import dataclasses
@@ -49,11 +49,11 @@ class Case:
     name: str
     command: str  # a shell command, run in the case's folder; {L} is the program
     status: object  # the exit status, or a set of allowed ones
-    says: tuple = ()  # texts that the error line contains
-    plant: object = None  # called with the folder before the command
-    check: object = None  # called with the folder and the command's standard output
+    says: tuple = ()  # texts, each of which a line on standard error contains
+    plant: object = None  # a function of the folder that is called before the command
+    check: object = None  # a function of the folder and of the command's standard output, called after the command
     lines: int = 1  # the number of the program's lines on standard error
-    tells: tuple = ()  # the beginnings of these lines
+    tells: tuple = ()  # the allowed beginnings of these lines; empty: those of lockstep's errors and warnings
 
 
 CASES = []

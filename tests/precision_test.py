@@ -135,8 +135,8 @@ def test_anomaly_detection_names_the_operation(tmp_path):
     pytorch(tmp_path, "FP32", planted=[200], steps=1)
     more = "debug { anomaly_detection: true launch_blocking: true }"
     run = train(config_of(tmp_path, "FP32", more), tmp_path / "run")
-    # Before this line comes the forward's stack. On a GPU the loss is Lockstep's own operation, whose node has another
-    # name.
+    # The stack of the forward comes before this line. On a GPU the loss is Lockstep's own operation, whose autograd
+    # node has another name.
     named = r"debug.anomaly_detection: Function '(\w+Backward0|torch::autograd::CppNode<.*>)' returned nan values in its "
     assert run.status == USAGE and re.search(named, run.error_lines[-1]), run
     if DEVICE == "CUDA":

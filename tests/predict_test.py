@@ -1,5 +1,5 @@
-"""Tests the output of `lockstep predict` for tables, images and arrays, which scikit-learn's and NumPy's readers read,
-and a competition's sample submission."""
+"""Tests the output of `lockstep predict` for tables: CSV, lines of JSON, NumPy arrays, pipes, and a competition's
+sample submission."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def table(count, seed, labelled):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes a run of three classes on a table, test.csv without labels, and a sample submission in another order."""
+    """Returns a folder with a trained run of three classes on a table, and test.csv without labels."""
     path = tmp_path_factory.mktemp("predict")
     write_table(path / "train.csv", table(200, 1, True), HEADER)
     write_table(path / "test.csv", table(7, 2, False), [*HEADER[:3], HEADER[4]])
@@ -122,8 +122,8 @@ def test_a_submission_of_probabilities(folder):
 
 @pytest.mark.parametrize("cell, words", [("0.5", ()), ("0", ("--probabilities",)), ("0", ())])
 def test_a_submission_of_two_classes(cell, words, tmp_path):
-    """If the sample has fractions, the submission has the probability of class 1; if it has whole numbers, the class.
-    """
+    """Checks that the submission has the class if the sample has whole numbers, and the probability of class 1 if the
+    sample has fractions or `predict` has --probabilities."""
     x = np.random.default_rng(1).normal(size=(80, 2))
     rows = [[i, f"{a:.6f}", f"{b:.6f}", int(a > 0)] for i, (a, b) in enumerate(x)]
     write_table(tmp_path / "train.csv", rows, ["id", "a", "b", "y"])
@@ -196,8 +196,8 @@ def test_mistakes_are_one_line(words, part, folder):
 
 
 def test_an_id_that_looks_like_a_file_is_taken_whole(tmp_path):
-    """Ids of images may lack the folder and the extension, but the ids of a table may not, whatever their column is
-    called."""
+    """Checks that the ids of a table must be given whole, although ids of images may lack the folder and the extension.
+    The table's column of ids is called `file`, as that of images."""
     header = ["file", *HEADER[1:4]]
     rows = [[f"a/{i}.csv", *row[1:4]] for i, row in enumerate(table(60, 1, True))]
     write_table(tmp_path / "train.csv", rows, header)

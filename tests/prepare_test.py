@@ -1,5 +1,5 @@
 """Tests `lockstep prepare`: images are compared with Pillow, shards with tarfile, and tokens with the tokenizers
-package; also runs that are killed, run out of disk space, or get wrong input."""
+package. Also tests runs that are killed, run out of disk space, or get wrong input."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def prepare(*arguments, **options):
 
 
 def contents(folder):
-    """Returns the contents of the files below a folder, by path."""
+    """Returns the files below a folder as {path: bytes}."""
     folder = pathlib.Path(folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -42,7 +42,7 @@ def photograph(width, height, seed):
 
 
 def write_photographs(folder, count, side=120):
-    """Writes `count` image files into three class folders: JPEG, and every seventh PNG."""
+    """Writes `count` image files into three class folders: every seventh as PNG, the others as JPEG."""
     for i in range(count):
         path = folder / f"class{i % 3}" / ("deep" if i % 2 else "") / f"{i:04}.{'png' if i % 7 == 0 else 'jpg'}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,8 @@ def test_resizes_as_pillow(tmp_path):
         assert result.format == "JPEG" and result.size == expected.size
         difference = np.abs(np.asarray(result.convert("RGB"), "f4") - np.asarray(expected, "f4"))
         assert difference.mean() < 4, name
-        # JPEG itself loses as much: Pillow encodes the same pixels for comparison.
+        # JPEG changes pixels, too. The limit is the change in a JPEG file that Pillow writes of the same pixels, plus
+        # one grey level.
         expected.save(tmp_path / "twin.jpg", quality=90)
         twin = np.asarray(Image.open(tmp_path / "twin.jpg"), "f4")
         assert difference.mean() < np.abs(twin - np.asarray(expected, "f4")).mean() + 1, name
@@ -114,7 +115,7 @@ def test_bad_images(tmp_path):
     bad.write_bytes((tmp_path / "src/class2/0002.jpg").read_bytes()[:500])
     command = ["images", tmp_path / "src", tmp_path / "dst", "--size", 64]
     expect_error(prepare(*command), DATA, f"{bad}: truncated JPEG file")
-    # With --bad skip the same command resumes.
+    # With --bad skip the same command resumes and leaves out the bad image.
     run = prepare(*command, "--bad", "skip")
     assert run.status == DONE and "1 skipped" in run.out, run
     assert (tmp_path / "dst/skipped.txt").read_text().startswith("class1/0001.jpg\t")
@@ -127,7 +128,8 @@ def test_bad_images(tmp_path):
 
 @pytest.mark.parametrize("size", [20, 64])
 def test_pictures_that_are_turned(tmp_path, size):
-    """The pictures are turned as Pillow turns them, both if they are resized and if they would otherwise be copied."""
+    """Checks that pictures are turned as Pillow turns them, both if they are resized and if they would otherwise be
+    copied."""
     (tmp_path / "src").mkdir()
     picture = photograph(48, 30, 1)
     for value in range(1, 9):
@@ -147,7 +149,8 @@ def test_pictures_that_are_turned(tmp_path, size):
 
 @pytest.mark.parametrize("command", [["images", "--size", 64], ["shards"]])
 def test_what_is_no_image(tmp_path, command):
-    """A message says that such files are left out; a link with an image's name to another file is an error."""
+    """Checks that files that are not supported images are left out with a message, and that a link with an image's name
+    to another file is an error."""
     write_photographs(tmp_path / "src", 10)
     (tmp_path / "src/class1/notes.txt").write_text("no image")
     (tmp_path / "src/class1/a.tiff").write_bytes(b"II*\0")
@@ -201,7 +204,7 @@ SPACES = [" "] * 30 + ["\n", "\n\n", "  ", "\t", "   ", "\r\n", "\u00a0", "\u300
 
 
 def write_text(path, bytes_wanted, seed):
-    """Writes words and white space of all kinds, in UTF-8."""
+    """Writes at least `bytes_wanted` bytes of random words and white space of all kinds, in UTF-8. Returns the path."""
     draw = random.Random(seed)
     parts, size = [], 0
     while size < bytes_wanted:
@@ -225,7 +228,8 @@ def read_tokens(path):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """Returns a folder with a vocabulary that the tokenizers package has trained, and its encoder."""
+    """Returns (a folder with a vocabulary that the tokenizers package has trained, a tokenizer that encodes with it).
+    """
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -324,8 +328,9 @@ def test_bad_text(tmp_path, vocabulary):
 
 
 def interrupted(command, progress, wanted_kills, looks=100):
-    """Runs the command repeatedly until it completes, and kills it at most `wanted_kills` times. A kill comes after a
-    random number, at most `looks`, of polls in which progress() has grown. Returns the number of kills."""
+    """Runs the command repeatedly until it completes, and kills it at most `wanted_kills` times. Polls progress() all
+    the time. A kill comes after a random number, from 1 to `looks`, of polls that find more progress than at the start.
+    Returns the number of kills."""
     kills = 0
     while True:
         process = subprocess.Popen(
@@ -439,7 +444,7 @@ def test_full_disk(tmp_path, little_space, what):
 
 
 def test_no_larger_files(tmp_path):
-    """Tests a limit on file sizes, which needs no mount."""
+    """Tests a limit on file sizes, which, unlike a small disk, needs no mount."""
     file = write_text(tmp_path / "text", 2_000_000, 1)
     done = subprocess.run(
         [LOCKSTEP, "prepare", "tokens", file, "--output", tmp_path / "o.bin"],

@@ -1,5 +1,5 @@
-"""Tests profiles of a run: traces of each rank and the table of the heaviest kernels, started by the config and on
-request; the training's results stay the same, bit for bit."""
+"""Tests profiles of a run, which the config or a request starts: the traces of each rank, and the table of the heaviest
+kernels. The training's results stay the same, bit for bit."""
 
 import contextlib
 import gzip
@@ -57,13 +57,14 @@ def summary(run_dir, step):
 
 
 def work_of(trace):
-    """Returns the kernels of the profiled steps, or on a CPU the operations."""
+    """Returns the events of the profiled steps: kernels, copies and memsets on a GPU, or operations on a CPU."""
     kinds = ("kernel", "gpu_memcpy", "gpu_memset") if DEVICE == "CUDA" else ("cpu_op",)
     return [e for e in trace["traceEvents"] if e.get("cat") in kinds and "step" in e.get("args", {})]
 
 
 def expect_whole(run_dir, step, steps, ranks):
-    """Checks that each rank's trace covers these steps, and that the summary agrees with the trace."""
+    """Checks that each rank's trace covers the `steps` steps from `step` on, and that the summary agrees with the
+    traces."""
     found = traces(run_dir, step)
     assert len(found) == ranks
     for rank, (trace, row) in enumerate(zip(found, summary(run_dir, step)["ranks"], strict=True)):
@@ -127,8 +128,8 @@ def test_by_config(profiled, tmp_path):
 
 
 def test_modules_and_phases(profiled):
-    """The kernels are assigned to the model's modules: its layers in the forward, and the same modules in the backward.
-    """
+    """Checks that kernels are assigned to the model's modules: its layers in the forward, and the same modules in the
+    backward."""
     rows = {(k["phase"], k["module"]) for k in summary(profiled, 25)["ranks"][0]["kernels"]}
     modules = {module for phase, module in rows if phase == "forward"}
     assert any(re.fullmatch(r"[\d*]+", module) for module in modules), rows
@@ -165,7 +166,7 @@ def test_a_run_that_has_ended(profiled, tmp_path):
 
 
 def test_a_trace_of_pytorch(tmp_path):
-    """For a trace that PyTorch wrote, the table has the figures of PyTorch's profiler."""
+    """Checks that, for a trace that PyTorch wrote, the table has the figures of PyTorch's profiler."""
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
@@ -220,7 +221,8 @@ def test_a_disk_that_takes_no_trace(tmp_path):
 
 @contextlib.contextmanager
 def asking(job):
-    """Suspends the job, and yields (its process id, a `profile` command that has requested a profile and waits)."""
+    """Suspends the job, and yields (the job's process id, a `profile` command that has requested a profile and waits
+    for it)."""
     job.wait_for("step", 3)
     rank = job.process.pid
     os.kill(rank, signal.SIGSTOP)
@@ -257,8 +259,8 @@ def test_a_run_that_ends_within_a_profile(tmp_path):
 
 
 def test_a_profile_ends_with_the_epoch(tmp_path):
-    """The evaluation after the epoch is not part of a step, so the profile ends after two steps: an epoch has 26 steps.
-    """
+    """Checks that a profile of four steps that begins in step 25 ends after two. An epoch has 26 steps, and the
+    evaluation after the epoch is not part of a step."""
     run_dir = tmp_path / "run"
     more = "max_steps: 40 profile { first_step: 25 steps: 4 }"
     config = write_config(tmp_path, digits_config(more, data=digits_data("validation_fraction: 0.1")))
@@ -267,7 +269,8 @@ def test_a_profile_ends_with_the_epoch(tmp_path):
 
 
 def test_a_run_that_goes_on(tmp_path):
-    """The resumed run starts at an earlier step than its last profile's. The new profile is found all the same."""
+    """Checks that `profile` finds the new profile although the resumed run is at an earlier step than the newest
+    profile in the run folder, which has the step 9000000."""
     run_dir = tmp_path / "run"
     config = config_in(tmp_path, "profile { first_step: 20 steps: 2 } checkpoint { every_epochs: 0 }")
     assert train(config, run_dir, *sets("max_steps=30")).status == DONE
@@ -300,7 +303,7 @@ def test_settings_that_make_no_sense(tmp_path):
 
 
 def test_ranges_of_nvtx(tmp_path):
-    """A tool that NVTX loads sees the ranges, nested as they are in a step."""
+    """Checks that a tool that NVTX loads sees the ranges, nested as they are in a step."""
     names = tmp_path / "names"
     env = {"NVTX_INJECTION64_PATH": NVTX_NAMES, "NVTX_NAMES": str(names)}
     assert train(config_in(tmp_path, "max_steps: 3 graph: false"), tmp_path / "run", env=env).status == DONE

@@ -1,12 +1,12 @@
-"""Files of pytest tests that run the lockstep program: pytest_test on the CPU and again on GPUs, gpu_pytest on GPUs."""
+"""Macros that make Bazel tests of pytest files, which run the lockstep program on the CPU and on GPUs."""
 
 def all_tier_env(why):
-    """The variable of a target that is left to --all, which `./lockstep test --list` reads: why it can wait.
+    """Returns the environment variable that says why a target runs only with --all. `./lockstep test --list` prints it.
 
     Args:
-      why: a few words with a verb
+      why: the reason, in a few words with a verb
     Returns:
-      a part of the target's env
+      a dict, which is a part of the target's env
     """
     return {"WHY_IN_ALL_TIER": why}
 
@@ -20,21 +20,24 @@ def pytest_test(
         cpus = 1,
         shards = None,
         on_gpus = True):
-    """Runs `name`.py with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
+    """Makes the test `name`, which runs `name`.py with the Python of the wheels on the CPU, and a variant of it for
+    GPUs.
 
-    `name`_on_gpus is the same with $DEVICE = CUDA; without a GPU each of its cases is skipped, and pytest not even
-    started: `:cases` has listed them when it was built.
+    In the tests $LOCKSTEP is the path of the program, and $DIGITS that of the digits' CSV file. The variant
+    `name`_on_gpus sets $DEVICE to CUDA. On a machine without a GPU, the variant does not start pytest, and reports each
+    case in the list of the target `:cases` as skipped.
 
     Args:
-      name: of the test and of its file
+      name: the name of the test, and of its file without .py
       size: Bazel's test size
-      data: files that it needs besides
-      env: further variables; $(location ...) is a file's path
-      tier: "all" where no case of the file is for every commit; else conftest.py chooses among them
-      why: with tier = "all", a few words with a verb that say why the file can wait
-      cpus: 3 for what measures or races, so that it runs alone on two cores; the others run three at once
-      shards: number of processes that share the cases, for a file that the others would end before
-      on_gpus: False where no GPU makes a difference
+      data: further files that the test needs
+      env: further environment variables; $(location ...) is the path of a file
+      tier: "all" if no case of the file runs on every commit; otherwise conftest.py chooses the cases that do
+      why: with tier = "all", the reason why the file runs only with --all, in a few words with a verb
+      cpus: 3 if the test measures times or races against a process, so that it runs alone on two cores. With 1, three
+        tests run at the same time
+      shards: the number of processes among which the cases are divided, for a file that takes longer than other files
+      on_gpus: False if the test does the same with and without a GPU, so that there is no variant for GPUs
     """
     if tier not in ["all", "commit"] or (tier == "all") != bool(why):
         fail("%s: tier = \"all\" and why = \"...\" go together: say why these tests can wait" % name)
@@ -72,18 +75,21 @@ def pytest_test(
                 **own_env
             ),
             shard_count = shard_count,
-            # A twin without a GPU takes no time, and one that waited for both cores would stop what runs on the other.
+            # The variant for GPUs counts as one core: without a GPU it takes no time, and while it waited for more
+            # cores they would be idle.
             tags = ["cpu:%d" % (1 if suffix else cpus)] + (["all"] if tier == "all" else []),
         )
 
 def gpu_pytest(name, size, data = [], env = {}):
-    """Runs tests/gpu/`name`.py, whose cases all need a GPU. $LOCKSTEP is the program, $DIGITS the digits' CSV file.
+    """Makes the test `name`, which runs tests/gpu/`name`.py, whose cases all need a GPU. It runs only with --all.
+
+    In the test $LOCKSTEP is the path of the program, and $DIGITS that of the digits' CSV file.
 
     Args:
-      name: of the test and of its file
+      name: the name of the test, and of its file without .py
       size: Bazel's test size
-      data: files that it needs besides
-      env: further variables; $(location ...) is a file's path
+      data: further files that the test needs
+      env: further environment variables; $(location ...) is the path of a file
     """
     native.sh_test(
         name = name,
@@ -108,11 +114,11 @@ def gpu_pytest(name, size, data = [], env = {}):
     )
 
 def pytest_cases(name, srcs):
-    """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE<tab>REASON` each (conftest.py).
+    """Makes a file with a line `TIER<tab>FILE<tab>CASE<tab>REASON` for each case of the pytest files (conftest.py).
 
     Args:
-      name: of the target and the file
-      srcs: tests/*.py, of which those of *_test.py hold tests
+      name: the name of the target, and of the file without .tsv
+      srcs: the files tests/*.py; those named *_test.py contain the cases
     """
     native.genrule(
         name = name,
@@ -121,13 +127,14 @@ def pytest_cases(name, srcs):
             "//docs:models.md",
             "//examples/digits:digits.csv",
             "//examples/kaggle:notebooks",
-            # `config --template` says which values some cases go through.
+            # Some tests have a case for each value that `lockstep config --template` prints, so listing the cases runs
+            # lockstep.
             "//launch:lockstep",
             "//python:lockstep",
             "@wheels//:python.sh",
         ],
         outs = [name + ".tsv"],
-        # The report of pytest is of interest only where it fails.
+        # The output of pytest is printed only if pytest fails.
         cmd = " ".join([
             "env PYTHONDONTWRITEBYTECODE=1 CASES_TO=$@",
             "DIGITS=$(location //examples/digits:digits.csv)",

@@ -1,5 +1,6 @@
 """Tests the Python package, and the wheel that `lockstep bundle --wheel` makes of it: pip installs it into an
-environment that has torch and nothing else, and it trains, evaluates and predicts like the program in a shell."""
+environment that has torch and nothing else, where the package trains, evaluates and predicts like the program in a
+shell."""
 
 import base64
 import csv
@@ -61,7 +62,7 @@ PLATFORM = re.compile(r"manylinux_(2)_(\d+)_x86_64")
 
 @pytest.fixture(autouse=True)
 def the_program(monkeypatch):
-    """This is the package of a source checkout, which finds its program through the variable LOCKSTEP."""
+    """Sets the variable LOCKSTEP, through which the package of a source checkout finds its program."""
     monkeypatch.setenv("LOCKSTEP", LOCKSTEP)
 
 
@@ -106,8 +107,8 @@ def environment(wheel, tmp_path_factory):
 
 
 def bare(**more):
-    """Returns only the environment variables without which nothing runs. With an empty PATH pip finds no compiler, and
-    the package does not find this source tree."""
+    """Returns `more` and the few environment variables that the tests need. With an empty PATH pip finds no compiler,
+    and the package does not find this source tree."""
     begins = ("OMPI_ALLOW", "OMP_", "XDG_", "HOME")
     kept = {name: value for name, value in os.environ.items() if name.startswith(begins)}
     return {"PATH": "", **kept, **more}
@@ -122,8 +123,7 @@ def run_python(python, text, *arguments, cwd=None, env=None):
 
 
 def test_the_wheel_is_small_and_whole(wheel):
-    """The checksums in RECORD are right, and the wheel's platform tag names the newest glibc version that objdump
-    finds."""
+    """Checks the wheel's size, files, checksums in RECORD, metadata and executable bits."""
     assert wheel.stat().st_size <= 40e6
     name, version, *tags = wheel.stem.split("-")
     assert (name, tags[:2]) == ("lockstep", ["py3", "none"])
@@ -182,8 +182,8 @@ def test_a_wheel_that_cannot_be_made(wheel, tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank trains from a wheel as two do", unless=lambda ranks: ranks == 2)
 def test_an_installed_wheel_trains(environment, tmp_path, ranks):
-    """In the environment pandas cannot be imported: -I keeps the tests' folder out of sys.path, and pandas is hidden.
-    The results are those of the program in a shell."""
+    """Checks that the results in the environment are those of the program in a shell. pandas cannot be imported there,
+    because the script hides it."""
     skip_without_gpus(ranks)
     config = write_config(tmp_path, SMALL)
     shell = train(config, tmp_path / "shell", ranks=ranks)
@@ -216,7 +216,8 @@ def test_an_installed_wheel_trains(environment, tmp_path, ranks):
 
 
 def test_the_command_of_the_wheel(environment):
-    """The wheel's command is the program, with its exit statuses; the start script reports a missing torch."""
+    """Checks that the wheel's command is the program, with its exit statuses, and that the start script reports a
+    missing torch."""
     command = environment.with_name("lockstep")
     run = Run(["version"], program=command)
     assert run.out == Run(["version"]).out
@@ -226,7 +227,7 @@ def test_the_command_of_the_wheel(environment):
 
 @pytest.mark.all_tier("a program with a model of its own is packed as Lockstep is")
 def test_a_program_with_its_own_model_makes_a_wheel(tmp_path):
-    """The wheel's package starts the user's program, and its command has the program's name."""
+    """Checks that the wheel's package starts the user's program, and that its command has the program's name."""
     assert Run(["bundle", "--wheel", tmp_path], program=OWN_MODEL).status == DONE
     (wheel,) = tmp_path.glob("*.whl")
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
@@ -255,7 +256,8 @@ def test_docstrings(tmp_path, monkeypatch):
 
 
 def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
-    """Also tests progress lines, overrides of each form, and paths relative to the current folder."""
+    """Checks that a dict trains as a file with the same config does. Also tests progress lines, overrides of each form,
+    and paths relative to the current folder."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(DIGITS, "digits.csv")
     fields = {
@@ -277,7 +279,8 @@ def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
 
 
 def test_options_of_a_model_of_ones_own(tmp_path, monkeypatch):
-    """The options of a user's own model go into the config file, because --set cannot change them."""
+    """Checks that the options of a user's own model reach the program from a dict, and are refused as overrides,
+    because --set cannot change them."""
     config = {"data": {"train": str(DIGITS)}, "model": {"name": "mlp", "option": {"width": 3, 'a "b"': "c\\d"}}}
     with pytest.raises(lockstep.LockstepError, match="option") as caught:
         lockstep.train(config, run_dir=tmp_path / "run")
@@ -304,7 +307,7 @@ def test_a_frame_an_array_and_a_file_predict_the_same(trained, tmp_path):
 
 
 def test_names_of_columns_and_classes_are_kept(tmp_path):
-    """Labels that look like numbers stay strings, and columns are found by name."""
+    """Checks that labels that look like numbers stay strings, and that columns are found by name."""
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"a": rng.uniform(size=200), "town": rng.choice(["x, y", 'z "q"'], size=200)})
     frame["kind"] = np.where(frame.town == "x, y", "007", "8")
@@ -332,7 +335,8 @@ def test_names_of_columns_and_classes_are_kept(tmp_path):
 
 @pytest.mark.all_tier("arrays of rows are passed on as these arrays are")
 def test_arrays_and_masks(tmp_path):
-    """A run that was trained on NumPy arrays takes arrays; predicted classes of pixels are returned as an array."""
+    """Checks that a run that was trained on NumPy arrays takes arrays, and that predicted classes of pixels are
+    returned as an array."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (32, 8, 8, 3), dtype=np.uint8)
     np.save(tmp_path / "images.npy", images)
@@ -426,8 +430,8 @@ def wait_for_steps(process, run_dir, count):
     unless=lambda ranks, whom: (ranks, whom) in ((None, "group"), (2, "process")),
 )
 def test_an_interrupt_leaves_a_checkpoint(tmp_path, ranks, whom):
-    """Jupyter interrupts the kernel's process, or, like a terminal, its whole process group. The same call then resumes
-    the run."""
+    """Interrupts the Python process or, like a terminal, its whole process group; Jupyter may do either. The same call
+    then resumes the run."""
     skip_without_gpus(ranks)
     run_dir = tmp_path / "run"
     process = start_training(tmp_path, ranks)
@@ -447,7 +451,7 @@ def test_an_interrupt_leaves_a_checkpoint(tmp_path, ranks, whom):
 
 
 def test_a_run_does_not_outlive_its_python(tmp_path):
-    """If a Jupyter kernel is killed, its run ends and leaves a checkpoint."""
+    """Checks that a run ends and leaves a checkpoint if its Python process, such as a Jupyter kernel, is killed."""
     process = start_training(tmp_path, None)
     wait_for_steps(process, tmp_path / "run", 5)
     process.kill()
@@ -466,7 +470,7 @@ def test_a_run_that_was_asked_to_stop_is_returned(tmp_path):
 
 
 def test_importing_other_modules_keeps_the_function(tmp_path):
-    """lockstep.export stays a function, whichever modules of the package lockstep.export are imported."""
+    """Checks that lockstep.export stays a function, whichever modules of the package lockstep.export are imported."""
     script = """
         import sys, lockstep
         import lockstep.export.errors

@@ -1,4 +1,5 @@
-"""Tests that --restarts starts failed jobs again from their newest checkpoint, unless that is useless."""
+"""Tests that --restarts starts failed jobs again from their newest checkpoint, unless another start would be useless.
+"""
 
 import os
 import re
@@ -50,8 +51,8 @@ def last_checkpoint(run_dir):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank is started again as two are", unless=lambda ranks: ranks == 2)
 def test_a_job_goes_on_by_itself(tmp_path, ranks):
-    """The job resumes twice after its processes were killed, and is then stopped. Its losses are those of an
-    undisturbed run."""
+    """Kills processes of a job twice. The job resumes by itself each time, and is stopped at last. Its losses must be
+    those of an undisturbed run."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "checkpoint { every_steps: 20 }")
     run_dir = tmp_path / "run"
@@ -75,7 +76,7 @@ def test_a_job_goes_on_by_itself(tmp_path, ranks):
     (stopped,) = events(run_dir, "stopped")
     whole = train(config, tmp_path / "whole", "--set", f"max_steps={stopped['step']}", ranks=ranks)
     assert whole.status == DONE, whole
-    # A killed process may have made further steps than its last checkpoint.
+    # A killed process may have logged steps after its last checkpoint that the resumed run has not made again.
     losses = {step: loss for step, loss in losses_by_step(run_dir).items() if step <= stopped["step"]}
     assert losses == losses_by_step(tmp_path / "whole")
 
@@ -116,7 +117,7 @@ def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
 
 
 def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
-    """A job that is stopped while it waits for a restart ends, and the same command resumes it later."""
+    """Checks that a job that is stopped while it waits for a restart ends, and is not started again."""
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
     run_dir = tmp_path / "run"
     with Started(config, run_dir, None, ["--restarts", "9"], program=FAULTY) as job:
@@ -129,7 +130,8 @@ def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks start afresh as one does", unless=lambda ranks: ranks is None)
 def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
-    """Otherwise each restart would discard the steps of the start before."""
+    """Checks that --fresh is only for the first start. Otherwise each restart would discard the steps of the start
+    before."""
     skip_without_gpus(ranks or 1)
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"
@@ -147,7 +149,7 @@ def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
 
 
 def test_a_stop_that_came_before_a_failure(tmp_path):
-    """The user wants the run to end, so it is not started again."""
+    """Checks that a failed job is not started again if its user has asked it to stop before."""
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"
     with Started(config, run_dir, None, ["--restarts", "9"]) as job:
@@ -163,8 +165,8 @@ def test_a_stop_that_came_before_a_failure(tmp_path):
 
 
 def test_a_restart_when_the_time_is_over(tmp_path):
-    """A time limit is fixed at the first start. If a restart computed it again, it would take a time of day that is
-    past as the next day's."""
+    """Checks that a time limit is fixed at the first start. If a restart computed the limit again from a time of day
+    that is past, the limit would be on the next day."""
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
     run = train(config, tmp_path / "run", "--restarts", "9", "--time-budget", "3s", program=FAULTY)
     assert run.status == STOPPED, run
@@ -183,7 +185,8 @@ def test_inside_mpirun(tmp_path):
 
 
 def test_a_gpu_that_breaks(tmp_path):
-    """The job goes on with the other GPU. Its steps are the same, up to the different order of sums on one GPU."""
+    """Checks that the job goes on with the other GPU. Its steps are the same, up to rounding, because one GPU sums in
+    another order."""
     needs_gpus(2)
     import torch
 

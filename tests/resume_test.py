@@ -1,8 +1,8 @@
 """Tests that a run resumes from its newest checkpoint as if it had never ended: with the same number of ranks it gives
 the same bits, and with another number the same samples, and the same losses up to rounding.
 
-A run that was never interrupted leaves its checkpoints behind. Each checkpoint is copied into a folder of its own, in
-which a second run resumes, and both runs must end alike. (checkpoint_fault_test.py really kills runs.)
+A run that was never interrupted leaves its checkpoints behind. Some of these checkpoints are each copied into a folder
+of their own, in which a second run resumes, and both runs must end alike. (checkpoint_fault_test.py really kills runs.)
 """
 
 import json
@@ -46,21 +46,21 @@ from harness import (
 )
 
 FAULTY = path_of("FAULTY")
-# The number of a run's checkpoints from which a run resumes; 50 for the whole sweep, as in `./lockstep test --soak
-# resume`.
+# The number of a run's checkpoints from each of which the tests resume; 50 for the whole sweep, as in `./lockstep test
+# --soak resume`.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
 COMMON = "deterministic: true log { every_steps: 1 } "
 
 
 def digits(data="", model=SMALL_MLP, optimizer="type: ADAMW lr: 0.003", more=""):
-    """Returns a config of 56 steps, with dropout."""
+    """Returns a config of 58 steps (46 with `validation_fraction: 0.2`), with dropout in the default model."""
     more += " checkpoint { every_steps: 1 keep: 100 }"
     return digits_config(more, digits_data(data), model, optimizer, epochs=2)
 
 
 def with_checkpoint_only(run_dir, step, target):
-    """Makes a run folder in the state right after the checkpoint of `step`. Returns it."""
+    """Makes `target` a run folder in the state of `run_dir` right after the checkpoint of `step`. Returns `target`."""
     (target / "checkpoints").mkdir(parents=True)
     shutil.copytree(checkpoint_folder(run_dir, step), checkpoint_folder(target, step))
     shutil.copy(run_dir / "config.pbtxt", target)
@@ -131,7 +131,7 @@ def test_every_optimizer(tmp_path, optimizer):
     unless=lambda schedule: schedule in ("COSINE", "PLATEAU"),
 )
 def test_every_schedule(tmp_path, schedule):
-    """The learning rate is so high that PLATEAU has to lower it."""
+    """Tests each schedule with a learning rate that is so high that PLATEAU has to lower it."""
     own = {"STEP": "every_steps: 9", "PLATEAU": "patience: 1"}.get(schedule, "")
     expect_bitwise(
         tmp_path,
@@ -149,7 +149,8 @@ def test_every_schedule(tmp_path, schedule):
 )
 @pytest.mark.all_tier("three ranks with sharded moments keep all that these keep", unless=lambda ranks: ranks == 3)
 def test_several_ranks(tmp_path, ranks, optimizer):
-    """Each rank has its own random numbers, and with `shard` also its own part of moments and averages."""
+    """Tests ranks that each have their own random numbers, and with `shard` also their own part of moments and
+    averages."""
     expect_bitwise(
         tmp_path,
         digits(optimizer=f"{optimizer} lr: 0.003 ema_decay: 0.9", more="accumulation: 2 ddp { bucket_bytes: 4096 }"),
@@ -160,7 +161,7 @@ def test_several_ranks(tmp_path, ranks, optimizer):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank keeps what each of two keeps", unless=lambda ranks: ranks == 2)
 def test_augmented_images_through_batch_norm(tmp_path, ranks):
-    """Each rank has its own BatchNorm statistics until the end of the epoch."""
+    """Tests BatchNorm statistics, of which each rank has its own until the end of the epoch."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (320, 3073), dtype=np.uint8)
     images[:, 0] %= 10
@@ -177,7 +178,7 @@ def test_augmented_images_through_batch_norm(tmp_path, ranks):
 
 
 def test_batch_norm_on_another_number_of_ranks(tmp_path):
-    """The saved buffers of ranks that no longer exist are ignored."""
+    """Checks that the saved buffers of ranks that no longer exist are ignored."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits(model=faulty_model(norm=1)))
     run_dir = tmp_path / "run"
@@ -196,8 +197,8 @@ def test_loss_scale(tmp_path):
 
 
 def test_another_number_of_ranks_and_accumulation(tmp_path):
-    """With 4 -> 2 -> 3 -> 1 ranks, every epoch takes each sample once, and the losses are those of a run on one rank.
-    """
+    """Resumes a run of 4 ranks on 2, then on 3 and on 1. Every epoch must take each sample once, and the losses must be
+    those of a run on one rank."""
     skip_without_gpus(4)
     samples, batch = 480, 48
     rng = np.random.default_rng(0)
@@ -245,7 +246,8 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     unless=lambda before, after: before[0] and after[0],
 )
 def test_sharded_state_is_cut_anew(tmp_path, before, after):
-    """Moments and averages that two ranks saved in parts are loaded by three ranks or by one, and vice versa."""
+    """Checks that three ranks or one load moments and averages that two ranks saved in parts, and that two load those
+    of one."""
     skip_without_gpus(3)
     text = digits(model='name: "mlp" mlp { hidden: [24] }', optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     config = write_config(tmp_path, text)
@@ -262,7 +264,7 @@ def test_sharded_state_is_cut_anew(tmp_path, before, after):
         np.testing.assert_allclose(tensor, expected[name], rtol=1e-3, atol=1e-5)
 
 
-# ---- Ends of every kind -------------------------------------------------------------------------
+# ---- Runs that have ended -----------------------------------------------------------------------
 
 
 def test_a_run_that_has_ended_ends_again(tmp_path):
@@ -326,7 +328,7 @@ def three_epochs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("three_epochs")
     config = write_config(folder, THREE_EPOCHS)
     run_dir = folder / "run"
-    # A run waits for the checkpoint at its end, but may skip one before, so each epoch is a run of its own.
+    # A run waits for the checkpoint at its end, but may skip an earlier one, so a start of its own trains each epoch.
     for epochs in (1, 2, 3):
         assert train(config, run_dir, *sets(f"epochs={epochs}")).status == DONE
     assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
@@ -337,7 +339,7 @@ def three_epochs(tmp_path_factory):
 
 @pytest.fixture
 def trained(three_epochs, tmp_path):
-    """Returns the config, and a copy of the run folder that may be damaged."""
+    """Returns (the config, a copy of the run folder that may be damaged)."""
     shutil.copytree(three_epochs, tmp_path / "run")
     return write_config(tmp_path, THREE_EPOCHS), tmp_path / "run"
 
@@ -398,8 +400,8 @@ def test_all_damaged(trained):
 
 
 def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
-    """No update follows an anomaly, and on a GPU the host learns of it up to eight steps later. Checkpoints taken in
-    between must not be resumed from."""
+    """Checks that no checkpoint is of a step after an anomaly, which is in step 21. On a GPU the host learns of an
+    anomaly up to eight steps later, and must not commit the checkpoints that it has begun in between."""
     noisy_digits(tmp_path, 1700, planted=[64 * 20 + 1])
     config = write_config(
         tmp_path,
@@ -419,7 +421,7 @@ def test_fewer_steps_than_there_were(trained):
     expect_error(train(config, run_dir, *sets("epochs=2")), USAGE, "is of step 87, and 58 steps are all")
 
 
-# ---- Things of other runs -----------------------------------------------------------------------
+# ---- Other configs, data and folders ------------------------------------------------------------
 
 
 def test_another_config_is_refused(trained):
@@ -486,7 +488,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(trained):
 
 
 def test_two_runs_at_once(tmp_path):
-    """The second run is refused while the first one trains, and accepted once the first was killed."""
+    """Checks that a second run is refused while the first one trains, and accepted once the first one was killed."""
     config = write_config(tmp_path, digits(more="").replace("epochs: 2", "epochs: 100000"))
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as first:
@@ -500,7 +502,7 @@ def test_two_runs_at_once(tmp_path):
 
 
 def test_machines_that_share_no_disk(tmp_path):
-    """Each rank sees another folder under the run's name, which is an error."""
+    """Gives each rank another folder under the run's name, which is an error."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits())
     folders = [tmp_path / f"machine-{rank}" for rank in (0, 1)]
@@ -521,8 +523,8 @@ def test_machines_that_share_no_disk(tmp_path):
     unless=lambda metric: metric == "accuracy",
 )
 def test_the_best_is_kept(tmp_path, metric, better):
-    """A checkpoint follows each validation that is the best so far. The newest and the best are kept, and commands that
-    take the run use the best."""
+    """Checks that a checkpoint follows each validation that is the best so far, that the newest and the best are kept,
+    and that commands that take the run use the best."""
     text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
     when = f'checkpoint {{ every_epochs: 0 keep: 1 keep_best: "{metric}" }}'
     config = write_config(tmp_path, text.replace("checkpoint { every_steps: 1 keep: 100 }", when))
@@ -547,7 +549,7 @@ def test_the_best_is_kept(tmp_path, metric, better):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank ends early as two do", unless=lambda ranks: ranks)
 def test_it_ends_early(ranks, tmp_path):
-    """min_delta is 1, so only the first evaluation counts as an improvement."""
+    """Tests early stopping with a min_delta of 1, with which only the first evaluation counts as an improvement."""
     skip_without_gpus(ranks)
     config = write_config(tmp_path, digits(data="validation_fraction: 0.2").replace("epochs: 2", "epochs: 20"))
     fields = sets("early_stopping.metric=accuracy", "early_stopping.min_delta=1")
@@ -602,8 +604,8 @@ def test_every_so_manieth_is_kept(tmp_path):
 
 
 def test_a_slow_disk_makes_checkpoints_late(tmp_path):
-    """The disk is as slow as max_mb_per_s makes it. The run's steps are faster, and the run reports that a checkpoint
-    is late."""
+    """Limits the writing of checkpoints to 10 MB/s, as if the disk were slow. The run's steps are faster, so
+    checkpoints are late, and the run reports this."""
     config = write_config(tmp_path, digits(model='name: "mlp" mlp { hidden: [512] }'))
     run_dir = tmp_path / "run"
     run = train(config, run_dir, *sets("checkpoint.max_mb_per_s=10"))
@@ -650,7 +652,8 @@ def test_from_another_config(tmp_path, trained):
 
 
 def test_from_a_run_that_has_ended(tmp_path, trained):
-    """There is no step left to make, and the run still ends properly."""
+    """Resumes from the last checkpoint of a run that has ended. No step is left to make, and the new run still ends
+    properly."""
     config, source = trained
     run_dir = tmp_path / "branch"
     run = train(config, run_dir, "--from", source, *sets("epochs=3"))
@@ -678,7 +681,7 @@ def test_from_what_cannot_be_gone_on_from(tmp_path, trained):
     assert not (run_dir / "log.jsonl").exists()
 
 
-# ---- Weights alone ------------------------------------------------------------------------------
+# ---- Weights without the rest of a checkpoint ---------------------------------------------------
 
 
 def load(path):
@@ -686,7 +689,8 @@ def load(path):
 
 
 def test_weights_of_a_run_that_has_not_ended(tmp_path):
-    """The exported weights are the averages in the newest checkpoint, as the final weights would be."""
+    """Checks that the exported weights are the averages in the newest checkpoint, which are the final weights of the
+    run."""
     config = write_config(
         tmp_path, digits(data="validation_fraction: 0.2", optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     )
@@ -721,7 +725,7 @@ def test_export_and_average(tmp_path, trained):
     assert run.status == DONE, run
     for name, tensor in load(out).items():
         assert (tensor == ((one[name].double() + other[name].double()) / 2).float()).all()
-    # The averaged weights can be the start of a training, and can be evaluated.
+    # A training can start from the averaged weights.
     assert train(config, tmp_path / "again", *sets(f"init_from={out}")).status == DONE
     expect_error(Run(["average", run_dir, tmp_path / "none", "--output", out]), CHECKPOINT, "none: no run")
     expect_error(Run(["export", run_dir, "--output", tmp_path / "no" / "out"]), CHECKPOINT, "No such file")

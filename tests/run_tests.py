@@ -1,16 +1,17 @@
-"""./lockstep test: runs the tests of a tier, or says what there is.
+"""./lockstep test: runs the tests of a tier, or lists the tests.
 
-  ./lockstep test [BAZEL ARGUMENT ...]          what every commit runs (tier commit)
-  ./lockstep test --all [BAZEL ARGUMENT ...]    every case that ends in minutes (commit and all)
-  ./lockstep test --soak [PART ...]             what takes hours, part by part; --soak --list prints the parts
+  ./lockstep test [BAZEL ARGUMENT ...]          the cases that run on every commit (tier commit)
+  ./lockstep test --all [BAZEL ARGUMENT ...]    every case that ends in minutes (tiers commit and all)
+  ./lockstep test --soak [PART ...]             the tests that take hours, part by part; --soak --list prints the parts
   ./lockstep test --list                        every case: its tier, target and name, and why it waits for --all
-  ./lockstep test --list --reasons              by file: how many of its cases wait for --all, and why
+  ./lockstep test --list --reasons              for each file: how many of its cases wait for --all, and why
 
-A target is of the tier all by its tag `all`, a pytest case besides by its marker (tests/conftest.py). Either says why:
-the target by $WHY_IN_ALL_TIER in its env, the marker by its first argument. The last line of a run is
-`N passed, N failed, N skipped`, of cases or of the soak's parts, and the exit status is 0 where nothing failed. A test
-program that failed although its report shows no failed case (it crashed, or another rank failed) counts as one failure,
-and so does a target that was not built, and a status that nothing explains.
+A target belongs to the tier `all` if it has the tag `all`. A pytest case belongs to it, too, if it has the marker
+all_tier (tests/conftest.py). A reason must be given: for a target in WHY_IN_ALL_TIER of its env, for a marker in the
+marker's first argument. The last line of a run is `N passed, N failed, N skipped`, which counts cases, or parts of the
+soak. The exit status is 0 if nothing failed. Three things count as one failed case each: a test program that failed
+although its report has no failed case (it crashed, or another rank failed), a target that was not built, and an exit
+status of Bazel that no failed case explains.
 """
 
 import collections
@@ -34,10 +35,10 @@ import build_minutes  # noqa: E402
 STATE = pathlib.Path(".lockstep")
 COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
-NO_TESTS = 4  # Bazel's exit status
+NO_TESTS = 4  # Bazel's exit status if it found no tests
 SLOWEST = 10
-WHY = 300  # characters of why a case failed
-REASON = "WHY_IN_ALL_TIER"  # of a target's env: all_tier_env of pytest_test.bzl sets it
+WHY = 300  # the maximum length of the reason why a case failed, in characters
+REASON = "WHY_IN_ALL_TIER"  # a variable of a target's env, which all_tier_env() of pytest_test.bzl sets
 
 
 class Mistake(Exception):
@@ -52,12 +53,12 @@ class Case:
     name: str
     outcome: str  # passed, failed or skipped
     seconds: float = 0
-    why: str = ""  # it failed
+    why: str = ""  # the reason, if the case failed
 
 
 @dataclasses.dataclass
 class Target:
-    """A test that ran, all of its shards together."""
+    """A test target that ran. The cases and the seconds of all its shards are added up."""
 
     cases: list = dataclasses.field(default_factory=list)
     seconds: float = 0
@@ -65,10 +66,10 @@ class Target:
 
 
 def cases_of(report):
-    """The cases of a JUnit report as gtest, pytest and Bazel write them."""
+    """Returns the cases of a JUnit report that gtest, pytest or Bazel wrote."""
     try:
         elements = list(ElementTree.parse(report).iter("testcase"))
-    except (ElementTree.ParseError, OSError):  # cut off by a crash: at least that failed
+    except (ElementTree.ParseError, OSError):  # a crash cut the report off, which counts as a failed case
         return [Case("(its report is damaged)", "failed")]
     cases = []
     for element in elements:
@@ -80,11 +81,11 @@ def cases_of(report):
             outcome = "skipped"
         elif element.get("status") == "notrun":
             outcome = "skipped"
-        # gtest has a case's suite in its class name, pytest the file.
+        # gtest writes a case's suite as its class name, and pytest writes the file.
         suite = element.get("classname") or ""
         name = element.get("name") or ""
         name = name if not suite or suite.startswith("tests.") else f"{suite}.{name}"
-        # gtest says where and what in two lines, pytest what alone.
+        # gtest's message has two lines, with the place and the failure. They become one line.
         why = "" if failure is None else " ".join((failure.get("message") or "").split())
         cases.append(Case(name, outcome, float(element.get("time") or 0), why))
     return cases
@@ -95,13 +96,13 @@ def path_of(uri):
 
 
 def read_events(path):
-    """The targets of a build event file (JSON lines), by label."""
+    """Returns the targets of a file of Bazel's build events (JSON lines), by label."""
     targets = collections.defaultdict(Target)
     results, unbuilt = {}, {}
     for line in open(path) if os.path.exists(path) else []:
         try:
             event = json.loads(line)
-        except json.JSONDecodeError:  # the last line of a Bazel that was killed
+        except json.JSONDecodeError:  # the incomplete last line, if Bazel was killed
             continue
         for kind, identity in event.get("id", {}).items():
             if kind == "testResult" and "testResult" in event:
@@ -109,7 +110,7 @@ def read_events(path):
                 shard = identity["label"], identity.get("run"), identity.get("shard")
                 results[shard] = event["testResult"]
             elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
-                if event.get("aborted", {}).get("reason") != "SKIPPED":  # it is not for this platform
+                if event.get("aborted", {}).get("reason") != "SKIPPED":  # the target is not for this platform
                     unbuilt[identity["label"]] = "it was not built"
             elif kind == "pattern" and "aborted" in event:
                 unbuilt[" ".join(identity["pattern"])] = event["aborted"].get("description", "it stands for nothing")
@@ -129,7 +130,7 @@ def read_events(path):
 
 
 def counts_of(targets):
-    """(passed, failed, skipped) cases."""
+    """Returns the numbers of cases: (passed, failed, skipped)."""
     outcomes = collections.Counter(case.outcome for target in targets.values() for case in target.cases)
     return outcomes["passed"], outcomes["failed"], outcomes["skipped"]
 
@@ -139,7 +140,8 @@ def line_of(counts):
 
 
 def summary_of(targets, status):
-    """Returns the summary of a run with that exit status of Bazel's: lines, and the counts of the last one."""
+    """Returns the lines of the summary of a run, and the counts in its last line. `status` is the exit status of
+    Bazel."""
     passed, failed, skipped = counts_of(targets)
     times = [(target.seconds, label) for label, target in sorted(targets.items()) if target.built]
     cases = [(case, label) for label, target in sorted(targets.items()) for case in target.cases]
@@ -164,8 +166,8 @@ def summary_of(targets, status):
 
 
 def wait_for(process):
-    """Returns its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has
-    ended."""
+    """Waits until `process` has ended, and returns its exit status. If the user interrupts with the keyboard, `process`
+    gets the signal, too, and KeyboardInterrupt is raised only after `process` has ended."""
     interrupt = None
     while process.poll() is None:
         try:
@@ -178,10 +180,11 @@ def wait_for(process):
 
 
 def bazel_test(arguments, events):
-    """Bazel's exit status and what it found. It leaves Bazel's profiles beside the file of events.
+    """Runs `bazel test`, and returns its exit status and the targets that ran. Writes Bazel's events to the file
+    `events`, and Bazel's profiles beside this file.
 
-    Everything is built before the first test runs, a core a compilation. Then three tests for two cores run at once,
-    because most of them wait for something part of the time."""
+    Everything is built before the first test runs. Then three tests run at the same time on two cores, because most
+    tests wait for something part of their time."""
     events.unlink(missing_ok=True)
     build, test = profiles_beside(events)
     options = ["--keep_going", "--nocache_test_results", "--build_tests_only", *arguments]
@@ -194,12 +197,12 @@ def bazel_test(arguments, events):
 
 
 def profiles_beside(events):
-    """The paths of Bazel's profiles of the build and of the tests."""
+    """Returns the paths of two profiles of Bazel: that of the build, and that of the tests."""
     return [events.resolve().with_suffix(f".{what}.profile.gz") for what in ("build", "test")]
 
 
 def with_targets(arguments):
-    """The arguments, for all targets where they name none."""
+    """Returns the arguments, and adds `//...`, all targets, if they name no target."""
     return arguments if any(not argument.startswith("-") for argument in arguments) else [*arguments, "//..."]
 
 
@@ -228,10 +231,10 @@ SIGNAL_PARTS = 8
 @dataclasses.dataclass
 class Part:
     shows: str
-    about: str  # on two cores
-    command: list  # words, or arguments of `bazel test` where `bazel`
+    about: str  # the time that the part takes on two cores, such as "20 min"
+    command: list  # the arguments of `bazel test` if `bazel` is true, otherwise the words of a command
     bazel: bool = True
-    needs: str = ""  # a program
+    needs: str = ""  # the name of a program without which the part is skipped
 
 
 def fuzz_targets():
@@ -240,13 +243,15 @@ def fuzz_targets():
 
 
 def sweep(target, *variables, cases=""):
-    """Arguments for a target's cases, those whose names `cases` fits, with the variables."""
+    """Returns arguments of `bazel test` that run a target's cases of all tiers with the environment `variables`. If
+    `cases` is given, it is pytest's -k expression, which selects cases by their names."""
     words = ["--test_timeout=36000", "--test_env=LOCKSTEP_TIER=all", *(f"--test_env={v}" for v in variables)]
     return [*words, *(["--test_arg=-k", f"--test_arg={cases}"] if cases else []), f"//tests:{target}"]
 
 
 def soak_parts():
-    """Returns all parts by name. A part is what an interruption loses: each ends in an hour or so."""
+    """Returns all parts of the soak by name. Each part takes 15 to 90 min. If a part is interrupted, it must run again
+    from its beginning."""
     parts = {}
     for room in ROOMS:
         for config, shows in (("asan", "reads or writes where it must not"), ("tsan", "has a data race")):
@@ -323,15 +328,15 @@ def git(*words):
 
 
 def state_of_tree():
-    """Returns the commit, or nothing where files differ from it. Files that fuzzing adds to the corpus are no
-    difference."""
+    """Returns the current commit, or None if files differ from this commit. Files that fuzzing adds to its corpus are
+    ignored."""
     changes = git("status", "--porcelain", "--", ".", ":!tests/fuzz/corpus")
     return git("rev-parse", "HEAD") if changes == "" else None
 
 
 class Notes:
-    """Which parts have passed for which commit: a file each. It is written when a part has ended, so that one that was
-    killed runs again."""
+    """Notes which parts of the soak have passed, in one file for each part, which contains the commit. The file is
+    written when the part has passed, so a part that was killed runs again."""
 
     def __init__(self, folder, commit):
         self.folder, self.commit = pathlib.Path(folder), commit
@@ -350,7 +355,7 @@ class Notes:
 
 
 def run_part(name, part):
-    """Returns whether the part passed, and its counts."""
+    """Runs a part. Returns whether it passed, and a text with its counts or its exit status."""
     if not part.bazel:
         status = wait_for(subprocess.Popen(part.command))
         return status == 0, f"status {status}"
@@ -362,7 +367,8 @@ def run_part(name, part):
 
 
 def run_soak(chosen, parts, notes, run=run_part, say=print):
-    """(passed, failed, skipped) parts, the chosen ones until the keyboard interrupts."""
+    """Runs the chosen parts until the last, or until the user interrupts with the keyboard. Returns the numbers of
+    parts: (passed, failed, skipped). A part that passed before for this commit counts as passed."""
     outcomes = collections.Counter()
     for name in chosen:
         part = parts[name]
@@ -396,7 +402,7 @@ def list_parts(parts):
 
 @dataclasses.dataclass
 class Rule:
-    """A test target, as `bazel query --output=xml` has it."""
+    """A test target, with the attributes that `bazel query --output=xml` prints."""
 
     label: str
     kind: str
@@ -415,14 +421,16 @@ class Rule:
 
     @property
     def reason(self):
-        """Why all of its cases wait for --all; nothing where they do not."""
+        """Returns why all cases of the target wait for --all, or an empty text if they do not all wait. Raises Mistake
+        if the target has the tag `all` but no reason."""
         if self.tier == "all" and not self.env.get(REASON):
             raise Mistake(f"{self.label}: its tag all needs a line that says why it can wait: env {REASON}")
         return self.env[REASON] if self.tier == "all" else ""
 
 
 def rules_of(xml):
-    """The tests that `//...` stands for."""
+    """Returns the test targets in the output of `bazel query`, without those with the tag `manual`, which `//...` does
+    not include."""
     rules = []
     for element in ElementTree.fromstring(xml).iter("rule"):
         lists = {child.get("name"): [item.get("value") for item in child] for child in element.findall("list")}
@@ -435,7 +443,7 @@ def rules_of(xml):
 
 
 def gtest_cases(text):
-    """The cases that `--gtest_list_tests` prints."""
+    """Returns the names of the cases in `text`, the output of `--gtest_list_tests`."""
     cases, suite = [], ""
     for line in text.splitlines():
         name = line.partition("#")[0].rstrip()
@@ -447,7 +455,7 @@ def gtest_cases(text):
 
 
 def python_file_of(rule):
-    """The tests that a pytest_test runs; nothing for other rules."""
+    """Returns the name, without .py, of the file that a pytest_test runs; None for other rules."""
     if any(src.endswith(":pytest.sh") for src in rule.srcs):
         for argument in rule.args:
             if argument.endswith("_test.py"):
@@ -456,10 +464,11 @@ def python_file_of(rule):
 
 
 def program_of(rule):
-    """(label, arguments) of a gtest program: the target itself, or the one that several ranks run."""
+    """Returns (label, arguments) of the program that the test runs: the target itself, or the program that several
+    ranks run. Returns None for other tests, such as pytest files."""
     if rule.kind == "cc_test":
         return rule.label, rule.args
-    if len(rule.srcs) == 1 and "." not in rule.srcs[0].rpartition(":")[2]:  # a binary under another name
+    if len(rule.srcs) == 1 and "." not in rule.srcs[0].rpartition(":")[2]:  # the test starts only this binary
         return rule.srcs[0], rule.args
     if any(src.endswith(":mpirun.sh") for src in rule.srcs):
         for number, argument in enumerate(rule.args):
@@ -475,9 +484,9 @@ def path_of_label(label):
 
 
 def ask_gtest(program):
-    """A program's cases; none if it is no gtest program."""
+    """Returns the names of a program's cases; an empty list if it is no gtest program."""
     label, arguments = program
-    # One rank of those that use MPI is enough to tell.
+    # A program that uses MPI lists its cases as a single rank, without mpirun.
     alone = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_plm_rsh_agent": "", "OMPI_MCA_btl": "self"}
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     filters = [argument for argument in arguments if argument.startswith("--gtest_")]
@@ -496,7 +505,8 @@ def ask_gtest(program):
 
 
 def python_cases_by_file(listed):
-    """Pairs (case, why it waits for --all) by file, of the lines that conftest.py writes."""
+    """Returns, by file, pairs (case, reason why it waits for --all) from the lines that conftest.py writes. The reason
+    is empty if the case runs on every commit."""
     by_file = collections.defaultdict(list)
     for line in listed.splitlines():
         _, stem, name, reason = line.split("\t")
@@ -505,19 +515,20 @@ def python_cases_by_file(listed):
 
 
 def cases_of_rule(rule, by_file, cases_by_program):
-    """Pairs (case, why it waits for --all; nothing: it does not)."""
+    """Returns pairs (case, reason why it waits for --all). The reason is empty if the case runs on every commit."""
     stem, program = python_file_of(rule), program_of(rule)
     cases = []
     if stem is not None:
         cases = by_file.get(stem, [])
     elif program is not None:
         cases = [(name, "") for name in cases_by_program.get(repr(program), [])]
-    # A test without cases of its own is one.
+    # A test whose cases cannot be listed counts as one case.
     return [(name, reason or rule.reason) for name, reason in cases or [(rule.label.rpartition(":")[2], "")]]
 
 
 def lines_of(rules, python_cases, cases_by_program, parts):
-    """A line `TIER TARGET CASE`, of the tier all `all TARGET CASE: REASON`, for every case, sorted."""
+    """Returns one line for each case, sorted: `all TARGET CASE: REASON` for the tier all, otherwise `TIER TARGET
+    CASE`."""
     by_file = python_cases_by_file(python_cases)
     lines = []
     for rule in rules:
@@ -528,8 +539,9 @@ def lines_of(rules, python_cases, cases_by_program, parts):
 
 
 def reasons_of(rules, python_cases):
-    """The table of what waits for --all: a line for each file of pytest and for each other target, with the number of
-    cases that wait and of all its cases, and below it each reason with the number of its cases."""
+    """Returns the lines of a table of the cases that wait for --all. It has a line for each pytest file and for each
+    other target with such cases, which shows how many of its cases wait and how many cases it has. Below this line,
+    each reason has a line with the number of cases that wait for this reason."""
     by_file, counted = python_cases_by_file(python_cases), {}
     for rule in rules:
         stem = python_file_of(rule)
@@ -558,7 +570,7 @@ def run_list(only_reasons):
         print("\n".join(reasons_of(rules, python_cases)))
         return 0
     programs = {repr(program): program for program in map(program_of, rules) if program}
-    # Each loads LibTorch.
+    # Only two programs run at the same time, because each takes time and memory to load LibTorch.
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         cases = dict(zip(programs, pool.map(ask_gtest, programs.values())))
     print("\n".join(lines_of(rules, python_cases, cases, soak_parts())))
@@ -569,7 +581,8 @@ def run_list(only_reasons):
 
 
 def parse(arguments, parts):
-    """(mode, the other arguments); modes are commit, all, soak, parts, list and reasons."""
+    """Returns (mode, the other arguments). The mode is commit, all, soak, parts, list or reasons. Raises Mistake if the
+    arguments are wrong."""
     own = ["--all", "--soak", "--list", "--reasons"]
     asked = [argument for argument in own if argument in arguments]
     rest = [argument for argument in arguments if argument not in own]

@@ -1,4 +1,4 @@
-"""Tests how run_tests.py reads test reports, a build's events, Bazel's rules and its own arguments; also tests the
+"""Tests how run_tests.py reads test reports, a build's events, Bazel's rules and its own arguments. Also tests the
 report that without_gpu.py writes."""
 
 import json
@@ -59,7 +59,7 @@ def completed(label, **more):
 
 @pytest.fixture
 def found(tmp_path):
-    """Returns what run_tests.py reads from the events of a run with many failures."""
+    """Returns what run_tests.py reads from the events of a Bazel run with many failures."""
     places = {}
     for name, text in (("gtest", GTEST), ("py test", PYTEST), ("bazel", BAZEL)):
         path = tmp_path / f"{name}.xml"
@@ -216,7 +216,8 @@ def test_a_target_without_a_reason():
 
 
 def collect(folder, text):
-    """Returns pytest's output for a test file with this text, and the cases that conftest.py lists."""
+    """Returns (the finished pytest process for a test file with this text; the lines of cases that conftest.py wrote,
+    or None if it wrote none)."""
     shutil.copy(pathlib.Path(__file__).with_name("conftest.py"), folder)
     (folder / "some_test.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", str(folder)]
@@ -304,7 +305,7 @@ def test_all_targets_unless_some_are_named():
 
 
 def soak(folder, commit, outcomes, needs=""):
-    """Runs three parts with these outcomes. Returns the counts, and the names of the parts that ran."""
+    """Runs the soak's parts a, b and c with these outcomes. Returns (the counts, the names of the parts that ran)."""
     parts = {name: Part("it works", "1 min", [], needs=needs if name == "c" else "") for name in "abc"}
     ran = []
 

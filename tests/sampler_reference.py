@@ -1,6 +1,7 @@
-"""The sample order, implemented a second time from the descriptions in data/dataset/permutation.h and sampler.h.
+"""Implements the sample order a second time, from the descriptions in data/dataset/permutation.h and
+data/feed/sampler.h.
 
-It tells in Python which samples a Lockstep step contains, and the tests compare the C++ code with it. `python3
+steps() yields the indices of the samples of each Lockstep step, and tests compare the C++ code with these. `python3
 tests/sampler_reference.py N SEED EPOCH` prints an epoch's order.
 """
 
@@ -18,7 +19,7 @@ def _mix(x):
 
 
 class Permutation:
-    """Maps positions to indices of n samples, for (seed, round)."""
+    """Maps positions in the order of (seed, round) to indices of `n` samples."""
 
     def __init__(self, n, seed, round):
         self.n = n

@@ -10,8 +10,8 @@ RARE, COMMON = 30, 90
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes train.csv with different rows of a rare class, and identical rows of a common one. `weight` is 1 for every
-    third of the rare rows, 0 for the other rare rows, and 0.5 for the common rows."""
+    """Returns a folder with train.csv, which has different rows of a rare class, and identical rows of a common one.
+    `weight` is 1 for every third of the rare rows, 0 for the other rare rows, and 0.5 for the common rows."""
     path = tmp_path_factory.mktemp("sampling")
     draw = np.random.default_rng(4)
     rows = [[*draw.normal(size=3).round(4), 1, int(i % 3 == 0)] for i in range(RARE)] + [[0.5, -1, 2, 0, 0.5]] * COMMON
@@ -27,7 +27,7 @@ def config_text(sampling, more=""):
 
 
 def losses_of_rows(folder, run):
-    """Returns the loss of each row, and the rows."""
+    """Returns (the loss of each row, the rows)."""
     done = Run(["predict", run, "--input", "train.csv", "--output", "p.csv", "--probabilities"], cwd=folder)
     assert done.status == DONE, done
     rows = rows_of(folder / "train.csv")

@@ -1,5 +1,5 @@
 """Tests tar shards end to end: archives that Python's tarfile writes give the same training as the folder of their
-images; also tests WebDataset's naming convention, damaged archives, and the index that is kept between runs."""
+images. Also tests WebDataset's naming convention, damaged archives, and the index that is kept between runs."""
 
 import io
 import os
@@ -16,7 +16,7 @@ FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarf
 
 
 def jpeg(random, label, side):
-    """Returns the bytes of a JPEG file."""
+    """Returns the bytes of a photograph's JPEG file."""
     file = io.BytesIO()
     photograph(random, label, side).save(file, "JPEG")
     return file.getvalue()
@@ -24,7 +24,7 @@ def jpeg(random, label, side):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Makes train/, a folder of class folders with 20 images each, and an empty cache for indexes."""
+    """Returns a folder with train/, which has a folder of 20 images for each class. Sets an empty cache for indexes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     random = np.random.default_rng(2)
     for label, name in enumerate(CLASSES):
@@ -49,7 +49,7 @@ def write_tar(path, members, format=tarfile.USTAR_FORMAT):
 
 
 def write_shards(folder, members, shards=3, format=tarfile.USTAR_FORMAT):
-    """Distributes the members, shuffled, over shards."""
+    """Writes the members, shuffled, into `shards` tar files, and returns the folder."""
     order = np.random.default_rng(3).permutation(len(members))
     for shard in range(shards):
         write_tar(folder / f"{shard:03}.tar", [members[i] for i in order[shard::shards]], format)

@@ -2,8 +2,8 @@
 docs/design.md ('Starting and stopping'), and the resumed run must end with the same bits.
 
 A case is a signal, a number of ranks and a moment (0 to 3 s in steps of 20 ms); there are 1,800. SIGNALS=N takes N of
-them, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all. Busy processes occupy half of the cores
-meanwhile.
+them, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all, counted from 0. Busy processes occupy half of
+the cores during the test.
 """
 
 import os
@@ -34,13 +34,13 @@ from harness import (
 
 SEED = int(os.environ.get("SEED", "1"))
 TRAINING_S = 5
-LATE_S = 5  # seconds that a first step may take to come after a signal
+LATE_S = 5  # seconds after a signal for which the program waits for a first step
 NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
 
 
 def chosen_cells():
-    """Returns shuffled cases, with as many for each signal and number of ranks."""
+    """Returns the cases of $PART, or $SIGNALS shuffled cases, with equally many for each signal and number of ranks."""
     cells = CELLS.copy()
     random.Random(SEED).shuffle(cells)
     if "PART" in os.environ:
@@ -54,7 +54,7 @@ def chosen_cells():
 
 
 CHOSEN = chosen_cells()
-# The cases in every commit's tests: each signal, and each number of ranks.
+# One case for each signal, which every commit's tests run. Together they have each number of ranks.
 IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (signal.SIGINT, 3))
 COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
 
@@ -65,8 +65,8 @@ def config_of(folder, steps):
 
 
 def config_in(folder, ranks):
-    """Writes the config of a training of some five seconds, longer than any moment here. A trial run measures the speed
-    of this machine while the other processes keep it busy."""
+    """Writes the config of a training of about five seconds; the last moment of a signal is at 3 s. A trial run
+    measures the speed of this machine while other processes keep half of its cores busy."""
     trial = train(config_of(folder, 100), folder / "trial", ranks=ranks)
     assert trial.status == DONE, trial
     rate = events(folder / "trial", "done")[-1]["samples_per_s"] / 64
@@ -99,7 +99,7 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     config, whole, _ = undisturbed(ranks)
     run_dir = tmp_path / "run"
     with Started(config, run_dir, ranks) as job:
-        time.sleep(0.02 * moment)  # the moment of the signal; the test waits for nothing here
+        time.sleep(0.02 * moment)  # seconds after the start at which the signal comes, whatever the job is doing
         job.process.send_signal(number)
         sent = time.monotonic()
         status, out, err = job.end()

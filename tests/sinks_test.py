@@ -1,5 +1,5 @@
-"""Tests the data that a run gives to other programs, by reading them with these programs: TensorBoard's own reader,
-Prometheus' parser and server, and the user's alert command."""
+"""Tests the data that a run gives to other programs, by reading the data with these programs: TensorBoard's own reader,
+Prometheus' parser and server, the user's alert command, and the script that imports a run into a tracker."""
 
 import contextlib
 import json
@@ -71,7 +71,7 @@ def tensorboard(run_dir):
 
 
 def scalars(reader, tag):
-    """Returns the values of a tag by step. Each step must occur once, in increasing order."""
+    """Returns {step: value} of a tag. Each step must occur once, in increasing order."""
     points = reader.Scalars(tag) if tag in reader.Tags()["scalars"] else []
     steps = [point.step for point in points]
     assert steps == sorted(set(steps)), tag
@@ -79,8 +79,8 @@ def scalars(reader, tag):
 
 
 def logged(run_dir, kind, field, first=0):
-    """Returns a field of the log's lines by step, rounded to float32 as in TensorBoard. If a step was made twice, the
-    last line counts."""
+    """Returns {step: value} of a field of the log's lines, rounded to float32 as in TensorBoard. If a step was made
+    twice, the last line counts."""
     import numpy as np
 
     values = {line["step"]: line[field] for line in events(run_dir, kind) if field in line}
@@ -110,8 +110,8 @@ TAGS = {  # tag -> (event, field) of the same values in the log
     ],
 )
 def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
-    """If the run was stopped, TensorBoard reads all its steps; if it was killed, it may lack those of the last second.
-    """
+    """Checks that TensorBoard reads all steps of a resumed run. If the run was killed before, the steps of its last
+    second may be missing."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits_config("observe { tensorboard: true }", HOLDOUT))
     run_dir = tmp_path / "run"
@@ -121,7 +121,7 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
             assert Run(["checkpoint", run_dir]).status == DONE
             (step,) = checkpoints(run_dir)
             job.wait_until((run_dir / "tensorboard").is_dir)
-            # The process has written steps that will be made again.
+            # The process has written steps after its checkpoint, which the resumed run makes again.
             job.wait_until(lambda: max(scalars(tensorboard(run_dir), "train_loss"), default=0) > step)
             os.kill(job.rank(0), signal.SIGKILL)
             job.end()
@@ -145,7 +145,7 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
 
 
 def expect_histograms(run_dir, step, values_by_tag):
-    """Checks that TensorBoard reads the same histograms that PyTorch's own writer makes of these values."""
+    """Checks that TensorBoard reads the same histograms that PyTorch's own writer makes of `values_by_tag`."""
     from torch.utils.tensorboard import SummaryWriter
 
     peer = run_dir.with_name("peer")
@@ -176,7 +176,8 @@ def gradients_of(run_dir, step):
 
 
 def test_histograms_are_pytorchs(tmp_path):
-    """The histograms show the weights before a step's update, and the gradients over the samples of all ranks."""
+    """Checks that the histograms show the weights before a step's update, and the gradients over the samples of all
+    ranks."""
     skip_without_gpus(2)
     observe = "observe { tensorboard: true histograms_every_steps: 3 }"
     config = write_config(tmp_path, digits_config(observe, optimizer="type: ADAMW lr: 0.003 beta1: 0"))
@@ -192,7 +193,8 @@ def test_histograms_are_pytorchs(tmp_path):
     assert losses_by_step(tmp_path / "run6")[6][1] == pytest.approx(norm, rel=1e-6)
     # Step 3 has histograms, too.
     assert [event.step for event in tensorboard(tmp_path / "run6").Histograms("gradients/0.weight")] == [3, 6]
-    # With a sharded optimizer each rank has a part of the gradients, which have the same bits.
+    # With a sharded optimizer each rank has a part of the gradients. The parts have the same bits as the whole
+    # gradients.
     sharded = train(config, tmp_path / "sharded", *sets("max_steps=6", "optimizer.shard=true"), ranks=2)
     assert sharded.status == DONE, sharded
     expect_histograms(tmp_path / "sharded", 6, values)
@@ -204,13 +206,14 @@ def test_histograms_change_no_bit(tmp_path):
         run = train(config, tmp_path / name, *sets("max_steps=20", f"observe.histograms_every_steps={every}"))
         assert run.status == DONE, run
     assert weight_bytes(tmp_path / "with") == weight_bytes(tmp_path / "without")
-    # A process's first step has no histograms, because its operations are counted instead.
+    # A process's first step has no histograms, because the program counts that step's operations instead.
     steps = [event.step for event in tensorboard(tmp_path / "with").Histograms("parameters/0.weight")]
     assert steps == [*range(2, 21)]
 
 
 def test_histograms_leave_out_what_is_not_finite(tmp_path):
-    """A step whose loss is not finite has histograms of the gradients' other values, and of the parameters."""
+    """Checks that a step whose loss is not finite has histograms of the parameters and of the finite values of the
+    gradients."""
     rows = [",".join(["3e38"] * 64 + ["0"])] * 640
     (tmp_path / "train.csv").write_text("\n".join(rows + DIGITS.read_text().splitlines()[:640]))
     more = "observe { tensorboard: true histograms_every_steps: 2 } anomaly { policy: SKIP }"
@@ -233,7 +236,7 @@ def test_histograms_leave_out_what_is_not_finite(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank gives way as two do", unless=lambda ranks: ranks == 2)
 def test_histograms_give_way_to_the_step(tmp_path, ranks):
-    """If memory runs out in a step with histograms, the histograms are given up first."""
+    """Checks that, if memory runs out in a step with histograms, the histograms are given up first."""
     skip_without_gpus(ranks)
     observe = "observe { tensorboard: true histograms_every_steps: 4 }"
     model = faulty_model(fault=NO_MEMORY, at=3, fits=32 if ranks is None else 16)
@@ -256,7 +259,7 @@ def test_histograms_give_way_to_the_step(tmp_path, ranks):
 
 
 def parsed(text):
-    """Returns the values of a metrics page by name and labels, read by Prometheus' own parser for Python."""
+    """Returns {(name, labels): value} of a metrics page, read by Prometheus' own parser for Python."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found = {}
@@ -270,14 +273,14 @@ def parsed(text):
 
 
 def of_rank(page, name, rank, **labels):
-    """Returns the value of a series; None if there is none."""
+    """Returns the value of the series `name` of a rank on a parsed page, or None if there is no such series."""
     (run,) = {dict(labels)["run"] for name, labels in page if name == "lockstep_ranks"}
     wanted = frozenset({"run": run, "rank": str(rank), **labels}.items())
     return page.get((name, wanted))
 
 
 def scraped(port):
-    """Returns the parsed metrics page of the port; empty if nothing answers."""
+    """Returns the parsed metrics page of the port, or {} if nothing answers."""
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -298,7 +301,7 @@ def owner_of(port):
 
 
 class Shown:
-    """The metrics that a job of two ranks shows on a port and in a file."""
+    """Writes the config of a job of two ranks, and holds the metrics that the job shows on a port and in a file."""
 
     def __init__(self, tmp_path, port):
         self.port, self.file = port, tmp_path / "run.prom"
@@ -307,8 +310,8 @@ class Shown:
         self.pages = []
 
     def has_both_ranks(self, restarts):
-        """Returns whether both pages have complete metrics of both ranks, in a job that was restarted `restarts` times.
-        """
+        """Returns whether the pages on the port and in the file have complete metrics of both ranks, in a job that was
+        restarted `restarts` times."""
         self.pages = [scraped(self.port), parsed(self.file.read_text()) if self.file.exists() else {}]
         return all(
             page and all(of_rank(page, "lockstep_validation", rank, metric="accuracy") is not None for rank in (0, 1))
@@ -328,7 +331,8 @@ class Shown:
 
 
 def test_one_port_and_one_file_show_all_ranks(tmp_path):
-    """If the port is in use, one warning line says so, and the job takes the port once it is free."""
+    """Checks that one port and one file show the metrics of all ranks. If the port is in use, one warning line says so,
+    and the job takes the port once it is free."""
     skip_without_gpus(2)
     run_dir = tmp_path / "run"
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -344,13 +348,13 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     (line,) = [line for line in err.splitlines() if "warning" in line]
     assert line.startswith(f"lockstep: warning: observe.prometheus_port: 127.0.0.1:{port}: Address already in use: ")
     shown.expect_logged(run_dir)
-    # The file is removed at the end, because node_exporter would show it for ever.
+    # The job removes the file at its end, because node_exporter would show the metrics for ever.
     assert not shown.file.exists()
 
 
 @pytest.mark.all_tier("a restart takes seconds")
 def test_a_port_whose_owner_is_killed_is_taken_over(tmp_path):
-    """The restarted job takes the port over."""
+    """Kills the process that owns the port. The restarted job takes the port over."""
     skip_without_gpus(2)
     run_dir = tmp_path / "run"
     shown = Shown(tmp_path, free_port())
@@ -366,7 +370,8 @@ def test_a_port_whose_owner_is_killed_is_taken_over(tmp_path):
 
 
 def query(port, expression):
-    """Returns the series, with labels and value, with which a Prometheus server answers the query."""
+    """Returns the series, with labels and value, with which a Prometheus server on `port` answers the query
+    `expression`."""
     address = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(address, timeout=10) as answer:
@@ -415,7 +420,7 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
             job.wait_until(lambda: values("lockstep_restarts_total") == {"0": 1, "1": 1})
             (resumed,) = events(run_dir, "resume")
             job.wait_until(lambda: values("lockstep_step").get("0", 0) > resumed["step"] and values("lockstep_loss"))
-            # The counters of a new process start at zero again, so that rates are right.
+            # The counters of a new process start at zero, as Prometheus expects to compute rates.
             counted = {rank: values("lockstep_steps_total")[rank] for rank in "01"}
             planned = values("lockstep_steps_planned")
             history = query(server_port, 'lockstep_loss{rank="0"}[1h]')[0]["values"]
@@ -439,7 +444,8 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
 
 
 def fail_by_a_file(tmp_path, run_dir):
-    """A file has the name of TensorBoard's folder, and the folder of the Prometheus file does not exist."""
+    """Makes both sinks fail: a file has the name of TensorBoard's folder, and the folder of the Prometheus file does
+    not exist."""
     (run_dir / "tensorboard").write_text("")
     return (), tmp_path / "nowhere" / "run.prom"
 
@@ -469,7 +475,7 @@ DISK = pytest.mark.all_tier("a disk that fails gives the same warning as a file 
     ],
 )
 def test_a_sink_that_fails_changes_nothing(tmp_path, fail):
-    """The run prints one warning for each failed sink, and is otherwise unchanged."""
+    """Checks that the run prints one warning for each failed sink, and is otherwise unchanged."""
     config = write_config(tmp_path, digits_config())
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
@@ -508,7 +514,7 @@ def alerts(path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank runs the command as two do", unless=lambda ranks: ranks == 2)
 def test_a_failure_runs_the_alert_command(tmp_path, ranks):
-    """The command runs once, with the error line with which the run ends."""
+    """Checks that the command runs once, with the error line with which the run ends."""
     skip_without_gpus(ranks)
     rows = DIGITS.read_text().splitlines()
     rows[200] = ",".join(["3e38"] * 64 + ["0"])
@@ -529,7 +535,7 @@ def test_a_failure_runs_the_alert_command(tmp_path, ranks):
     unless=lambda rank: rank == 1,
 )
 def test_a_rank_that_is_lost_runs_the_alert_command(tmp_path, rank):
-    """The command runs once, started by a remaining rank."""
+    """Checks that the command runs once, started by the remaining rank."""
     skip_without_gpus(2)
     config, words = write_config(tmp_path, digits_config()), alert_to(tmp_path / "alerts")
     with Started(config, tmp_path / "run", ranks=2, words=words) as job:
@@ -557,7 +563,7 @@ def test_a_rank_that_fails_alone_runs_the_alert_command(tmp_path):
 
 
 def test_a_stall_runs_the_alert_command(tmp_path):
-    """A rank is suspended for longer than stall_s, and continues afterwards with the run."""
+    """Suspends a rank for longer than stall_s, and then lets it continue."""
     skip_without_gpus(2)
     words = alert_to(tmp_path / "alerts") + sets("observe.stall_s=1", "observe.alert_below=0")
     with Started(write_config(tmp_path, digits_config()), tmp_path / "run", ranks=2, words=words) as job:
@@ -585,7 +591,7 @@ def test_a_stall_runs_the_alert_command(tmp_path):
     ],
 )
 def test_a_slow_run_runs_the_alert_command(tmp_path, below, told):
-    """No run has its best speed all the time, and no run is slower than 0."""
+    """Tests alert_below with 1 and 0: every run is slower than its best speed at times, and no run is slower than 0."""
     config = write_config(tmp_path, digits_config())
     words = alert_to(tmp_path / "alerts") + sets(f"observe.alert_below={below}", "max_steps=300")
     run = train(config, tmp_path / "run", *words)
@@ -622,14 +628,13 @@ def finish(): tell("finish")
 
 
 def import_run(run_dir, tracker, **env):
-    """Returns the finished import command."""
+    """Runs the import command to its end, and returns the finished process."""
     words = [sys.executable, IMPORT, run_dir, "--to", tracker, "--project", "digits"]
     return subprocess.run(words, env=os.environ | env, cwd=run_dir.parent, capture_output=True, text=True, timeout=120)
 
 
 def resumed_run(tmp_path):
-    """Returns the folder of a run that resumed from a step before the last one in its log, and whose log ends in an
-    incomplete line."""
+    """Returns the folder of a run that resumed from a step before the last one in its log."""
     config = write_config(tmp_path, digits_config("checkpoint { every_steps: 20 }", HOLDOUT))
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
@@ -663,7 +668,7 @@ def expect_imported(run_dir, by_step):
     ],
 )
 def test_the_script_imports_a_run(tmp_path, tracker):
-    """A stand-in for the tracker records the calls; they are those that both trackers document."""
+    """Checks the calls that a stand-in for the tracker records. Both trackers document these calls."""
     run_dir = resumed_run(tmp_path)
     (tmp_path / f"{tracker}.py").write_text(TRACKER)
     whole = import_run(run_dir, tracker, PYTHONPATH=str(tmp_path), CALLS=str(tmp_path / "calls"))
@@ -684,8 +689,8 @@ def test_the_script_imports_a_run(tmp_path, tracker):
 
 
 def test_the_script_imports_what_was_made_last(tmp_path):
-    """In this log the run started again at its first step, so steps occur twice. Lines that are not JSON objects are
-    skipped."""
+    """Imports a log in which the run started again at its first step, so steps occur twice. Lines that are not JSON
+    objects are skipped."""
 
     def line(event, step=None, **fields):
         return json.dumps({"event": event, "time": 1} | ({} if step is None else {"step": step}) | fields)
@@ -731,7 +736,7 @@ def records_of(path):
 
 @pytest.mark.all_tier("a stand-in for wandb gets the same calls on every commit")
 def test_weights_and_biases_keeps_what_is_imported(tmp_path):
-    """The values are read from the file of an offline run."""
+    """Imports a run into an offline run of Weights & Biases, and reads the values from the file of that run."""
     pytest.importorskip("wandb", reason="wandb is not installed: .venv/bin/pip install wandb")
     from wandb.proto import wandb_internal_pb2
 

@@ -1,5 +1,5 @@
-"""A slow network cable: frames sent over the network device VETH arrive at the new device TAP SECONDS later, and vice
-versa. Run it in the network namespace of the devices:
+"""Simulates a slow network cable: frames sent over the network device VETH arrive at the new device TAP SECONDS later,
+and vice versa. Run this program in the network namespace of the devices:
 
     python slow_cable.py DEVICE             first, on each machine: makes its frames as they are on a real cable
     python slow_cable.py VETH TAP SECONDS

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine, for tests: munge, a controller and two nodes. Each node has its own UTS and mount
+"""Runs a real Slurm on this machine, for tests: munge, a controller and two nodes. Each node has its own UTS and mount
 namespace, with its own host name and /dev/shm. All files are in one folder; the system is not changed, and none of its
 services is used."""
 
@@ -18,7 +18,7 @@ NODES = ["n1", "n2"]
 
 
 def why_not():
-    """Returns the reason why there cannot be a cluster here; empty if there can."""
+    """Returns the reason why this machine cannot run such a cluster, or "" if it can."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
     if missing:
         return f"needs a Slurm to start: {', '.join(missing)} are missing (apt-get install slurm-wlm munge)"
@@ -39,7 +39,7 @@ def free_ports(count):
 
 class Cluster:
     def __init__(self, cpus=4):
-        # munge requires that all users can reach its socket.
+        # munge requires that all users can reach its socket, which is in this folder.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         for name in ("munge", "state", *(f"{use}.{node}" for use in ("spool", "tmp") for node in NODES)):

@@ -1,4 +1,4 @@
-"""Tests the job script of `lockstep slurm` in a real Slurm of two nodes (slurm_cluster.py), with one rank on each.
+"""Tests the job script of `lockstep slurm` in a real Slurm of two nodes (slurm_cluster.py), with one rank on each node.
 Whatever ends the job, it resumes by itself or with the next sbatch, and in the end each loss is that of an undisturbed
 job."""
 
@@ -31,8 +31,8 @@ from harness import (
 from slurm_cluster import NODES, Cluster, why_not
 
 LOST_S = 120  # seconds for Slurm to notice that a node is gone, and to start a job again
-STEPS = 2000  # they take seconds, so that a signal finds the job training
-ENDINGS = int(os.environ.get("ENDINGS", "1"))  # repetitions of the tests that end jobs at random moments
+STEPS = 2000  # these steps take seconds, so that a signal finds the job training
+ENDINGS = int(os.environ.get("ENDINGS", "1"))  # number of repetitions of the tests that end jobs at random moments
 SEED = int(os.environ.get("SEED", "0"))
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the two nodes are one machine, whose GPUs they would share")
@@ -52,7 +52,7 @@ def config_in(folder, name="config"):
 
 
 class Job:
-    """A training job on two nodes, with the name of the script and its run folder."""
+    """Submits a training job on two nodes. `script` is the file of the job's script, and `run_dir` the run folder."""
 
     def __init__(self, cluster, folder, *words, time="10:00", warning=60):
         self.cluster, self.folder, self.run_dir = cluster, folder, folder / "config"
@@ -91,8 +91,8 @@ class Job:
 
 @pytest.fixture(scope="module")
 def whole(cluster, tmp_path_factory):
-    """Returns the losses of an undisturbed job. They equal those of a run without Slurm up to rounding: each node
-    considers all cores of the machine its own, so more threads sum in another order."""
+    """Returns the losses of an undisturbed job. The losses equal those of a run without Slurm up to rounding: each node
+    considers all cores of the machine its own, so the job has more threads, which sum in another order."""
     job = Job(cluster, tmp_path_factory.mktemp("whole"))
     folder = tmp_path_factory.mktemp("outside")
     run = train(config_in(folder), folder / "run", ranks=2)
@@ -109,7 +109,8 @@ def whole(cluster, tmp_path_factory):
 @pytest.mark.parametrize("launcher", ["mpirun", "srun"])
 @pytest.mark.all_tier("srun starts the same ranks as mpirun", unless=lambda launcher: launcher == "mpirun")
 def test_a_job_whose_time_is_nearly_over(cluster, tmp_path, whole, launcher):
-    """Slurm warns the job script (--signal=B:USR2). The job is put into the queue again, and resumes."""
+    """Sends the job script the signal with which Slurm warns it of the end of its time (--signal=B:USR2). The job is
+    put into the queue again, and resumes."""
     job = Job(cluster, tmp_path, "--launcher", launcher)
     job.wait_for_step(20)
     cluster.run("scancel", "--batch", "--signal=USR2", job.id)
@@ -121,7 +122,7 @@ def test_a_job_whose_time_is_nearly_over(cluster, tmp_path, whole, launcher):
 
 @pytest.mark.parametrize("number", range(ENDINGS))
 def test_scancel(cluster, tmp_path, whole, number):
-    """The cancelled job is not restarted; submitted again, it resumes."""
+    """Checks that a cancelled job is not restarted, and that it resumes when it is submitted again."""
     job = Job(cluster, tmp_path)
     job.wait_for_random_step(number)
     cluster.run("scancel", job.id)
@@ -134,7 +135,7 @@ def test_scancel(cluster, tmp_path, whole, number):
 @pytest.mark.parametrize("number", range(ENDINGS))
 @pytest.mark.all_tier("a job that is requeued goes on as one whose time is over, but Slurm makes it wait")
 def test_scontrol_requeue(cluster, tmp_path, whole, number):
-    """The same happens when a job of higher priority takes the nodes."""
+    """Requeues a job, as Slurm does when a job of higher priority takes the nodes."""
     job = Job(cluster, tmp_path)
     job.wait_for_random_step(number)
     cluster.run("scontrol", "requeue", job.id)
@@ -145,8 +146,8 @@ def test_scontrol_requeue(cluster, tmp_path, whole, number):
 @pytest.mark.parametrize("number", range(ENDINGS))
 @pytest.mark.all_tier("a lost node ends the job as in network_test, but Slurm makes it wait")
 def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
-    """The lost node is the first one, on which the job's script runs, or the other. When the node is back, the job
-    resumes."""
+    """Kills all processes of the first node, on which the job's script runs, or of the other node. When the node is
+    back, the job resumes."""
     job = Job(cluster, tmp_path)
     job.wait_for_random_step(number)
     cluster.lose(node)
@@ -159,8 +160,8 @@ def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
 @pytest.mark.skipif(ENDINGS == 1, reason="takes two minutes, as Slurm looks at limits twice a minute: ENDINGS=2 runs it")
 @pytest.mark.all_tier("a job whose time is over goes on after a warning that is sent at once")
 def test_the_time_is_over(cluster, tmp_path):
-    """Slurm sends its own warning 30 seconds before the limit of one minute. The job is restarted until its user stops
-    it."""
+    """Checks that a job is restarted after the warning that Slurm itself sends, 30 seconds before the limit of one
+    minute, until its user stops it."""
     job = Job(cluster, tmp_path, "--set", "max_steps=1000000000", time="1:00", warning=30)
     wait_until(lambda: (job.run_dir / "log.jsonl").exists() and len(events(job.run_dir, "resume")) == 1, 3 * LONG_S)
     assert Run(["stop", job.run_dir]).status == DONE
@@ -179,7 +180,7 @@ def test_the_time_is_over(cluster, tmp_path):
 
 @pytest.mark.all_tier("a killed rank is started again as in restart_test, but Slurm makes it wait")
 def test_a_rank_is_killed(cluster, tmp_path, whole):
-    """The job restarts the run within its own time limit."""
+    """Checks that the job's script restarts the run after a rank was killed, without a new place in the queue."""
     job = Job(cluster, tmp_path)
     job.wait_for_step(20)
     ranks = [pid for pid, command in processes_of(job.run_dir.parent).items() if command.startswith(LOCKSTEP + " train")]
@@ -190,7 +191,7 @@ def test_a_rank_is_killed(cluster, tmp_path, whole):
 
 @pytest.mark.all_tier("a job stops for good as in stop_test, but Slurm makes it wait")
 def test_its_user_stops_it(cluster, tmp_path, whole):
-    """The user's stop is final, although Slurm would start the job again."""
+    """Checks that the user's stop is final, although Slurm would start the job again."""
     job = Job(cluster, tmp_path)
     job.wait_for_step(20)
     assert Run(["stop", job.run_dir]).status == DONE
@@ -214,7 +215,7 @@ def test_an_array_of_configs(cluster, tmp_path):
 
 
 def test_srun_without_pmix(cluster, tmp_path):
-    """Without PMIx each task of srun would run as a job of one rank."""
+    """Checks the error for srun without PMIx, with which each task would run as a job of one rank."""
     config = config_in(tmp_path)
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=1\nsrun --mpi=none {LOCKSTEP} train {config}\n")

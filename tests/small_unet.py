@@ -1,4 +1,4 @@
-"""A small U-Net, which tests export."""
+"""Defines a small U-Net, which tests export."""
 
 import torch
 from torch import nn
@@ -6,8 +6,8 @@ from torch.nn import functional
 
 
 class UNet(nn.Module):
-    """A U-Net of one level: it downsamples, upsamples, joins the result with the skip connection, and outputs the class
-    scores of each pixel."""
+    """Implements a U-Net of one level: downsamples, upsamples, joins the result with the skip connection, and returns
+    the class scores of each pixel in a dict."""
 
     def __init__(self, classes):
         super().__init__()

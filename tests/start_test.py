@@ -34,22 +34,24 @@ def config_in(folder):
 
 
 def started_by_mpirun(folder, ranks, *words, script=None):
-    """`script` is a shell script that mpirun runs for each rank; it starts the program as "$@"."""
+    """Trains under mpirun. `script` is a shell script that mpirun runs for each rank, and that starts the program as
+    "$@"."""
     shell = ["sh", "-c", script, "rank"] if script else []
     return Run(["train", config_in(folder)], launcher=[*mpirun(ranks, *words), *shell])
 
 
 @pytest.mark.parametrize("variables", [{"PMI_RANK": "0", "PMI_SIZE": "4"}, {"MV2_COMM_WORLD_SIZE": "4"}])
 def test_mpich(tmp_path, variables):
-    """MPICH's mpiexec started the program. With Open MPI's library each rank would run as a job of its own."""
+    """Sets the variables of MPICH's mpiexec, as if it had started the program. With Open MPI's library, each of its
+    ranks would run as a job of its own."""
     run = Run(["train", config_in(tmp_path)], env=variables)
     expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
 
 
 @pytest.mark.parametrize("words,expected", [((), "1000"), (("GOMP_SPINCOUNT=7",), "7"), (("OMP_WAIT_POLICY=active",), None)])
 def test_threads_sleep_where_they_wait_long(tmp_path, words, expected):
-    """OpenMP threads soon sleep while they wait, unless the user has set a waiting policy. Bazel sets one for
-    Lockstep's own tests."""
+    """Checks that OpenMP threads soon sleep while they wait, unless the user has set a waiting policy. Bazel sets one
+    for Lockstep's own tests, and this test removes it."""
     launcher = ["env", "-u", "OMP_WAIT_POLICY", *words]
     more = sets("max_steps=1000000000", "epochs=1000000")
     with Started(config_in(tmp_path), tmp_path / "run", words=more, launcher=launcher) as job:
@@ -89,7 +91,8 @@ def test_ranks_that_are_not(tmp_path):
 
 
 def test_cores_that_ranks_are_bound_to_are_their_own(tmp_path):
-    """A bound rank's cores are not divided by the number of ranks once more: the loader has its share of threads."""
+    """Checks that a bound rank's cores are not divided by the number of ranks once more: the loader has its share of
+    threads."""
     cores = len(os.sched_getaffinity(0)) // 2 * 2
     if cores < 4:
         pytest.skip("needs four cores, for two ranks to have more than one each")
@@ -101,18 +104,19 @@ def test_cores_that_ranks_are_bound_to_are_their_own(tmp_path):
 
 
 def test_little_shared_memory(tmp_path):
-    """A container has this little shared memory by default. Without the check a signal would kill MPI's ranks."""
+    """Checks the error for 4 MiB of shared memory; containers have little by default. Without the check a signal would
+    kill the ranks in MPI."""
     launcher = in_mount_namespace(tmp_path, "mount -t tmpfs -o size=4m tmpfs /dev/shm")
     run = Run(["train", config_in(tmp_path)], launcher=[*launcher, *mpirun(2)])
     assert run.status == USAGE, run
     assert "error: /dev/shm has 4 MiB left, and 2 ranks need 10: in a container start it with --shm-size=1g" in run.err
 
 
-# Each rank sees the GPUs that its environment variables allow.
+# In the following tests each rank sees the GPUs that its environment variables allow.
 
 
 def test_a_gpu_of_its_own_for_each_rank(tmp_path):
-    """Slurm's --gpus-per-task does the same: each rank sees its own GPU as the only one."""
+    """Lets each rank see its own GPU as the only one, as Slurm's --gpus-per-task does."""
     needs_gpus(2)
     run = started_by_mpirun(tmp_path, 2, script='CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"')
     assert run.status == DONE, run

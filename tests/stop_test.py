@@ -41,7 +41,7 @@ from harness import (
 FAULT_AT = path_of("FAULT_AT_SO")
 FAULTY = path_of("FAULTY")
 MLP = 'model { name: "mlp" }'
-LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a request is obeyed; on GPUs the host queues steps ahead
+LATE = 16 if DEVICE == "CUDA" else 1  # most steps that a run makes after a request; on GPUs the host queues steps ahead
 
 
 def config_in(folder, more="", model=SMALL_MLP):
@@ -76,7 +76,8 @@ def expect_stopped(tmp_path, config, job, ranks, status):
     expect_goes_on(tmp_path, config, job.run_dir, ranks, step)
 
 
-# The cases in every commit's tests: every signal, target and number of ranks once.
+# The cases in every commit's tests: every signal, target (none, the first rank, the last rank) and number of ranks at
+# least once.
 IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, signal.SIGTERM), (3, 2, signal.SIGUSR2)]
 
 
@@ -103,7 +104,7 @@ IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, sign
     unless=lambda ranks, target, number: (ranks, target, number) in IN_COMMITS,
 )
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, number, status):
-    """The signal goes to the process of rank `target`; None: to the process that the user started."""
+    """Sends the signal to the process of rank `target`, or, if this is None, to the process that the user started."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -121,8 +122,8 @@ def test_a_signal_before_the_first_step(tmp_path):
 
 
 def test_a_signal_before_the_ranks_have_met(tmp_path):
-    """At this time the signal would kill mpirun or its ranks, so the program holds it back until the ranks can handle
-    it."""
+    """Sends a signal at a time when it would kill mpirun or its ranks. The program holds the signal back until the
+    ranks can handle it."""
     skip_without_gpus(2)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", 2) as job:
@@ -134,7 +135,8 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank makes its folder again as two do", unless=lambda ranks: ranks == 2)
 def test_a_folder_that_is_removed(tmp_path, ranks):
-    """The run ends, and saves its state in a folder that it creates again; the same command resumes from there."""
+    """Removes the run folder during training. The run ends, and saves its state in a folder that it creates again; the
+    same command resumes from there."""
     skip_without_gpus(ranks or 1)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -151,13 +153,13 @@ def test_a_folder_that_is_removed(tmp_path, ranks):
 
 
 def test_a_folder_that_is_replaced(tmp_path):
-    """Another job's run folder takes the place of the first one's. The other job's files stay, and the first job's
+    """Puts another job's run folder in the place of the first job's. The other job's files stay, and the first job's
     files are where they were moved to."""
     config = config_in(tmp_path, "every_steps: 10")
     run_dir = tmp_path / "run"
     with Started(config, run_dir) as job:
         job.wait_for("checkpoint")
-        # The job is suspended, so that it does not see the folder missing between the two commands.
+        # The job is suspended, so that it does not see that the folder is missing before the other job starts.
         os.kill(job.process.pid, signal.SIGSTOP)
         run_dir.rename(tmp_path / "moved")
         assert train(config, run_dir, "--set", "max_steps=5").status == DONE
@@ -176,8 +178,8 @@ def test_a_folder_that_is_replaced(tmp_path):
     unless=lambda ranks, by: (ranks, by) in ((None, "file"), (2, "command")),
 )
 def test_its_user_stops_it(tmp_path, ranks, by):
-    """A stop works from any machine that sees the run folder. Exit status 130 tells a supervisor not to start the job
-    again."""
+    """Stops a run with a STOP file or with `lockstep stop`, as is possible on any machine that sees the run folder.
+    Exit status 130 tells a supervisor not to start the job again."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -196,7 +198,8 @@ def test_its_user_stops_it(tmp_path, ranks, by):
 
 
 def test_a_stop_that_was_left_for_the_next_start(tmp_path):
-    """A STOP file that exists before the start stops the run, like one written while a job waits for a restart."""
+    """Checks that a STOP file that exists before the start stops the run, like one that is written while a job waits
+    for a restart."""
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run") as job:
         job.wait_for("step", 7)
@@ -215,8 +218,7 @@ def test_a_stop_that_was_left_for_the_next_start(tmp_path):
     unless=lambda ranks, limit: (ranks, limit) in ((2, "budget"), (None, "clock")),
 )
 def test_a_time_limit(tmp_path, ranks, limit):
-    """The job must have ended before the limit. No time is measured here, because Slurm's kill at the limit would give
-    another exit status."""
+    """Checks that a job with a time limit stops by itself. The test measures no times."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     if limit == "budget":
@@ -232,7 +234,7 @@ def test_a_time_limit(tmp_path, ranks, limit):
 
 
 def test_no_time_at_all(tmp_path):
-    """Each start makes at least one step, so that the run advances."""
+    """Checks that each start makes at least one step, even if its time is over, so that the run advances."""
     config = config_in(tmp_path)
     before = 0
     for _ in range(2):
@@ -255,7 +257,8 @@ def test_a_time_that_is_none(tmp_path, words, part, ranks):
 
 
 def test_a_second_interrupt_ends_the_process(tmp_path):
-    """The first interrupt has no effect here, because the model never returns."""
+    """Checks that a second SIGINT ends the process. The first one has no effect here, because the model never returns.
+    """
     config = config_in(tmp_path, model=faulty_model(fault=7, at=5))
     with Started(config, tmp_path / "run", program=FAULTY) as job:
         job.wait_for("step", 5)
@@ -270,7 +273,8 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks end at once as one does", unless=lambda ranks: ranks is None)
 def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
-    """The data set never finishes loading; the signal waits five seconds before it ends the process."""
+    """Sends a signal to a job whose data set never finishes loading. The program waits five seconds before the signal
+    ends it."""
     skip_without_gpus(ranks or 1)
     config = write_config(tmp_path, faulty_data(hang=1) + MLP)
     with Started(config, tmp_path / "run", ranks, program=FAULTY) as job:

@@ -1,5 +1,5 @@
-"""TabM (Gorishniy et al. 2025) in PyTorch, with Lockstep's parameter names. Each member is computed separately as a
-network with a weight matrix of its own: the shared matrix times the member's two factors."""
+"""Implements TabM (Gorishniy et al. 2025) in PyTorch, with Lockstep's parameter names. Each member is computed
+separately as a network with a weight matrix of its own: the shared matrix times the member's two factors."""
 
 import torch
 from torch import nn
@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 
 def drawn(*sizes):
-    """Returns random parameters, unlike an initialisation's, so that a factor in a wrong place changes the result."""
+    """Returns a parameter of random numbers, also where TabM's initialisation has constants, so that a factor in a
+    wrong place changes the result."""
     return nn.Parameter(torch.empty(sizes).uniform_(-1, 1) / sizes[-1] ** 0.5)
 
 
@@ -36,12 +37,13 @@ class TabM(nn.Module):
         return F.linear(x, self.head["weight"][member], self.head["bias"][member])
 
     def forward(self, x):
-        """Returns the outputs of each member: [count, members, outputs]."""
+        """Returns the outputs of all members, [count, members, outputs]."""
         return torch.stack([self.member(member, x) for member in range(self.members)], dim=1)
 
 
 def together(outputs, task):
-    """Returns the ensemble's predictions, [count, outputs], as logits or numbers."""
+    """Returns the ensemble's predictions [count, outputs]: numbers for REGRESSION, logits of the mean probabilities for
+    MULTI_LABEL, and logarithms of the mean probabilities for CLASSIFICATION."""
     if task == "REGRESSION":
         return outputs.mean(1)
     if task == "MULTI_LABEL":

@@ -1,5 +1,6 @@
 """Tests multi-label classification, regression and classification end to end, on several numbers of ranks: losses are
-compared with PyTorch's, metrics with their definitions in NumPy (scikit-learn's), and predictions as CSV."""
+compared with PyTorch's, metrics with scikit-learn's definitions, and predictions in CSV files with PyTorch's outputs.
+"""
 
 import numpy as np
 import pytest
@@ -39,7 +40,8 @@ TASKS = ["MULTI_LABEL", "REGRESSION", "CLASSIFICATION"]
 
 @pytest.fixture(scope="module", params=[f"{task}-{model}" for model in ("mlp", "tabm") for task in TASKS])
 def case(request, tmp_path_factory):
-    """Returns (task, folder, config's text, PyTorch's losses, its outputs for the held-out samples, their targets)."""
+    """Returns (task, folder, config's text, PyTorch's losses in training, PyTorch's outputs for the held-out samples,
+    their targets, PyTorch's loss for them)."""
     task, name = request.param.split("-")
     folder = tmp_path_factory.mktemp(request.param)
     random = np.random.default_rng(3)
@@ -121,7 +123,8 @@ def metrics_of(task, output, target):
     }
 
 
-# The cases in every commit's tests: with every model every way to cut a batch, and every task.
+# Maps a case to the (ranks, micro-batches) in every commit's tests: every way to divide a batch with the MLP, and every
+# task with each model.
 IN_COMMITS = {
     "MULTI_LABEL-mlp": [(None, 1), (2, 1)],
     "REGRESSION-mlp": [(3, 2)],
@@ -197,8 +200,8 @@ def test_smoothing_is_for_classes(tmp_path):
     ],
 )
 def test_standardised_targets(ranks, tmp_path):
-    """The training equals one on targets that NumPy has standardised; metrics and predictions are in the targets'
-    original unit."""
+    """Compares a training with one on targets that NumPy has standardised. Metrics and predictions must be in the
+    targets' original unit."""
     skip_without_gpus(ranks)
     draw = np.random.default_rng(8)
     x = draw.normal(size=(90, 3)).round(4)

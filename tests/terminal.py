@@ -13,7 +13,7 @@ from harness import wait_until
 
 
 class Terminal:
-    """A command that runs on its own pseudo-terminal."""
+    """Runs a command on its own pseudo-terminal of `rows` x `columns` characters."""
 
     def __init__(self, words, env, rows=50, columns=200):
         self.master, slave = pty.openpty()
@@ -41,7 +41,7 @@ class Terminal:
             self.text += os.read(self.master, 65536).decode()
 
     def wait_until(self, condition):
-        """Waits until the condition holds for the text shown so far."""
+        """Waits until `condition()` is true for the text shown so far."""
 
         def holds():
             self.read()

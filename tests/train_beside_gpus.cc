@@ -1,5 +1,5 @@
-// For tests: trains on the CPU as `lockstep train` does, but reads the figures of GPUs as if its ranks computed on
-// them. So a run's GPU readings can be tested on a machine without a GPU.
+// Trains on the CPU as `lockstep train` does, but reads the figures of GPUs as if its ranks computed on them. With this
+// program, tests check a run's GPU readings on a machine without a GPU.
 //
 //   train_beside_gpus CONFIG GPU,GPU [FIELD=VALUE ...]     GPU: a UUID; the first is the GPU of this process
 #include <unistd.h>

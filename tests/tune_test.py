@@ -1,5 +1,5 @@
-"""Tests `lockstep tune`: its trials train as `train` does with these settings, it reports its results, and leaves
-nothing behind."""
+"""Tests `lockstep tune`: its trials train as `train` does with a trial's settings, and it reports its results and
+leaves nothing behind."""
 
 import json
 import math
@@ -62,7 +62,8 @@ def lines_of(run):
 @pytest.mark.all_tier("two ranks find a rate as one does", unless=lambda ranks: ranks == 1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
-    """The loss of a trial is the loss of a training with these settings, and the suggestion is the best trial."""
+    """Checks that the loss of a trial is the loss of a training with the trial's settings, and that the suggestion is
+    the best trial."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     run = tune(config, "--json", ranks=ranks)
@@ -93,7 +94,7 @@ def test_it_tells_what_it_does(tmp_path):
     lines = run.out.splitlines()
     assert lines[0].startswith("range test: 240 steps, ") and lines[1].split() == ["lr", "loss"]
     (header,) = (i for i, line in enumerate(lines) if line.split() == ["lr", "warm-up", "steps", "val_loss", "seconds"])
-    # The user's own rate diverges; this is reported, and the search goes on.
+    # The user's own rate diverges. The row of this rate says so, and the search goes on.
     assert lines[header + 1].split()[0] == "1e+20" and "yours: step " in lines[header + 1], run
     assert "suggestion: optimizer.lr " in run.out
     # The last line is a command that trains with the suggestion.
@@ -106,7 +107,8 @@ def test_it_tells_what_it_does(tmp_path):
 
 @pytest.mark.all_tier("a search that finds nothing takes 5 s")
 def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
-    """The time of one second is over after the trial of the user's own rate, or soon after."""
+    """Checks that a config is written only if a better rate was found. The time of one second is over after the trial
+    of the user's own rate, or soon after."""
     config = config_in(tmp_path)
     run = tune(config, "--json", "--time", "1", "--set", "optimizer.lr=0.02", "--set", "schedule.warmup_steps=4")
     assert run.status == DONE, run
@@ -156,7 +158,7 @@ def test_nothing_stays_of_one_that_is_killed(tmp_path):
 
 
 def test_a_trial_that_fails(tmp_path):
-    """A rank that is killed tells nothing about a learning rate, so tune fails."""
+    """Kills a rank during a trial, which tells nothing about the learning rate, so tune fails."""
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"], ranks=2)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -169,7 +171,8 @@ def test_a_trial_that_fails(tmp_path):
 
 
 def test_the_fastest_step(tmp_path):
-    """Micro-batches of two samples are much slower than larger ones. The results of the training stay the same."""
+    """Checks that tune replaces micro-batches of two samples, which are much slower than larger ones. The losses of the
+    training stay the same."""
     config = config_in(tmp_path, "accumulation: 32")
     run = tune(config, "--json", only="batch")
     assert run.status == DONE, run
@@ -191,7 +194,7 @@ def test_the_fastest_step(tmp_path):
 @pytest.mark.all_tier("it makes one after the other the searches that other tests make one by one")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_all_that_can_be_found(tmp_path, ranks):
-    """One written config has both the step's settings and the learning rate, and it trains."""
+    """Checks that one written config has both the step's settings and the learning rate, and that it trains."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "accumulation: 16")
     run = tune(config, only=None, ranks=ranks)
@@ -205,13 +208,13 @@ def test_all_that_can_be_found(tmp_path, ranks):
 
 
 def fields_of(config):
-    """Returns the comments that `lockstep tune` has written above fields, by the field's name."""
+    """Returns {name of a field: comment that `lockstep tune` has written above it} of a config."""
     lines = config.read_text().splitlines()
     return {line.split()[1]: line for line in lines if line.lstrip().startswith("# ")}
 
 
 def test_the_loader(tmp_path):
-    """Each sample takes two milliseconds of waiting, so as many threads as tune may use help."""
+    """Tunes a loader that sleeps for two milliseconds for each sample, so as many threads as tune may use help."""
     text = f"""global_batch: 64 epochs: 1 {faulty_data(sleep_us=2000)} model {{ name: "mlp" }}
         loader {{ threads: 1 }} run_dir: "{tmp_path}/runs/mine" """
     run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="loader", program=FAULTY)
@@ -230,7 +233,7 @@ def test_the_loader(tmp_path):
 
 
 def test_a_loader_that_training_does_not_wait_for(tmp_path):
-    """tune tries nothing if the steps need less than half of the samples/s that the loader gives."""
+    """Checks that tune tries nothing if the steps need less than half of the samples/s that the loader gives."""
     config = config_in(tmp_path, "accumulation: 64")
     run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
     assert run.status == DONE, run
@@ -241,14 +244,14 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
 @pytest.mark.all_tier("a search of bucket sizes takes 25 s")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_exchange_between_ranks(tmp_path, ranks):
-    """tune tries bucket sizes that give more than one bucket; the results of the training stay the same."""
+    """Checks which bucket sizes tune tries, and that it suggests one only if the steps are more than 2 % faster."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "ddp { bucket_bytes: 4096 first_bucket_bytes: 4096 }")
     run = tune(config, "--json", "--set", "model.mlp.hidden=[512, 512, 512]", only="exchange", ranks=ranks)
     assert run.status == DONE, run
     users, *trials = (line for line in lines_of(run) if "setting" in line)
     tried = {trial["setting"].get("ddp.bucket_bytes") for trial in trials}
-    # The model has 2.3 MB of gradients.
+    # The model has 2.3 MB of gradients, so 1 MiB and 5 MiB are tried, and 25 MiB is not.
     assert {str(1 << 20), str(5 << 20)} <= tried and str(25 << 20) not in tried, run
     (found,) = (line for line in lines_of(run) if "suggestion" in line)
     assert found["suggestion"] == {} or found["samples_per_s"] > 1.02 * users["samples_per_s"], run
@@ -256,8 +259,8 @@ def test_the_exchange_between_ranks(tmp_path, ranks):
 
 
 def test_ranks_that_are_unlike(tmp_path):
-    """The second rank is slower, and has memory for fewer samples. All ranks find the same settings, and can train with
-    them."""
+    """Tunes with a second rank that is slower and has memory for fewer samples. All ranks find the same settings, and
+    can train with them."""
     model = faulty_model(fault=8, fits=12, rank=1, sleep_us=3000)
     text = f'global_batch: 96 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"'
     run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="batch,exchange", ranks=2, program=FAULTY)
@@ -269,7 +272,7 @@ def test_ranks_that_are_unlike(tmp_path):
 
 
 def test_a_trial_that_hangs(tmp_path):
-    """The second rank is stopped (SIGSTOP) in a step, and the watchdog ends the trial."""
+    """Stops the second rank (SIGSTOP) in a step of a trial. The watchdog ends the trial."""
     model = faulty_model(fault=5, at=3, rank=1)
     text = f"""global_batch: 64 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"
         watchdog {{ heartbeat_timeout_s: 2 }}"""
@@ -281,8 +284,8 @@ def test_a_trial_that_hangs(tmp_path):
 
 
 def test_other_global_batches(tmp_path):
-    """Steps of four samples take as long as larger ones, so a larger batch is suggested. The learning rate follows the
-    optimizer's rule."""
+    """Checks that a larger global batch is suggested if steps of four samples take as long as larger ones, and that the
+    learning rate follows the optimizer's rule, here the square-root rule."""
     config = config_in(tmp_path, "accumulation: 1")
     words = ["--global-batch", "auto", "--json", "--set", "global_batch=4", "--set", "device=CPU"]
     run = tune(config, *words, "--time", "30", only="largest")
@@ -305,7 +308,7 @@ def test_other_global_batches(tmp_path):
 
 @pytest.mark.all_tier("the precision is tried as other settings of the step are")
 def test_the_precision(tmp_path):
-    """The precision is tuned only if --only names it, because it changes the results."""
+    """Tunes the precision, which happens only if --only names it, because the precision changes the results."""
     run = tune(config_in(tmp_path), "--json", "--set", "device=CPU", only="precision")
     assert run.status == DONE, run
     tried = [line["setting"] for line in lines_of(run) if "setting" in line]
@@ -313,7 +316,8 @@ def test_the_precision(tmp_path):
 
 
 def test_few_samples(tmp_path):
-    """With 1437 samples, a batch of 1024 can be timed. One of 1500 cannot be timed, but can be trained with."""
+    """Checks that, with 1437 samples, a batch of 1024 can be timed. One of 1500 cannot be timed, but can be trained
+    with."""
     config = config_in(tmp_path)
     run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
     assert run.status == DONE, run
@@ -339,7 +343,8 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
 
 @pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
-    """The config that tune writes is a link to /dev/null. Like a FIFO, it is written once, after both searches."""
+    """Makes the config that tune writes a link to /dev/null. Like a FIFO, it must be written only once, after both
+    searches."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
     run = tune(config, only="batch,rate")
@@ -371,7 +376,7 @@ def test_steps_that_do_not_fit(tmp_path):
 
 
 def test_steps_that_a_library_cannot_make(tmp_path):
-    """A setting that fails on the device is discarded, and the search goes on with the next one."""
+    """Checks that a setting that fails on the device is discarded, and that the search goes on with the next one."""
     text = f'global_batch: 4 epochs: 2 {digits_data()} model {{ {faulty_model(fault=1)} }} run_dir: "{tmp_path}/runs/mine"'
     run = tune(write_config(tmp_path, text), "--json", only="batch", program=FAULTY)
     assert run.status == USAGE and "a trial failed" not in run.err, run

@@ -1,9 +1,8 @@
-"""Local stand-ins for the repositories that Bazel 4 itself would download.
+"""Defines local stand-ins for the repositories that Bazel 4 itself would download.
 
-Why: Bazel's own @bazel_tools loads @rules_cc, @rules_java and @remote_coverage_tools, and Bazel
-downloads these unless the workspace defines them first. Lockstep needs nothing from them beyond the
-rules that are native to Bazel 4, so with these stand-ins a build needs no network once the packages
-are installed.
+Bazel's own @bazel_tools loads @rules_cc, @rules_java and @remote_coverage_tools, and Bazel downloads these repositories
+unless the workspace defines them first. Lockstep needs only the rules of them that are native to Bazel 4. With these
+stand-ins a build needs no network after the packages are installed.
 """
 
 _RULES = {

@@ -1,8 +1,8 @@
-"""@system: the libraries that come from the distribution's packages (third_party/apt-packages.txt).
+"""@system: a repository with the libraries of the distribution's packages (third_party/apt-packages.txt).
 
-Why they come from the system: MPI must be the one that the user's mpirun belongs to, and Debian and
-Ubuntu maintain the other libraries well. The compiler finds their headers in its default search
-path, so no target lists them; only MPI's headers are elsewhere, and mpicc says where.
+These libraries come from the system for two reasons: the MPI library must belong to the user's mpirun, and Debian and
+Ubuntu maintain the other libraries well. The compiler finds the headers of the libraries in its default search path, so
+no target lists them. Only MPI's headers are elsewhere, and mpicc prints where.
 """
 
 _BUILD = """package(default_visibility = ["//visibility:public"])

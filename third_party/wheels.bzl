@@ -1,15 +1,15 @@
-"""@wheels: LibTorch, the CUDA toolkit, CUTLASS, cuDNN with its frontend and NCCL from .venv's pinned wheels.
+"""@wheels: a repository with LibTorch, the CUDA toolkit, CUTLASS, cuDNN, its frontend and NCCL, from wheels in .venv.
 
-Why wheels: third_party/requirements.txt then pins the whole toolchain to the versions that
-PyTorch's users have, on every machine. No CUDA toolkit has to be installed on the system, and the
-PyTorch that the tests compare with is the same build as the LibTorch under test.
+With wheels, third_party/requirements.txt pins these versions on every machine, and they are the versions that PyTorch's
+users have. No CUDA toolkit has to be installed on the system. The PyTorch with which the tests compare is the same
+build as the LibTorch that Lockstep uses.
 
-Why the libraries are linked with -L and an rpath instead of as Bazel `srcs`: Bazel makes symlinks
-to shared libraries, which break libtorch_cuda.so's $ORIGIN, so that libtorch_nvshmem.so is not
+The libraries are linked with -L and an rpath and are no Bazel `srcs`. Bazel would make symlinks to the shared
+libraries. The $ORIGIN in libtorch_cuda.so would then be the folder of the symlink, in which libtorch_nvshmem.so is not
 found.
 
-Why some of torch/include is left out: it carries old copies of protobuf's, fmt's and pybind11's
-headers, which would shadow the system's.
+Some folders of torch/include are left out, because they have old copies of the headers of protobuf, fmt and pybind11,
+which would hide the system's headers.
 """
 
 _SHADOWING = ["fmt", "google", "pybind11"]
@@ -124,7 +124,7 @@ def _python_wheels_impl(ctx):
     ctx.symlink(site + "/include", "cudnn_frontend")
     ctx.symlink(site + "/cutlass_library/source", "cutlass")
 
-    # A script, not a symbolic link: Python would take the link's folder for its environment.
+    # python.sh is a script and no symbolic link, because Python would take the link's folder for its environment.
     ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)
     ctx.file("BUILD", _BUILD.replace("{site}", site))
 

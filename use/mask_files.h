@@ -24,12 +24,13 @@ class MaskFiles {
   // Creates the folder if it does not exist. Throws Error (kCheckpoint).
   explicit MaskFiles(std::string folder);
 
-  // `files` is the path of the images' folder or archive. `images` are the predicted images, as paths within it, and
-  // `numbers` are their indices among all of its images. Throws Error (kData).
+  // Sets the images whose masks Write() will write, and checks that no two masks would have the same path. `files` is
+  // the path of the images' folder or archive. `images` are the predicted images, as paths within `files`, and
+  // `numbers` are their indices among all images of `files`. Throws Error (kData).
   void Prepare(std::string files, std::vector<std::string> images, std::vector<int64_t> numbers);
 
-  // `classes` holds the predicted class of each pixel of all masks, one mask of size `size` after the other. `values`
-  // holds the pixel value of each class. Throws Error (kData, kCheckpoint).
+  // Writes the masks of all images. `classes` holds the predicted class of each pixel of all masks, one mask of size
+  // `size` after the other. `values` holds the pixel value of each class. Throws Error (kData, kCheckpoint).
   void Write(std::span<const uint8_t> classes, const ImageSize& size,
              std::span<const int32_t> values) const;
 

@@ -25,10 +25,10 @@ struct NamedRun {
 // Returns the folder of a fold of the cross-validation in `run_dir`.
 std::string FoldRunDir(const std::string& run_dir, int64_t fold);
 
-// Whether `run_dir` is the folder of a cross-validation whose fold 0 has started.
+// Returns whether `run_dir` is the folder of a cross-validation whose fold 0 has started.
 bool HoldsFolds(const std::string& run_dir);
 
-// Returns the run, or the folds of the cross-validation in order. Throws Error (kUsage).
+// Returns the run `name`, or the folds of the cross-validation `name` in order. Throws Error (kUsage).
 std::vector<NamedRun> RunsNamed(const std::string& name);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace {
 using Kind = PredictionColumn::Kind;
 using Rows = at::TensorAccessor<double, 2>;
 
-// The column shares ownership of the tensor with the predictions.
+// Returns a column that shares ownership of the tensor with the predictions.
 PredictionColumn ColumnWith(const Outputs& outputs, const std::string& name, Kind kind,
                             const std::function<std::string(const Rows&, int64_t)>& cell) {
   return {.name = name, .kind = kind, .cell = [values = outputs.values, cell](int64_t row) {

@@ -26,13 +26,13 @@ struct Outputs {
 // Returns the names of `count` classes, labels or regression targets: `given`, or "0", "1", ... if `given` is empty.
 std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count);
 
-// A column with the name of the most probable class.
+// Returns a column with the name of the most probable class.
 PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name);
-// A column with the probability of class or label `index`, with six decimals.
+// Returns a column with the probability of class or label `index`, with six decimals.
 PredictionColumn ProbabilityColumn(const Outputs& outputs, const std::string& name, int64_t index);
-// A column with 1 if the probability of label `index` is at least 0.5, and 0 otherwise.
+// Returns a column with 1 if the probability of label `index` is at least 0.5, and 0 otherwise.
 PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, int64_t index);
-// A column with regression output `index`, with all digits of a float32.
+// Returns a column with regression output `index`, with all digits of a float32.
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
 
 // Returns the prediction columns of a file, without the samples' names. For classes they are `label` and either, if

@@ -1,8 +1,8 @@
 // Predict(): computes the predictions of trained models for the samples of a data set.
 //
 // Promise: each sample is read only once, even for several models. The prediction of several models is the mean of
-// their predictions. It is summed in float64 on the CPU in the order of the models, so it has the same bits as the mean
-// of predictions that are made one model at a time.
+// their predictions. The mean is summed in float64 on the CPU in the order of the models, so it has the same bits as
+// the mean of predictions that are made one model at a time.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a data set of tokens, for which nothing is predicted -> Error (kUsage) on every rank -> (none)
@@ -31,7 +31,7 @@ struct Predictor {
   config::Precision precision = config::FP32;
 };
 
-// `probabilities` is [samples, classes]. Returns float64 [samples, 2]: for each sample the index of the most probable
+// Returns, for probabilities [samples, classes], float64 [samples, 2]: for each sample the index of the most probable
 // class (the first of several) and its probability.
 at::Tensor BestOf(const at::Tensor& probabilities);
 
@@ -41,8 +41,8 @@ at::Tensor BestOf(const at::Tensor& probabilities);
 // may predict, returns the class with the greatest output, uint8 [samples, height, width].
 //
 // `predictors` is not empty. All predictors have the same task and classes. On a CPU they also have the same
-// preprocessing of pixels, because the loader threads do it. Every rank must call the function, and gets all
-// predictions in the order of the data set.
+// preprocessing of pixels, because the loader threads preprocess the samples for all of them. Every rank must call the
+// function, and gets all predictions in the order of the data set.
 at::Tensor Predict(std::span<const Predictor> predictors, const Dataset& dataset,
                    int64_t global_batch, const LoaderOptions& loader_options, const World& world,
                    bool best_only);

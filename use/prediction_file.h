@@ -45,10 +45,10 @@ struct PredictionRequest {
   std::string submission{};         // the path of a sample submission; empty: none
 };
 
-// Throws Error (kUsage) unless the request names either files or the held-back samples.
+// Checks that the request names either files or the held-back samples. Throws Error (kUsage) if it does not.
 void CheckSource(const PredictionRequest& request);
 
-// Throws Error (kUsage) if the request is not possible for a run with this data.
+// Checks that the request is possible for a run with this data. Throws Error (kUsage) if it is not.
 void CheckRequest(const PredictionRequest& request, const config::Data& data);
 
 // Returns whether only the most probable class and its probability are written for each sample.
@@ -82,7 +82,7 @@ class PredictionFile {
 
  private:
   PredictionColumn NamesOfSamples() const;
-  // Reads columns of the input for the samples to predict. `field` is the option that names them, for errors.
+  // Reads columns of the input for the samples to predict. `field` is the option that names the columns, for errors.
   std::vector<PredictionColumn> ReadColumns(const std::vector<std::string>& columns,
                                             std::string_view field) const;
 

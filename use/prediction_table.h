@@ -30,7 +30,7 @@ struct PredictionTable {
   std::vector<PredictionColumn> columns;
 };
 
-// Write the column names, and then the rows.
+// WriteCsv() writes the column names, and then the rows. WriteJsonLines() writes one object for each row.
 void WriteCsv(const PredictionTable& table, const AppendBytes& append);
 void WriteJsonLines(const PredictionTable& table, const AppendBytes& append);
 

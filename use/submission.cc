@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSeveral = -1;  // in the place of a sample's index: several have this name
+constexpr int64_t kSeveral = -1;  // instead of a sample's index: several samples have this name
 
 // Returns the first few names, for an error message.
 std::string Some(const std::vector<std::string>& names) {

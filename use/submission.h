@@ -30,11 +30,12 @@ namespace lockstep {
 
 class Submission {
  public:
-  // `path` is the sample submission. `outputs.values` need not be set. With `probabilities`, probabilities are written
-  // for classes and labels, whatever the sample submission holds. Throws Error (kData).
+  // Reads the sample submission `path`, and finds what each of its columns must hold. `outputs.values` need not be set.
+  // With `probabilities`, probabilities are written for classes and labels, whatever the sample submission holds.
+  // Throws Error (kData).
   Submission(std::string path, const Outputs& outputs, bool probabilities);
 
-  // The name of the first column of the sample submission.
+  // Returns the name of the first column of the sample submission.
   const std::string& id_name() const { return sample_.front().name; }
 
   // Finds the predicted sample that belongs to each id of the sample submission. `ids` are the ids of the predicted
@@ -58,7 +59,7 @@ class Submission {
   Column OnlyClassColumn(const Outputs& outputs, bool probabilities) const;
   // Returns the index of the class, label or regression target of column `i`.
   int64_t IndexOf(size_t i, const Outputs& outputs) const;
-  // Whether a cell of column `i` is written with a decimal point, such as 0.5 or 0.0.
+  // Returns whether a cell of column `i` is written with a decimal point, such as 0.5 or 0.0.
   bool HoldsFractions(size_t i) const;
 
   std::string path_;

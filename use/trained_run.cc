@@ -65,10 +65,11 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Returns the samples that training held back; null if there are none.
+// Returns the samples that training held back; null if there are none. In the samples, no unreadable sample is replaced
+// by another one.
 std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
                                         const World& world) {
-  // An unreadable sample must not be replaced by another one here, because its own prediction was asked for.
+  // An unreadable sample must not be replaced by another one, because the user asked for the prediction of this sample.
   config.mutable_data()->clear_bad_samples();
   return OpenTrainingData(config, extensions.datasets, world).validation;
 }
@@ -82,7 +83,8 @@ LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& reques
   });
 }
 
-// Returns the run's model as a Predictor of another run's samples, which this run would read in the same way.
+// Returns a Predictor with the model of `loaded`. Its samples may be another run's, if both runs read files in the same
+// way.
 Predictor PredictorOf(const LoadedRun& loaded, const config::Data& config) {
   Predictor predictor{.model = *loaded.model,
                       .preprocessing = *loaded.preprocessing,
@@ -118,7 +120,7 @@ PredictedSamples SamplesOf(const Dataset& dataset) {
   return samples;
 }
 
-// The samples that the folds held back, and their predictions. They are in the order of the files.
+// The samples that the folds held back, and their predictions. Both are in the order of the files.
 struct HeldBackPredictions {
   PredictedSamples samples;
   at::Tensor values;
@@ -150,7 +152,8 @@ HeldBackPredictions InOrderOfFiles(const std::vector<HeldBackPredictions>& folds
   return all;
 }
 
-// Throws unless all runs have the same classes and their predictions of one sample can be averaged.
+// Checks that all runs have the same classes, and that their predictions of one sample can be averaged. Throws Error
+// (kUsage).
 void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& request) {
   const bool have_masks = runs.front().config.data().task() == config::Data::SEGMENTATION;
   if (runs.size() > 1 && have_masks && !request.held_back) {
@@ -216,8 +219,8 @@ WayToRead WayOf(const config::Config& config, const World& world) {
   return way;
 }
 
-// Returns whether all runs read given files in the same way. This is not so for tables whose columns are scaled by
-// statistics of each fold's training rows.
+// Returns whether all runs read given files in the same way. Runs on tables do not if each fold scales the columns by
+// statistics of its own training rows.
 bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
   const WayToRead first = WayOf(runs.front().config, world);
   return std::ranges::all_of(runs, [&](const NamedRun& run) {

@@ -25,8 +25,7 @@ namespace lockstep {
 
 struct Extensions;  // trainer/run/extensions.h
 
-// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
-// Every rank must call it. Throws Error.
+// The result of EvaluateRun().
 struct RunEvaluation {
   // On rank 0: which checkpoint the weights are from, if they are not the run's final weights.
   std::string weights;
@@ -35,16 +34,19 @@ struct RunEvaluation {
   // One line for each unreadable sample of this rank that was replaced by another one, with the reason.
   std::vector<std::string> bad_samples;
 };
+// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
+// Every rank must call EvaluateRun(). Throws Error.
 RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
                           const Extensions& extensions, const World& world);
 
-// Predicts the samples of the request, whose labels may be missing, and writes the predictions. Every rank must call
-// PredictRuns(). Throws Error.
+// The result of PredictRuns().
 struct RunPredictions {
-  std::string weights;  // as in RunEvaluation, or the number of folds
+  std::string weights;  // RunEvaluation::weights of the only run, or the number of folds
   int64_t samples = 0;
   std::string contents;  // on rank 0: PredictionFile::Contents()
 };
+// Predicts the samples of the request, whose labels may be missing, and writes the predictions. Every rank must call
+// PredictRuns(). Throws Error.
 RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest request,
                            const Extensions& extensions, const World& world);
 

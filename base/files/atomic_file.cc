@@ -19,7 +19,8 @@ namespace {
 // Returns the name of the temporary file for `path`, except the process ID at its end.
 std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
 
-// The destructor removes the file. If the file was renamed before, no file has this name, and nothing happens.
+// A temporary file, which the destructor removes. If the file was renamed before, no file has the temporary name, and
+// the destructor changes nothing.
 class Temporary {
  public:
   explicit Temporary(const std::string& path) : path_(path) {}
@@ -93,7 +94,7 @@ class Appender {
   size_t filling_ = 0;  // the index in pieces_ of the piece that is being filled
   size_t filled_ = 0;   // how many bytes of that piece are filled
   int64_t written_ = 0;
-  std::future<void> under_way_;  // the last member: destroyed first, after its write has ended
+  std::future<void> under_way_;  // the last member, so its destructor waits for the write first
 };
 
 }  // namespace
@@ -111,8 +112,8 @@ void WriteFileAtomically(const std::string& path,
   const Temporary remove_on_failure(temporary);
   // A file with this name can only be left from an earlier process with the same process ID, so it may be overwritten.
   WriteDurably(temporary, kInRunFolder, write);
-  // The folder is opened before the file gets its name, because a process that waits for the file may then rename the
-  // folder at once.
+  // The folder is opened before the file gets its name, because a process that waits for the file may rename the folder
+  // as soon as the file has its name.
   SyncedFolder folder(ParentFolder(path), kSaving);
   RenameFile(temporary, path, kSaving);
   folder.Sync();

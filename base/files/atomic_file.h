@@ -10,8 +10,8 @@
 //   3. fsync the file: the content must be on the disk before the file gets its name
 //   4. rename the file to PATH
 //   5. fsync the folder: only then is the new name on the disk. The folder is opened before step 4, because another
-//      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 renames a
-//      checkpoint's folder in this way
+//      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 does
+//      so with a checkpoint's folder
 // Large content does not go through the page cache (O_DIRECT). Such content is written in pieces, and each piece is
 // written while the caller produces the next piece. Writing 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M
 // oflag=direct` takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed
@@ -37,21 +37,22 @@ namespace lockstep {
 
 inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
 
-// Appends bytes to the file.
+// The type of a function that appends bytes to the file that is being written.
 using AppendBytes = std::function<void(std::span<const std::byte>)>;
 
-// Makes the file, or empties an existing file, and writes it to the disk. It does not sync the file's name, and leaves
-// a partial file if it fails; the caller handles both. Calls `write` once, with a function that appends bytes.
-// `own_names`: see base/files/open_file.h. Throws Error (kCheckpoint), and any exception of `write`.
+// Makes the file, or empties an existing file, and writes it to the disk. The caller must sync the folder, so that the
+// file's name is on the disk. If this function fails, it leaves a partial file, which the caller must remove. Calls
+// `write` once, with a function that appends bytes. `own_names`: see base/files/open_file.h. Throws Error
+// (kCheckpoint), and any exception of `write`.
 void WriteDurably(const std::string& path, int own_names,
                   const std::function<void(const AppendBytes&)>& write);
 
-// Writes a file as described above. Calls `write` once, with a function that appends bytes. Throws Error (kCheckpoint),
-// and any exception of `write`.
+// Writes the file `path` by the protocol above. Calls `write` once, with a function that appends bytes. Throws Error
+// (kCheckpoint), and any exception of `write`.
 void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write);
 
-// Writes a file whose content is `text`. Throws Error (kCheckpoint).
+// Writes the file `path` by the protocol above, with the content `text`. Throws Error (kCheckpoint).
 void WriteFileAtomically(const std::string& path, std::string_view text);
 
 // Removes the temporary files of processes that were killed while they wrote `path`. No process may be writing `path`

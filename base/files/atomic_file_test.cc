@@ -21,7 +21,7 @@
 
 namespace {
 
-// Simulates the action of another process: the next successful rename() calls it, once.
+// The function that the next successful call of rename() calls. It simulates what another process does at that moment.
 std::function<void()> after_rename;
 
 }  // namespace
@@ -69,7 +69,8 @@ TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
-// Writes files of at least one piece of 16 MiB, and appends their content in spans of many lengths.
+// Checks files that are written in pieces of 16 MiB: one piece, two pieces and a byte, and 50,000,001 bytes. Their
+// content is appended in spans of 1, 4, 13, 40, ... bytes.
 TEST_F(AtomicFile, WritesWhatIsLarge) {
   for (const size_t bytes : {size_t{16} << 20, (size_t{32} << 20) + 1, size_t{50'000'001}}) {
     std::string content(bytes, '\0');
@@ -86,7 +87,8 @@ TEST_F(AtomicFile, WritesWhatIsLarge) {
   }
 }
 
-// The write of the second piece of 16 MiB fails.
+// Checks that the old file stays if a write fails within a large file: with a limit of 20,000,000 bytes, the write of
+// the second piece of 16 MiB fails.
 TEST_F(AtomicFile, AFailureWithinWhatIsLargeLeavesTheOldFile) {
   Write(path_, "old");
   {
@@ -154,7 +156,8 @@ TEST_F(AtomicFile, NothingIsRemovedWhereThereIsNoFolder) {
   RemoveTornWrites(folder_ + "/none/file");
 }
 
-// Another process renames the folder as soon as the file has its name. Rank 0 does so when it commits a checkpoint.
+// Checks that the write succeeds if another process renames the folder as soon as the file has its name, as rank 0 does
+// when it commits a checkpoint.
 TEST_F(AtomicFile, AFolderThatIsRenamedMeanwhile) {
   const std::string folder = folder_ + "/partial", renamed = folder_ + "/whole";
   fs::create_directory(folder);

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// Returns $XDG_CACHE_HOME/lockstep, or $HOME/.cache/lockstep if that variable is not set. Returns an empty path if
-// neither is set, or if the path is not absolute. The folder may not exist yet.
+// Returns $XDG_CACHE_HOME/lockstep if $XDG_CACHE_HOME is an absolute path, otherwise $HOME/.cache/lockstep if $HOME is
+// an absolute path, otherwise an empty text. The folder may not exist yet.
 std::string CacheFolder();
 
 }  // namespace lockstep

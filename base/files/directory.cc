@@ -18,7 +18,7 @@ bool IsFolder(int directory, const char* name, int flags) {
   return fstatat(directory, name, &status, flags) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Returns the kind of the entry. It calls fstatat() only for links, and on file systems that do not report the entry's
+// Returns the kind of the entry. Calls fstatat() only for links, and on file systems that do not report the entry's
 // type.
 EntryKind KindOf(int directory, const dirent& entry) {
   if (entry.d_type == DT_DIR) return EntryKind::kFolder;

@@ -11,8 +11,8 @@ namespace lockstep {
 
 enum class EntryKind { kFolder, kLinkToFolder, kOther };
 
-// Calls visit(name, kind) for each entry of the folder, in no particular order. Returns the stamp that the folder had
-// before its entries were read. Throws Error (kData) if the folder cannot be listed.
+// Calls visit(name, kind) for each entry of the folder, in no particular order. Returns the folder's stamp
+// (base/files/readable_file.h) from before its entries were read. Throws Error (kData) if the folder cannot be listed.
 Stamp VisitDirectory(const std::string& path,
                      const std::function<void(std::string_view, EntryKind)>& visit);
 

@@ -1,14 +1,15 @@
-// Locks on files that the system releases when their process ends (flock).
+// Locks files with flock(2). The system releases a lock when the process that holds it ends.
 #pragma once
 
 namespace lockstep {
 
-// Locks the open file `file` for this process alone. It tries for up to a second, because IsLocked() in another process
-// holds the lock for a moment. Returns 0, or the errno: EWOULDBLOCK if another process has the lock.
+// Takes an exclusive lock on the open file `file`. Tries for up to a second, because a call of IsLocked() in another
+// process holds a lock for a moment. Returns 0, or the errno of flock(2), which is EWOULDBLOCK if another process holds
+// a lock.
 int LockFile(int file);
 
-// Returns whether another process has locked the open file `file`. To find out, it takes a shared lock, which lasts
-// until `file` is closed.
+// Returns whether another process has locked the open file `file`. If no process has locked the file, this call takes a
+// shared lock, which lasts until `file` is closed.
 bool IsLocked(int file);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 
 class MappedFile {
  public:
-  // Throws Error (kData) if the file cannot be mapped or is empty.
+  // Maps the file `path`. Throws Error (kData) if the file cannot be mapped or is empty.
   explicit MappedFile(std::string path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;

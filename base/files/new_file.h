@@ -29,10 +29,10 @@ namespace lockstep {
 
 class NewFile {
  public:
-  // Throws Error, as all functions of this class do.
+  // Makes the temporary file. Like all functions of this class, throws Error if the file system reports an error.
   NewFile(std::string path, const WriteErrors& errors);
 
-  // The path of the file until Finish().
+  // Returns the path that the file has until Finish() renames it.
   const std::string& temporary_path() const { return temporary_.path; }
 
   // Appends `bytes` to the file.

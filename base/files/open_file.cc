@@ -30,8 +30,8 @@ std::string WhyNot(int folder, const std::string& name, int error) {
   struct stat status {};
   const bool is_odd =
       fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode);
-  // For a link, a socket, a folder or a path through a plain file open() fails with one of these errors, whose own text
-  // would not tell the user what lies there.
+  // For a link, a socket, a folder or a path through a plain file, open() fails with one of these errors. Their own
+  // texts would not tell the user what kind of file lies there.
   if (is_odd && (error == ELOOP || error == ENXIO || error == EISDIR || error == ENOTDIR)) {
     return fmt::format("it is {}", KindName(status.st_mode));
   }

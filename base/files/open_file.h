@@ -16,30 +16,32 @@
 
 namespace lockstep {
 
-// How many of the last names in a path belong to a run's own files: 1 in RUN/log.jsonl, and 3 in a checkpoint's file
-// (RUN/checkpoints/STEP/FILE). These names must not be links. A path that a user gave has no such names and may contain
-// links.
+// The number of names at the end of a path that belong to a run's own files: 1 in RUN/log.jsonl, 2 in
+// RUN/flight/rank-0, and 3 in RUN/checkpoints/STEP/FILE. These names must not be links. A path that a user gave has no
+// such names and may contain links.
 inline constexpr int kGivenByUser = 0;
 inline constexpr int kInRunFolder = 1;
 inline constexpr int kInFlightFolder = 2;
 inline constexpr int kInCheckpoint = 3;
 
-// Opens a file that must be a plain file. `flags` are those of open(2). If it cannot be opened, sets `why` to the
-// reason, and the returned descriptor is empty.
+// Opens a file that must be a plain file, with the `flags` of open(2), and returns its descriptor. If the file cannot
+// be opened, returns an empty descriptor and sets `why` to the reason; otherwise sets `why` to an empty text.
 FileDescriptor OpenPlainFile(const std::string& path, int own_names, int flags, std::string& why);
 
 // Returns the kind of a file that has the st_mode `mode`, for example "a folder" or "a pipe".
 const char* KindName(unsigned mode);
 
 // Returns the reason why a file that has the st_mode `mode` is not a plain file, such as "it is a folder where a plain
-// file is expected". Returns an empty text if it is a plain file.
+// file is expected", or an empty text if the file is a plain file.
 std::string WhyNoPlainFile(unsigned mode);
 
-// Reads all of a file that a user named and that is read only once. It may be a pipe, such as `<(...)`. It must have at
-// most `most_bytes`, and its content must come within five seconds. If it cannot be read, sets `why` to the reason.
+// Returns the content of a file that a user named and that is read only once. The file may be a pipe, such as `<(...)`.
+// It may have at most `most_bytes`, and a pipe may give nothing for at most five seconds. If the file cannot be read,
+// returns an empty text and sets `why` to the reason.
 std::string ReadGivenFile(const std::string& path, size_t most_bytes, std::string& why);
 
-// Reads all of a plain file, which must have at most `most_bytes`. If it cannot be read, sets `why` to the reason.
+// Returns the content of a plain file, which may have at most `most_bytes`. If the file cannot be read, returns an
+// empty text and sets `why` to the reason.
 std::string ReadPlainFile(const std::string& path, int own_names, size_t most_bytes,
                           std::string& why);
 

@@ -59,7 +59,7 @@ TEST(OpenFile, FollowsNoLinkBelowItsFolder) {
   EXPECT_EQ(WhyNot(folder + "/checkpoints/step/file", kInCheckpoint), "step: it is a link");
   EXPECT_FALSE(std::filesystem::exists(outside + "/new"));
   EXPECT_EQ(WhyNot(folder + "/file", kGivenByUser), "");
-  // The path of the run folder itself is the user's, so it may contain links.
+  // The user gave the path of the run folder itself, so this path may contain links.
   std::filesystem::create_directory_symlink(outside, folder + "/way");
   EXPECT_EQ(WhyNot(folder + "/way/file", kInRunFolder), "");
 }

@@ -49,8 +49,8 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(file_.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
-    // The file system requires a larger alignment for O_DIRECT, or the previous write was partial and left an unaligned
-    // rest.
+    // EINVAL means that the file system requires a larger alignment for O_DIRECT, or that the previous write was
+    // partial and left an unaligned rest.
     if (written < 0 && errno == EINVAL && direct_) {
       SetDirect(false);
       continue;

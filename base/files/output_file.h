@@ -36,16 +36,17 @@ class OutputFile {
   void Write(std::span<const std::byte> bytes, int64_t offset);
   void Truncate(int64_t bytes);
 
-  // From now on writes bypass the system's page cache if the file system supports this, which is faster for large
-  // content. The memory, the offset and the length of each write must then be multiples of kDirectAlignment.
+  // SetDirect(true) makes later writes bypass the system's page cache (O_DIRECT) if the file system supports this,
+  // which is faster for large content. The address of the bytes, the offset and the length of each write must then be
+  // multiples of kDirectAlignment. SetDirect(false) ends this.
   static constexpr size_t kDirectAlignment = 4096;
   void SetDirect(bool direct);
 
-  // Waits until everything that was written is on the disk.
+  // Waits until all bytes that Write() has written are on the disk.
   void Sync();
 
-  // Closes the file, and reports errors that the file system reports only then (NFS does so). The destructor ignores
-  // such errors.
+  // Closes the file. Throws Error also for errors that the file system reports only when a file is closed (NFS does
+  // so). The destructor ignores such errors.
   void Close();
 
  private:
@@ -64,15 +65,15 @@ void MakeFolder(const std::string& path, const WriteErrors& errors);
 // Renames `from` to `to`, and replaces `to` if it exists. Throws Error.
 void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors);
 
-// Renames `from` to `to`. Throws Error, also if `to` exists.
+// Renames `from` to `to`. Throws Error if `to` exists, or if the file system reports an error.
 void RenameWithoutReplacing(const std::string& from, const std::string& to,
                             const WriteErrors& errors);
 
-// A folder whose names are to be synced to the disk. It is kept open, so Sync() finds it even if another process has
-// renamed it.
+// A folder whose names are to be synced to the disk. The folder is kept open, so Sync() works even if another process
+// has renamed the folder.
 class SyncedFolder {
  public:
-  // Throws Error.
+  // Opens the folder. Throws Error.
   SyncedFolder(std::string path, const WriteErrors& errors);
 
   // Waits until the names in the folder are on the disk. Throws Error.

@@ -40,7 +40,7 @@ std::optional<int> DescriptorNamed(const fs::path& folder, const std::string& na
   return number;
 }
 
-// Opens a file that is not a plain file. If it is a pipe without a reader, tries for five seconds until it has one.
+// Opens a file that is not a plain file. If the file is a pipe that no process reads, tries for five seconds.
 FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
   constexpr std::chrono::seconds kPatience{5};
   constexpr std::chrono::milliseconds kInterval{20};
@@ -116,7 +116,7 @@ void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
       throw NotWritten(path_, std::strerror(error));
     }
   });
-  // Some file systems report a failed write only here.
+  // Some file systems report a failed write only when the file is closed.
   if (close(through_.Release()) != 0 && errno != EINTR) {
     throw NotWritten(path_, std::strerror(errno));
   }

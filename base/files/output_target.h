@@ -1,10 +1,10 @@
-// OutputTarget: the place to which a command writes its result. This is a plain file, or something else (a pipe, a
+// OutputTarget: the target to which a command writes its result, which is a plain file or something else (a pipe, a
 // device, /dev/stdout).
 //
-// Promise: a plain file is replaced when the new one is whole (base/files/atomic_file.h). If a link leads to the file,
-// the file is replaced and the link stays. A target that is not a plain file, or that this process has already opened
-// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as soon as `write` appends them.
-// Nothing is ever written to the device of a disk.
+// Promise: a plain file is replaced only when the new file is complete (base/files/atomic_file.h). If a link leads to
+// the file, the file is replaced and the link stays. A target that is not a plain file, or that this process has
+// already opened (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as soon as `write`
+// appends them. Nothing is ever written to a block device (a disk).
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
 //   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that
@@ -27,10 +27,11 @@ void TellOfOutput(const std::string& path, const std::string& line);
 
 class OutputTarget {
  public:
-  // Throws Error (kUsage, kCheckpoint).
+  // Checks that `path` can be written, and opens it if it is not a plain file. Throws Error: kUsage if `path` is empty,
+  // kCheckpoint if it cannot be written.
   explicit OutputTarget(std::string path);
 
-  // Writes the content. It may be called only once. Calls `write` with a function that appends bytes. Throws Error
+  // Writes the content. Write() may be called only once. Calls `write` with a function that appends bytes. Throws Error
   // (kCheckpoint), and any exception of `write`.
   void Write(const std::function<void(const AppendBytes&)>& write);
 

@@ -25,8 +25,8 @@ Error Failure(const std::string& path, const char* what) {
 Stamp StampOf(const struct stat& status) {
   const bool is_folder = S_ISDIR(status.st_mode);
   // For a folder, tar, rsync -a and cp -a set the modification time (mtime) back to an old value, but they cannot set
-  // the change time (ctime). A folder's size hardly depends on its entries, and some file systems update it late, so it
-  // is not used.
+  // the change time (ctime). A folder's size hardly depends on its entries, and some file systems update it late, so
+  // the stamp of a folder does not contain the folder's size.
   const timespec& time = is_folder ? status.st_ctim : status.st_mtim;
   return {.bytes = is_folder ? 0 : int64_t{status.st_size},
           .changed_ns = time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec,

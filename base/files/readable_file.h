@@ -25,14 +25,14 @@ struct Stamp {
 
 Stamp StampOf(const struct stat& status);
 
-// Returns nothing if there is no such file or folder.
+// Returns the stamp of the file or folder `path`, or nothing if it does not exist.
 std::optional<Stamp> StampOf(const std::string& path);
 
 // A regular file that is open for reading. Any number of threads may use it at the same time.
 class ReadableFile {
  public:
-  // Throws Error: kData if the file cannot be opened or is not a regular file, kUsage if this process has too many open
-  // files.
+  // Throws Error: kData if the file cannot be opened or is not a regular file, kUsage if too many files are open or
+  // memory is lacking.
   explicit ReadableFile(std::string path);
 
   const std::string& path() const { return path_; }

@@ -90,8 +90,8 @@ std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// Returns the checksum of `tensors`, which must be contiguous and on the CPU. It does not depend on their order in a
-// file.
+// Returns the checksum of `tensors`, which must be contiguous and on the CPU. The checksum does not depend on the order
+// of the tensors in a file.
 std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
   std::vector<std::pair<std::string, at::Tensor>> listed(tensors.begin(), tensors.end());
   std::vector<uint64_t> hashes(listed.size());
@@ -219,8 +219,8 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
   }
 }
 
-// Refuses gaps between tensors and overlaps, as the format demands. Otherwise a file could contain hidden bytes, or two
-// tensors could share bytes.
+// Throws std::runtime_error unless the tensors fill the bytes from `begin` to `end` without gaps and overlaps, as the
+// format demands. Otherwise a file could contain hidden bytes, or two tensors could share bytes.
 void SafetensorsFile::RequireFilled(uint64_t begin, uint64_t end) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, place] : places_) ranges.emplace_back(place.begin, place.bytes);

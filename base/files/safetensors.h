@@ -28,19 +28,19 @@
 
 namespace lockstep {
 
-// Write tensors of any device, in the given order, to a file of a run or to a path that the user gave. The file's
-// metadata gets a checksum (XXH3) of the tensors' names, dtypes, shapes and bytes, "lockstep_xxh3". Throw Error
-// (kCheckpoint).
+// These two functions write tensors of any device, in the given order, to a file of a run or to a path that the user
+// gave. The metadata "lockstep_xxh3" of the file is a checksum (XXH3) of the tensors' names, dtypes, shapes and bytes.
+// The functions throw Error (kCheckpoint).
 void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 void WriteSafetensors(OutputTarget& target, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 
-// Appends the bytes of a tensor in contiguous order.
+// The type of a function that appends the bytes of a tensor, in contiguous order, to a file.
 using AppendTensor = std::function<void(const at::Tensor&, const AppendBytes&)>;
 
 // Appends the content of a safetensors file. Calls append_tensor for the bytes of each tensor. Throws any exception of
-// the two functions.
+// `append` and `append_tensor`.
 void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata,
                        const AppendTensor& append_tensor);
@@ -48,14 +48,15 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
 // A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  // `own_names`: see base/files/open_file.h. Throws Error (kCheckpoint).
+  // Opens the file and reads its header. `own_names`: see base/files/open_file.h. Throws Error (kCheckpoint).
   SafetensorsFile(std::string path, int own_names);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Reads one of names() to the CPU. Any thread may call it. Throws Error (kCheckpoint).
+  // Reads the tensor `name`, which must be one of names(), to the CPU. Several threads may call it at the same time.
+  // Throws Error (kCheckpoint).
   at::Tensor Read(const std::string& name) const;
 
  private:
@@ -74,8 +75,8 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Reads all tensors of a file to the CPU. Throws Error (kCheckpoint), also if the file has a checksum of Lockstep that
-// does not fit the tensors.
+// Reads all tensors of a file to the CPU. Throws Error (kCheckpoint), also if the file has the metadata "lockstep_xxh3"
+// and this checksum does not fit the tensors.
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path, int own_names);
 
 // Copies `found`, the tensors of a file, into `tensors`, and converts their dtypes. `found` must have the same names

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "lockstep-scratch-";  // unlocked folders with this prefix are removed
 
 // std::filesystem::remove_all() does not work in a program that links LibTorch, because LibTorch contains another
-// version of it.
+// version of this function.
 void RemoveTree(const std::string& path) {
   const auto remove = [](const char* name, const struct stat*, int, FTW*) {
     std::remove(name);
@@ -52,7 +52,7 @@ void RemoveAbandoned(const std::string& parent) {
 
 ScratchFolder::ScratchFolder(const std::string& parent) {
   RemoveAbandoned(parent);
-  // Tries again if another process has removed the new folder before it was locked.
+  // If another process removes the new folder before this process has locked it, makes another folder.
   constexpr int kTries = 10;
   for (int i = 0; i < kTries && lock_.get() < 0; ++i) {
     std::string path = parent + "/" + kPrefix + "XXXXXX";

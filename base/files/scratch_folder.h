@@ -1,4 +1,5 @@
-// ScratchFolder: a folder for temporary files. The folder lies in memory unless another place is given.
+// ScratchFolder: a folder for temporary files. The folder lies in /dev/shm, that is, in memory, unless another parent
+// folder is given.
 //
 // Promise: the destructor removes the folder with its content. If the process is killed before that, the next
 // ScratchFolder that is made removes the folder.
@@ -25,7 +26,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // The path of the folder; empty if it could not be made.
+  // Returns the path of the folder, or an empty text if the folder could not be made.
   const std::string& path() const { return path_; }
 
  private:

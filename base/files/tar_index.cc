@@ -125,7 +125,7 @@ class Walk {
     throw Damaged("a member's header is damaged: its checksum does not match");
   }
 
-  // Returns the `bytes` bytes after the header at at_. They describe the next member.
+  // Returns the `bytes` bytes after the header at at_. These bytes describe the next member.
   std::string Records(int64_t bytes) const {
     if (bytes > kLongestRecords) throw Damaged(fmt::format("a name of {} bytes", bytes));
     std::string records(bytes, '\0');
@@ -216,7 +216,7 @@ class Walk {
     visit_({.name = name, .offset = at_ + kTarBlock, .bytes = bytes});
   }
 
-  // Moves at_ past a header and the `bytes` bytes after it.
+  // Moves at_ past the header at at_ and the whole blocks of the `bytes` bytes after it.
   void Pass(int64_t bytes) { at_ += kTarBlock + WholeTarBlocks(bytes); }
 
   const ReadableFile& archive_;
@@ -226,7 +226,7 @@ class Walk {
   int64_t window_at_ = 0;
   int64_t window_bytes_ = 0;
 
-  // The facts about the next member that earlier records have given.
+  // These four members hold what the records before the next member say about that member.
   bool has_records_ = false;
   bool is_sparse_ = false;
   std::optional<std::string> name_;

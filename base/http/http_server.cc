@@ -59,7 +59,7 @@ FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   return {};
 }
 
-// Returns the port on which `listener` listens. The system chooses it if the port of the options is 0.
+// Returns the port on which `listener` listens. If the options' port is 0, the system has chosen the port.
 int PortOf(const FileDescriptor& listener) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);

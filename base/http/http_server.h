@@ -1,9 +1,9 @@
-// HttpServer: answers GET and HEAD requests on a port with the replies that a function returns. It runs on a separate
-// thread.
+// HttpServer: answers GET and HEAD requests on a port with the replies that a function returns. The server runs on a
+// separate thread.
 //
-// It uses the HTTP server of libevent, because Open MPI needs libevent anyway. (CivetWeb's threads have stacks of 100
-// KiB, which the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and Brotli to
-// every bundle.)
+// HttpServer uses the HTTP server of libevent, because Open MPI needs libevent anyway. (CivetWeb's threads have stacks
+// of 100 KiB, which the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and
+// Brotli to every bundle.)
 //
 // Invariants:
 //   1. The function is called on the server's thread only, for one request at a time.
@@ -13,7 +13,7 @@
 //   the port is in use or not allowed, or the address is not this machine's -> Error (kUsage) with the system's reason
 //     from the constructor -> HttpServer.NamesAPortThatIsTaken, HttpServer.NamesAnAddressThatIsNotThisMachines
 //   the function throws -> the client gets status 500 with the message -> HttpServer.AnswersWithWhatTheHandlerReturns
-//   a client sends nothing -> its connection is closed after a few seconds
+//   a client sends nothing -> its connection is closed after 5 s
 //   a client sends more than 8 KiB -> its connection is closed at once -> HttpServer.RefusesLongRequests
 #pragma once
 
@@ -52,13 +52,13 @@ class HttpServer {
   struct Options {
     std::string address;  // an IPv4 or IPv6 address in numbers
     int port = 0;         // 0: the system chooses a free port
-    // The names of the fields or options in which the user sets the port and the address. Error messages contain them.
+    // The names of the fields or options in which the user sets the port and the address, for error messages.
     std::string port_name;
     std::string address_name;
     std::string remark{};  // the end of each error message
   };
 
-  // Throws Error (kUsage).
+  // Begins to listen and to answer requests. Throws Error (kUsage).
   HttpServer(const Options& options, Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -41,7 +41,8 @@ class NoAutocast {
  public:
   explicit NoAutocast(at::Device device);
 
-  // Returns the type to which matrix products would have rounded; float32 if they would not have rounded.
+  // Returns the type to which matrix products would round their inputs without this object; float32 if they would not
+  // round.
   at::ScalarType dtype() const {
     return guard_.before().enabled ? guard_.before().dtype : at::kFloat;
   }
@@ -51,7 +52,7 @@ class NoAutocast {
 };
 
 // Keeps the weights that autocast has rounded until the outermost RoundedWeights is destroyed. The weights must not
-// change before that, because the kept copies would be out of date.
+// change until then, because the rounded copies would not change with them.
 class RoundedWeights {
  public:
   RoundedWeights();

@@ -1,13 +1,14 @@
 // CachingAllocator: simulates LibTorch's CUDA allocator without a GPU.
 //
-// Promise: with the same calls in the same order it takes as many bytes of the device, in segments of the same sizes,
-// as c10/cuda/CUDACachingAllocator.cpp does with its default settings on one stream.
+// Promise: with the same calls in the same order, CachingAllocator reserves as many bytes of the device, in segments of
+// the same sizes, as c10/cuda/CUDACachingAllocator.cpp does with its default settings on one stream.
 //
-// How: sizes are rounded up to 512 bytes. Blocks of up to 1 MiB are cut from segments of 2 MiB, others of less than 10
-// MiB from segments of 20 MiB, and larger ones have a segment of their own, rounded up to 2 MiB. An allocation takes
-// the smallest free block that is large enough. The rest of the block becomes a free block of its own if it has at
-// least 512 bytes (in a segment of 2 MiB) or more than 1 MiB (in a larger one). Adjacent free blocks are merged. Memory
-// that is allocated during the capture of a CUDA graph lies in separate segments, which are never released.
+// How: sizes are rounded up to a multiple of 512 bytes. Blocks of up to 1 MiB are cut from segments of 2 MiB, others of
+// less than 10 MiB from segments of 20 MiB, and a larger block has a segment of its own, whose size is rounded up to a
+// multiple of 2 MiB. An allocation takes the smallest free block that is large enough. The rest of the block becomes a
+// free block of its own if it has at least 512 bytes (in a segment of 2 MiB) or more than 1 MiB (in a larger one).
+// Adjacent free blocks are merged. Memory that is allocated during the capture of a CUDA graph lies in separate
+// segments, which are never released.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/tensor/caching_allocator_test.cc)
 //   the device has too little memory -> kNone from Allocate(), after it has released the free segments
@@ -44,13 +45,13 @@ class CachingAllocator {
   void BeginGraph() { in_graph_ = true; }
   void EndGraph() { in_graph_ = false; }
 
-  // Returns the size of the block for an allocation of `bytes`.
+  // Returns `bytes` rounded up to a multiple of 512, which is the size of the smallest block for such an allocation.
   static int64_t RoundedUp(int64_t bytes);
 
   int64_t allocated_bytes() const { return allocated_; }
   int64_t reserved_bytes() const { return reserved_; }
   int64_t most_reserved_bytes() const { return most_reserved_; }
-  // The bytes in the segments of CUDA graphs that are not allocated.
+  // Returns how many bytes in the segments of CUDA graphs are not allocated.
   int64_t graph_bytes() const { return graph_reserved_ - graph_allocated_; }
 
  private:

@@ -57,9 +57,10 @@ TEST(CachingAllocator, KeepsWhatGraphsTook) {
   EXPECT_EQ(allocator.reserved_bytes(), 60 * kMiB) << "others cannot have it";
 }
 
-// The file comes from LibTorch's memory snapshot. It lists what the allocator of LibTorch 2.11 did on an H100 while a
-// step of ResNet-50 was captured in a CUDA graph. "a BYTES" is an allocation, "f N" frees the Nth allocation, and "s
-// BYTES" is a segment that LibTorch took for the next allocation.
+// Repeats the calls in a file, and checks that CachingAllocator has reserved as many bytes as LibTorch after each
+// allocation. The file comes from LibTorch's memory snapshot: it lists what the allocator of LibTorch 2.11 did on an
+// H100 while a step of ResNet-50 was captured in a CUDA graph. "a BYTES" is an allocation, "f N" frees the Nth
+// allocation, and "s BYTES" is a segment that LibTorch took for the next allocation.
 TEST(CachingAllocator, DoesWhatLibTorchDidOnAGpu) {
   std::ifstream file("base/tensor/testing/allocations_of_a_graph.txt");
   CachingAllocator allocator(kPlenty);

@@ -23,7 +23,7 @@ inline bool IsOnGpu(const c10::Device& device) { return device.is_cuda() || devi
 // Returns the traits of the GPU `device` of this machine, or of the foretold GPU if `device` is META.
 GpuTraits TraitsOf(const c10::Device& device);
 
-// Sets the traits of the foretold GPU. Without this call it is an H100.
+// Sets the traits of the foretold GPU. Without this call the foretold GPU has the traits of an H100.
 void Foretell(const GpuTraits& traits);
 
 }  // namespace lockstep

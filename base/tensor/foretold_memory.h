@@ -1,8 +1,8 @@
 // ForetoldMemory: simulates the memory of a foretold GPU (base/tensor/foretold_gpu.h).
 //
 // Promise: while a ForetoldMemory exists, tensors on the device META get addresses from a CachingAllocator, but no
-// memory. LibTorch reports each allocation to the profiler as it reports a GPU's. If the simulated device has too
-// little memory, an allocation throws c10::OutOfMemoryError, as on a GPU.
+// memory. Each allocation is reported to LibTorch's profiler, as LibTorch reports the allocations on a GPU. If the
+// simulated device has too little memory, an allocation throws c10::OutOfMemoryError, as on a GPU.
 //
 // Only one ForetoldMemory may exist at a time. Tensors may outlive it.
 #pragma once
@@ -26,9 +26,9 @@ class ForetoldMemory {
 
   const CachingAllocator& allocator() const;
 
-  // EmptyCache() releases the cached segments of the ForetoldMemory that exists. AsGraph() calls `act`, and allocations
-  // in `act` lie in the segments of a CUDA graph. Without a ForetoldMemory, EmptyCache() does nothing and AsGraph()
-  // only calls `act`.
+  // EmptyCache() releases the cached segments of the ForetoldMemory that exists. AsGraph() calls `act`; the allocations
+  // that `act` makes lie in the segments of a CUDA graph. Without a ForetoldMemory, EmptyCache() does nothing and
+  // AsGraph() only calls `act`.
   static void EmptyCache();
   static void AsGraph(const std::function<void()>& act);
 

@@ -4,17 +4,18 @@
 //
 // The owner of the memory attaches a GradientMemory to each .grad and begins each step with Begin(). Then there are
 // two cases:
-//   - An operation that makes a gradient itself asks TakeOver() before it writes. If the answer is true, the gradient
-//     overwrites the memory. If it is false, the operation adds the gradient to the memory.
+//   - An operation that makes a gradient itself calls TakeOver() before it writes. If TakeOver() returns true, the
+//     operation overwrites the memory with the gradient. Otherwise the operation adds the gradient to the memory.
 //   - Code that can only add, like autograd, first calls ZeroIfUnset().
-// The first of these calls in a step calls the owner's `make_ready`. Before that call nobody may touch the memory: it
-// may not be allocated yet, or it may lie at another address than in the step before. make_ready sets to zero the
-// memory of each gradient for which IsToBeZero() is true. It may do so for several adjacent gradients at once.
-// IsToBeZero() is false for a gradient if TakeOver() was the first call for it in the last step. Before the step's sums
-// are read, ZeroIfUnset() sets to zero the memory of the parameters that got no gradient.
+// The first call of TakeOver() or ZeroIfUnset() for a gradient in a step calls the owner's `make_ready`. Before the
+// call of make_ready nobody may touch the memory: it may not be allocated yet, or it may lie at another address than in
+// the step before. make_ready sets to zero the memory of each gradient for which IsToBeZero() is true. make_ready may
+// do so for several adjacent gradients at once. IsToBeZero() is false for a gradient if TakeOver() was the first call
+// for it in the last step. Before the step's sums are read, ZeroIfUnset() sets to zero the memory of the parameters
+// that got no gradient.
 //
-// The sums are the same as if all memory were set to zero and all gradients were added. Only the order of summation
-// inside a matrix product that adds may differ.
+// The sums are the same as if all memory were set to zero and all gradients were added. Only the order of summation may
+// differ, inside a matrix product that adds its result to the memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,14 +50,14 @@ class GradientMemory : public c10::BackendMeta {
     if (BeFirst() && std::exchange(is_taken_over_, false)) gradient.zero_();
   }
 
-  // Returns the GradientMemory that is attached to a .grad, or null.
+  // Returns the GradientMemory that is attached to the .grad `gradient`, or null if there is none.
   static GradientMemory* Of(const at::Tensor& gradient) {
     return dynamic_cast<GradientMemory*>(gradient.unsafeGetTensorImpl()->get_backend_meta());
   }
 
  private:
   // If no gradient has come since Begin(), calls make_ready and returns true. Otherwise returns false. If make_ready
-  // throws, the next call tries again.
+  // throws, the next call of BeFirst() calls make_ready once more.
   bool BeFirst() {
     if (!is_unset_) return false;
     make_ready_();

@@ -2,9 +2,9 @@
 // reduction of a gradient bucket.
 //
 // The names appear in the traces of a run's profile (observe/profile/) and, by NVTX, in those of nsys and ncu. While a
-// CUDA graph is captured, each kernel is noted under the ranges that it is captured in. Memory that a module's forward
-// pass takes is noted under its ranges, too (base/memory_scope.h). A user's own model can name its modules in the same
-// way:
+// CUDA graph is captured, each kernel is recorded with the names of the ranges in which it was captured. Memory that a
+// module's forward pass allocates is recorded with the names of the module's ranges, too (base/memory_scope.h). A
+// user's own model can name its modules in the same way:
 //
 //   const Range range("encoder");
 //

@@ -32,9 +32,9 @@ struct Reducer::Slot {
   std::string name;
   at::Tensor parameter;
   size_t bucket = 0;
-  int64_t offset = 0;  // the index of its first element in the bucket
-  // The AccumulateGrad node of the parameter. Autograd has only a weak reference to it, so this pointer keeps the node
-  // and its hook alive.
+  int64_t offset = 0;  // the index of the gradient's first element in the bucket
+  // The AccumulateGrad node of the parameter. Autograd has only a weak reference to the node, so this pointer keeps the
+  // node and its hook alive.
   std::shared_ptr<torch::autograd::Node> accumulator;
   uintptr_t hook = 0;
   unsigned before_addition = 0;  // the hook that runs before autograd adds a gradient
@@ -53,7 +53,7 @@ struct Reducer::Bucket {
   bool is_lent = false;          // whether flat's memory is freed between steps (invariant 8)
   bool is_ready = false;         // whether MakeReady() was called since Begin()
   std::vector<at::Tensor> gaps;  // if is_lent: the parts of flat that belong to no gradient
-  at::Tensor wire;               // the gradients in reduce_dtype; undefined if it is not used
+  at::Tensor wire;               // the gradients in reduce_dtype; undefined without reduce_dtype
   at::Tensor parameters;         // with shard: the parameters, in the layout of flat
   size_t missing = 0;            // how many gradients the last backward has yet to compute
   bool under_way = false;
@@ -71,7 +71,7 @@ int64_t AlignmentOf(at::ScalarType dtype) {
 }
 
 // Returns a view of `flat` from element `offset` on with the parameter's shape. If the parameter is dense, the view
-// also has its strides, so the gradient of a channels-last parameter is channels-last, too.
+// also has the parameter's strides, so the gradient of a channels-last parameter is channels-last, too.
 at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t offset) {
   if (parameter.is_non_overlapping_and_dense()) {
     return flat.as_strided(parameter.sizes(), parameter.strides(), offset);
@@ -150,8 +150,8 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) {
     slot.accumulator->del_post_hook(slot.hook);
     slot.parameter.remove_hook(slot.before_addition);
-    // The gradient is dropped, because it may have no memory, and its GradientMemory would call this Reducer to get
-    // some.
+    // The gradient is dropped, because it may have no memory, and the GradientMemory would call this Reducer to get
+    // memory.
     slot.parameter.mutable_grad() = at::Tensor();
   }
 }
@@ -190,10 +190,10 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
       bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
     }
-    // Bucket 0 keeps its memory, because it holds the scalars. With several ranks all buckets keep theirs: the
-    // communicator may have registered the address, and if a bucket could not be allocated in a step, the other ranks
-    // would wait for its collective. Only storages of LibTorch's allocators are resizable, and only they can be
-    // allocated again.
+    // Bucket 0 keeps its memory, because it holds the scalars. With several ranks all buckets keep their memory: the
+    // communicator may have registered the memory's address, and if a bucket could not be allocated in a step, the
+    // other ranks would wait for its collective. Only a storage of LibTorch's allocators is resizable, and only such a
+    // storage can be allocated again.
     bucket.is_lent = i > 0 && communicator_.world_size() == 1 && bucket.flat.storage().resizable();
     if (bucket.is_lent) bucket.gaps = GapsOf(bucket);
     std::vector<std::string> names;
@@ -215,7 +215,7 @@ std::vector<at::Tensor> Reducer::GapsOf(const Bucket& bucket) const {
   return gaps;
 }
 
-// Makes the gradients and scalars views into the buckets. Those that exist already keep their values.
+// Makes the gradients and scalars views into the buckets. Gradients and scalars that exist already keep their values.
 void Reducer::PointGradientsIntoBuckets() {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {
@@ -254,7 +254,7 @@ void Reducer::SettleLayout(const std::vector<int64_t>& order) {
 }
 
 std::vector<int64_t> Reducer::AgreedOrder() {
-  // Slots whose gradient never arrived come last, in reverse order.
+  // Parameters whose gradient has not arrived come last, in the reverse order of the parameters.
   std::vector<int64_t> order(arrivals_.begin(), arrivals_.end());
   std::vector<bool> arrived(slots_.size());
   for (const size_t slot : arrivals_) arrived[slot] = true;
@@ -262,7 +262,7 @@ std::vector<int64_t> Reducer::AgreedOrder() {
     if (!arrived[i]) order.push_back(static_cast<int64_t>(i));
   }
   const at::Device device = slots_.front().parameter.device();
-  if (device.is_meta()) return order;  // no values to exchange; all ranks are alike
+  if (device.is_meta()) return order;  // a foretold GPU has no values to exchange
 
   const Label label = communicator_.MakeLabel("order of the buckets");
   const at::TensorOptions options = at::TensorOptions(device).dtype(at::kLong);
@@ -385,7 +385,8 @@ void Reducer::Begin() {
   launched_ = 0;
 }
 
-// Prepares a bucket before its first gradient arrives.
+// Allocates a bucket's memory if it was freed, and sets to zero the gradients for which GradientMemory::IsToBeZero() is
+// true.
 void Reducer::MakeReady(Bucket& bucket) {
   if (bucket.is_ready) return;
   const at::NoGradGuard no_grad;
@@ -488,8 +489,8 @@ void Reducer::Wait(size_t stage) {
 }
 
 void Reducer::GiveUp() {
-  // A single rank skips this, because ReduceNow() would allocate memory for the gradients that have not arrived, and
-  // the rank may be giving up because memory has run out.
+  // If there is only one rank, it skips the collectives, because ReduceNow() would allocate memory for the gradients
+  // that have not arrived, and the rank may be giving up because memory has run out.
   if (communicator_.world_size() > 1) {
     ReduceNow();
     Wait();
@@ -523,7 +524,7 @@ void Reducer::WaitForBucket(size_t index) {
 }
 
 void Reducer::Finish() {
-  // Sends the buckets in which some gradients did not arrive in the last backward.
+  // Launches the buckets that were not launched, because some of their gradients did not arrive in the last backward.
   ReduceNow();
   if (!saw_gradient_ || options_.missing_gradient == MissingGradient::kZero) return;
   const std::string names = NamesWithoutGradient();
@@ -571,8 +572,8 @@ void Reducer::WaitForParameters() {
 }
 
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
-  // Tensors are broadcast in groups of this size. One collective for each tensor would take longer to start than to
-  // run. One collective for all tensors would need a copy of all of them at once.
+  // Tensors are broadcast in groups of at least this size. A collective for each tensor would take longer to start than
+  // to run. A single collective for all tensors would need a copy of all tensors at once.
   constexpr int64_t kGroupBytes = int64_t{64} << 20;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("rank 0's values");
@@ -605,8 +606,8 @@ void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator
 
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
   if (communicator.world_size() == 1) return;
-  // The number of elements that are compared at a time. A run that fills its GPU has no memory for copies of whole
-  // tensors.
+  // The maximum number of elements that are compared at a time. A run that fills its GPU has no memory for copies of
+  // whole tensors.
   constexpr int64_t kPiece = 1 << 22;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("comparison with rank 0's values");

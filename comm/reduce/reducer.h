@@ -14,7 +14,7 @@
 //   3. Buckets are reduced in the same order on every rank: the reduction of bucket i starts only after that of bucket
 //      i - 1.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and needs no collective of its
-//      own. Only with `shard` or `reduce_dtype` it has a separate collective, in float32.
+//      own. With `shard` or `reduce_dtype`, however, scalars() is reduced by a separate collective, in float32.
 //   5. A bucket has as many equal slices as there are ranks, and slice i is rank i's shard. A value that is computed
 //      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`. A
 //      step with `shard` therefore gives the same bits as a step without it, if the communicator's ReduceScatterSum
@@ -23,24 +23,25 @@
 //   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
 //      overwrites it (base/tensor/gradient_memory.h).
 //   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the next step's first
-//      gradient of the bucket, so forward's activations can use that memory. Only bucket 0 keeps its memory, and the
-//      memory for reduce_dtype stays.
+//      gradient of the bucket, so forward's activations can use that memory. Only bucket 0 keeps its memory,
+//      and so do the copies of the gradients in reduce_dtype.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars count as zero
 //   2. forward and backward of each micro-batch except the last: gradients add up locally
 //   3. the caller writes the scalars to scalars()
-//   4. ReduceDuringBackward(), then the last backward: the hook of each AccumulateGrad counts down its bucket, and a
-//      bucket whose gradients have all arrived goes to the communicator. A rank that has no last micro-batch calls
-//      ReduceNow() instead
+//   4. ReduceDuringBackward(), then the last backward: the hook of each AccumulateGrad node counts the gradients that
+//      have arrived, and a bucket whose gradients have all arrived is passed to the communicator. A rank that has no
+//      last micro-batch calls ReduceNow() instead
 //   5. Finish(): sends the buckets that have not been sent yet
 //   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In the
-//      first step the caller then calls SettleLayout(), as soon as it knows that every rank has come this far
+//      first step the caller then calls SettleLayout(), as soon as it knows that all ranks have
+//      reached this point
 //   7. Norm(), if the decision about the update needs it
-//   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of buckets
-//      that are kStageBytes together, or kMostStageBuckets. If the update does not depend on all gradients, the updates
-//      of the first stages overlap with the collectives of the last stages. (These collectives begin at the end of
-//      backward, so they cannot overlap with backward)
+//   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
+//      successive buckets that have at least kStageBytes together, or of kMostStageBuckets buckets. If the update does
+//      not depend on all gradients, the updates of the first stages overlap with the collectives of the last stages.
+//      (The collectives of the last stages begin at the end of backward, so they cannot overlap with backward)
 //   9. ReleaseGradients()
 //  10. WaitForParameters(): with `shard`, waits until this rank has the weights that the other ranks have updated.
 //      These collectives run while the caller prepares the next step
@@ -75,13 +76,13 @@ struct ReducerOptions {
   int64_t bucket_bytes = int64_t{25} << 20;
   MissingGradient missing_gradient = MissingGradient::kError;
   // The type, kHalf or kBFloat16, to which float32 gradients are rounded before they are sent. After the reduction they
-  // are float32 again.
+  // are converted back to float32.
   std::optional<at::ScalarType> reduce_dtype;
   // Each rank updates 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020).
   bool shard = false;
 };
 
-// A parameter, or the part of one, that this rank updates.
+// A parameter that this rank updates, or with `shard` the part of a parameter that this rank updates.
 struct Shard {
   std::string name;        // the name of the parameter
   int64_t index = 0;       // the index of the parameter in the constructor's list
@@ -89,7 +90,7 @@ struct Shard {
   at::Tensor parameter;    // detached from autograd
   at::Tensor gradient;  // the same shape as `parameter`; its address may change from step to step
   // With `shard`, `parameter` and `gradient` are flat. `whole` is then the whole parameter, and `begin` is the index of
-  // the shard's first element in its memory.
+  // the shard's first element in the memory of `whole`.
   at::Tensor whole;
   int64_t begin = 0;
 };
@@ -97,11 +98,11 @@ struct Shard {
 class Reducer {
  public:
   static constexpr int64_t kScalars = 6;
-  // The minimum size of a stage. The collectives of a smaller stage take so little time that an overlap of updates with
-  // them would save less than its calls cost.
+  // A stage gets further buckets until it has at least this many bytes. With smaller stages there would be more kernel
+  // launches, which would take more time than the overlap of updates with collectives saves.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
   // The maximum number of buckets of a stage. The kernel that updates a stage gets the addresses of the stage's buckets
-  // as arguments, and their number is limited.
+  // as arguments, and a kernel can have only a limited number of arguments.
   static constexpr size_t kMostStageBuckets = 64;
 
   // `parameters` are leaf tensors that require a gradient, all on one device. Keeps a reference to `communicator`.
@@ -119,43 +120,44 @@ class Reducer {
   void Wait();
   void Wait(size_t stage);
 
-  // Takes part in the remaining collectives of the step, so that the other ranks do not wait. The gradients of this
-  // step are then useless.
+  // Takes part in the remaining collectives of the step, so that the other ranks do not wait for this rank, and
+  // releases the gradients. The gradients of this step must not be used.
   void GiveUp();
 
-  // Forgets the collectives that have begun. Call it if they were captured in a CUDA graph and the capture failed.
+  // Forgets the collectives that have begun. Must be called if they were captured in a CUDA graph and the capture
+  // failed.
   void Abandon();
 
   // Puts the gradients of the last backward into buckets in their order of arrival. All ranks use the order of the rank
   // on which most gradients arrived. The gradients keep their values. With `shard`, from the next step on a rank has
-  // valid gradients only of its own shards. Every rank must call it once, before ReleaseGradients().
+  // valid gradients only of its own shards. Every rank must call SettleLayout() once, before ReleaseGradients().
   void SettleLayout();
 
   // Puts the gradients into buckets in `order`, which is the order() of an earlier job. Begin() must not have been
   // called yet. Throws Error (kCheckpoint) if `order` is not a permutation of the parameters.
   void SettleLayout(const std::vector<int64_t>& order);
 
-  // The indices of the parameters in the constructor's list, in the order of the buckets. Call it only after
-  // SettleLayout().
+  // Returns the indices of the parameters in the constructor's list, in the order of the buckets. Must be called only
+  // after SettleLayout().
   const std::vector<int64_t>& order() const { return order_; }
 
-  // float32 [kScalars]: other values that a step sums over the ranks.
+  // Returns float32 [kScalars]: further values, such as the loss, that a step sums over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
-  // With MissingGradient::kZero, after Wait(): float32 [parameters], in the order of the constructor's list. For each
-  // parameter it says on how many ranks the parameter got a gradient in this step. Otherwise undefined.
+  // Returns, with MissingGradient::kZero and after Wait(), float32 [parameters]: on how many ranks each parameter got a
+  // gradient in this step, in the order of the constructor's list. Without kZero returns an undefined tensor.
   const at::Tensor& used() const { return used_; }
 
-  // The shards that this rank updates in each stage. Without `shard` they are the whole parameters of the stage. Call
-  // it only after SettleLayout().
+  // stages() returns the number of stages, and shards(stage) the shards that this rank updates in a stage. Without
+  // `shard` these are all parameters of the stage. Both must be called only after SettleLayout().
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
-  // Returns the tensors that hold the gradients, their copies in `reduce_dtype`, scalars() and used(). Some may be
-  // undefined, or have no memory at the moment.
+  // Returns the tensors that hold the gradients, their copies in `reduce_dtype`, scalars() and used(). Some of these
+  // tensors may be undefined, or may have no memory at the moment.
   std::vector<at::Tensor> GradientMemories() const;
 
-  // Returns the L2 norm of all parameters' gradients as a 0-dimensional float32 tensor. Call it only after
+  // Returns the L2 norm of all parameters' gradients as a 0-dimensional float32 tensor. Must be called only after
   // SettleLayout(), and before ReleaseGradients().
   at::Tensor Norm();
 
@@ -163,8 +165,8 @@ class Reducer {
   void WaitForParameters();
 
   // Releases the memory of the gradients. Operations that were enqueued before this call may still read the gradients;
-  // later operations may not. Other tensors may use this memory until the next step's gradients arrive. The gradients
-  // may then have another address.
+  // later operations may not. Other tensors may use the released memory. The gradients of the next step may have other
+  // addresses.
   void ReleaseGradients();
 
  private:
@@ -213,18 +215,18 @@ class Reducer {
 
   bool settled_ = false;
   std::vector<int64_t> order_;
-  bool reducing_ = false;      // whether each gradient that arrives counts its bucket down
+  bool reducing_ = false;      // whether each gradient that arrives decrements Bucket::missing
   bool saw_gradient_ = false;  // whether a gradient has arrived since Begin()
   size_t launched_ = 0;        // how many buckets have been launched
   // The slots in the order in which their gradients arrived, until the layout is settled.
   std::vector<size_t> arrivals_;
 };
 
-// Copies rank 0's values into the tensors of every rank. Throws Error (kPeer).
+// Copies rank 0's values into the tensors of every rank. Throws Error (kPeer) if a collective fails.
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
-// Throws Error (kBug) on every rank whose tensors differ in any bit from rank 0's. The error names the first such
-// tensor.
+// Compares the tensors with rank 0's. Throws Error (kBug) on every rank whose tensors differ from rank 0's in any bit.
+// The error names the first tensor that differs.
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
 }  // namespace lockstep

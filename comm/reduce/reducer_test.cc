@@ -45,7 +45,8 @@ at::Tensor InputOf(int64_t rank, int64_t micro, const at::TensorOptions& options
   return at::randn({3, 6}, at::detail::createCPUGenerator(1000 * rank + micro)).to(options);
 }
 
-// Returns the gradients of the sum of all ranks' and micro-batches' losses. This process computes all of them itself.
+// Returns the gradients of the sum of all ranks' and micro-batches' losses. This process computes all these gradients
+// itself, without communication.
 std::vector<at::Tensor> ExpectedGradients(int micros) {
   const at::TensorOptions options(at::kDouble);
   auto model = MakeModel(options);
@@ -65,7 +66,7 @@ class ReducerTest : public EachChannel {
  protected:
   at::TensorOptions floats() const { return options(at::kFloat); }
 
-  // Runs one step, up to Finish(). Rank r sets each element of scalars() to r + 1.
+  // Runs one step, up to Wait(). Rank r sets each element of scalars() to r + 1.
   void Step(Reducer& reducer, torch::nn::Sequential& model, int micros = 1) {
     reducer.Begin();
     for (int micro = 0; micro < micros; ++micro) {
@@ -89,15 +90,16 @@ class ReducerTest : public EachChannel {
   }
 };
 
-// With a limit of 1 byte each parameter has its own bucket, with 256 bytes some share a bucket, and with 1 MiB all
-// share one.
+// Checks the gradients and their norm with different sizes of buckets. With a limit of 1 byte each of the six
+// parameters has its own bucket, with 256 bytes some parameters share a bucket, and with 1 MiB all parameters share one
+// bucket.
 TEST_P(ReducerTest, SumsTheGradientsOfRanksAndMicroBatches) {
   for (const int64_t bucket_bytes : {1, 256, 1 << 20}) {
     for (const int micros : {1, 3}) {
       auto model = MakeModel(floats());
       Reducer reducer(ParametersOf(*model), communicator(),
                       {.first_bucket_bytes = bucket_bytes, .bucket_bytes = bucket_bytes});
-      for (int step = 0; step < 3; ++step) {  // equal gradients show that nothing is left over
+      for (int step = 0; step < 3; ++step) {  // gradients must not accumulate over the steps
         Step(reducer, model, micros);
         ExpectGradients(model, micros);
         if (step == 0) {
@@ -122,8 +124,8 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
                   {.first_bucket_bytes = 1, .bucket_bytes = 1});
   reducer.Begin();
   const uint64_t first = next_sequence();
-  // When autograd reaches the gradient of the first layer's weight, the buckets of later layers have already been
-  // launched, and the first layer's have not.
+  // Counts the buckets that have been launched before autograd computes the gradient of the first layer's weight. At
+  // least the four buckets of the other two layers must be among them.
   uint64_t under_way_before_first_layer = 0;
   const auto first_layer = model->parameters()[0];
   first_layer.register_hook(
@@ -136,8 +138,9 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
   EXPECT_EQ(next_sequence() - first, 6u);
   reducer.Finish();
   reducer.Wait();
-  // The parameters have 2 (bias), 8 (weight), 4, 20, 5 and 30 elements. Each bucket is rounded up to a multiple of 16
-  // elements for each rank. The first bucket also holds the scalars.
+  // In the order of the buckets, the parameters have 2 (bias), 8 (weight), 4, 20, 5 and 30 elements. The size of a
+  // bucket is rounded up to a multiple of 16 elements times the number of ranks. The first bucket has 16 more elements
+  // for the scalars.
   std::vector<uint64_t> bytes;
   for (const FlightRecord& record : RecordsFrom(first)) bytes.push_back(record.bytes);
   const auto padded = [](uint64_t elements) {
@@ -151,8 +154,8 @@ TEST_P(ReducerTest, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
 TEST_P(ReducerTest, FromTheSecondStepOnBucketsGoInOrderOfArrival) {
   torch::manual_seed(1);
   const auto parameter = [&] { return torch::randn({40}, floats().requires_grad(true)); };
-  // The parameters are registered in the order in which backward reaches them. The reverse order, which the reducer
-  // assumes at first, is therefore wrong for all.
+  // The parameters are registered in the order in which backward reaches them. The reverse of this order, which the
+  // reducer assumes in the first step, is therefore wrong.
   const at::Tensor last = parameter();
   const at::Tensor middle = parameter();
   const at::Tensor first = parameter();
@@ -186,7 +189,7 @@ TEST_P(ReducerTest, TheOrderIsThatOfTheRankThatSawMost) {
       {.first_bucket_bytes = 1, .bucket_bytes = 1, .missing_gradient = MissingGradient::kZero});
   reducer.Begin();
   reducer.ReduceDuringBackward();
-  // Only the last rank gets gradients of all three parameters. The other ranks get that of c only.
+  // Only the last rank gets gradients of all three parameters. The other ranks get only the gradient of c.
   if (rank() == ranks() - 1) {
     ((c.sin() * b).sin() * a).sum().backward();
   } else {
@@ -247,7 +250,7 @@ TEST_P(ReducerTest, ARankWithoutSamplesTakesPart) {
   }
 }
 
-// Updates this rank's shards by a rule whose result depends on every bit of the gradients and parameters.
+// Updates this rank's shards by a formula in which other bits of a gradient or parameter give other results.
 void Update(Reducer& reducer) {
   const at::NoGradGuard no_grad;
   const at::Tensor factor = 0.5 / (reducer.Norm() + 0.1);
@@ -441,7 +444,7 @@ TEST_P(ReducerTest, TiedWeightsAndMixedDtypesAndChannelsLastKeepTheirViews) {
   }
 }
 
-// Computes sum(weight) * factor. Its backward writes the weight's gradient itself and returns none to autograd.
+// Computes sum(weight) * factor. backward() writes the weight's gradient itself, and returns no gradient to autograd.
 class OwnGradient : public torch::autograd::Function<OwnGradient> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,
@@ -464,12 +467,13 @@ class OwnGradient : public torch::autograd::Function<OwnGradient> {
   }
 };
 
-// Each `Uses` is a step in which OwnGradient and autograd write the gradient of `weight`, so that each of them comes
-// first after different preceding steps. The gradient of `other` always comes from autograd.
+// Checks the gradients of steps in which OwnGradient, autograd, both or neither write the gradient of `weight`. Each
+// `Uses` describes one step. The order of the steps makes the first gradient come from OwnGradient and from autograd
+// after different preceding steps. The gradient of `other` always comes from autograd.
 TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
   struct Uses {
-    int own;       // how often OwnGradient uses `weight`, with factors 1, 2, ...
-    int autograd;  // how often autograd's sum() uses `weight`, with factor 10
+    int own;       // how often OwnGradient uses `weight`, with the factors 1, 2, ...
+    int autograd;  // how often autograd's sum() uses `weight`, with the factor 10
     int micros = 1;
   };
   for (const bool shard : {false, true}) {
@@ -505,7 +509,8 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
       }
       was_written_over = uses.own > 0;
     }
-    // In this step, an operation takes the gradient over, but the step is given up before it has written the gradient.
+    // In this step an operation calls TakeOver(), but the step ends before the operation has written the gradient,
+    // which stays NaN. The gradients of the next step must not contain NaN.
     reducer.Begin();
     GradientMemory::Of(weight.grad())->TakeOver();
     weight.grad().fill_(NAN);
@@ -550,8 +555,8 @@ class BadMemory : public c10::Allocator {
   bool has_run_out_ = false;
 };
 
-// A job with one rank and a bucket for each parameter. Besides the model's parameters there is `own`, whose gradient
-// OwnGradient writes itself, so that nothing else in its bucket is written.
+// A reducer with one rank and a bucket for each parameter. Besides the model's parameters there is the parameter `own`,
+// whose gradient is written by OwnGradient.
 struct AloneStep {
   AloneStep(at::Device device, const ReducerOptions& options)
       : communicator(MakeAlone(device)),
@@ -582,7 +587,8 @@ struct AloneStep {
     return owns + ModelsLoss(micro);
   }
 
-  // Must be called after Begin() and Loss(0).
+  // Runs the rest of the step: the backward of `first_loss`, which is Loss(0), and the second micro-batch. Begin() must
+  // have been called.
   void FinishFrom(const at::Tensor& first_loss) {
     first_loss.backward();
     const at::Tensor loss = Loss(1);
@@ -693,7 +699,8 @@ TEST_P(ReducerTest, AmongSeveralRanksGradientsKeepTheirMemory) {
   }
 }
 
-// A whole step except SettleLayout() is captured in a CUDA graph and replayed with other inputs.
+// Captures a whole step except SettleLayout() in a CUDA graph, replays it with other inputs, and compares the norm and
+// the loss with those of a step that is not captured.
 TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   if (device().is_cpu()) GTEST_SKIP() << "a GPU's business";
   const auto alone = MakeAlone(device());
@@ -754,7 +761,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   }
 }
 
-// Small buckets share a stage, up to a maximum size and number. A large bucket has a stage of its own.
+// Checks that a stage gets buckets until it has at least 16 MiB or 64 buckets.
 TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
   std::vector<NamedTensor> parameters;
   for (int i = 0; i < 9; ++i) {
@@ -769,7 +776,8 @@ TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
     reducer.ReduceNow();
     reducer.Wait();
     reducer.SettleLayout();
-    // Stage 0 has the large parameter (20 MiB). The next stages have four, four and one of the parameters of 4 MiB.
+    // Stage 0 has the large parameter (20 MiB). The next three stages have four, four and one of the nine parameters of
+    // 4 MiB.
     ASSERT_EQ(reducer.stages(), 4u);
     if (shard) continue;
     EXPECT_EQ(reducer.shards(0).size(), 1u);
@@ -806,7 +814,7 @@ TEST(BroadcastFromRankZero, GivesEveryRankRankZerosValues) {
   for (const NamedTensor& named : tensors) {
     EXPECT_TRUE(named.tensor.eq(1).all().item<bool>()) << named.name;
   }
-  // There is one broadcast for each dtype.
+  // There is one broadcast for each of the two dtypes, float32 and int64.
   EXPECT_EQ(Recorder().State(Channel::kMpi).enqueued - before, 2u);
 }
 

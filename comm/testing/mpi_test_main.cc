@@ -1,5 +1,5 @@
-// The main() of tests that run as several ranks (`mpirun -n N TEST`). Every rank runs every test, and rank 0 writes the
-// report. If a test fails on any rank, the whole run fails.
+// Defines main() for tests that run as several ranks (`mpirun -n N TEST`). Every rank runs every test, and rank 0
+// writes the report. If a test fails on any rank, the whole run fails.
 
 #include <ATen/cuda/CUDAContext.h>
 

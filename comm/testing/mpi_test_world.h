@@ -13,13 +13,13 @@ namespace lockstep {
 
 MpiCommunicator& World();
 
-// The flight record of World() and of the other communicators of a test.
+// Returns the flight recorder of World() and of the other communicators of a test.
 FlightRecorder& Recorder();
 
-// Tests that run once with CPU tensors through MPI and once with GPU tensors through NCCL.
+// The base class of tests that run once with CPU tensors through MPI and once with GPU tensors through NCCL.
 class EachChannel : public testing::TestWithParam<Channel> {
  protected:
-  // Skips the test if there are too few GPUs.
+  // Makes the NCCL communicator for a test with GPU tensors. Skips this test if there are fewer GPUs than ranks.
   void SetUp() override;
 
   Communicator& communicator() { return nccl_ ? *nccl_ : static_cast<Communicator&>(World()); }

@@ -28,7 +28,7 @@ std::string RanksText(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// Describes the first collective that differs between ranks. Returns nothing if there is none.
+// Describes the first collective that differs between ranks. Returns nothing if no collective differs.
 std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, Channel channel) {
   uint64_t first = 0;
   uint64_t last = UINT64_MAX;
@@ -50,7 +50,7 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
     }
     if (calls.size() < 2) continue;
     // The smallest group of ranks comes first, because these ranks are most likely wrong. Between groups of equal size,
-    // the one whose first rank is higher comes first, because rank 0 is the reference elsewhere, too.
+    // the group whose first rank is higher comes first, because Lockstep takes rank 0 as the reference elsewhere, too.
     std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.size(), -a.second.front()) <
              std::pair(b.second.size(), -b.second.front());
@@ -64,7 +64,8 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
 }
 
 // Returns how many collectives are over. A collective is over if all ranks have enqueued it and at least one rank has
-// recorded that it is done. A rank whose process was killed or stopped may not have recorded that.
+// recorded that it is done. A rank whose process was killed or stopped may have had no time to record that the
+// collective is done.
 uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
   uint64_t all_came = UINT64_MAX;
   uint64_t one_is_done = 0;
@@ -75,8 +76,8 @@ uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
   return std::min(all_came, one_is_done);
 }
 
-// Describes the oldest collective in which a rank waits, and the ranks that have not come to it. Returns nothing if no
-// rank waits.
+// Describes the oldest collective in which a rank waits, and the ranks that have not enqueued this collective. Returns
+// nothing if no rank waits.
 std::optional<std::string> Absence(const std::vector<Flight>& flights, Channel channel) {
   const FlightRecord* awaited = nullptr;
   const uint64_t passed = Passed(flights, channel);

@@ -20,12 +20,12 @@ std::string WhereIs(const Flight& flight);
 // to a collective in which others wait. Returns nothing if the records agree.
 std::optional<std::string> Disagreement(const std::vector<Flight>& flights);
 
-// Returns one line for each of the last `count` collectives of each channel, with the collective's state on every rank,
-// and one line for the verdict.
+// Returns a text for the user: the verdicts in the records, a table for each channel with one line for each of its last
+// `count` collectives and a column for each rank, and the Disagreement() if there is one.
 std::string Story(const std::vector<Flight>& flights, size_t count);
 
 // The records in a run's folder, in the order of the ranks, and one line for each record that cannot be read, with the
-// reason. ReadFlights() throws Error: kUsage if there are no records, kData if none can be read.
+// reason. ReadFlights() throws Error: kUsage if there are no records, kData if no record can be read.
 struct Flights {
   std::vector<Flight> read;
   std::vector<std::string> damaged;

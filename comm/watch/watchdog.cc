@@ -36,11 +36,11 @@ using watch::Message;
 
 constexpr double kTickS = 0.1;
 constexpr double kBeatS = 0.5;
-constexpr double kLateS = 1;       // a longer tick shows that this process was stopped
+constexpr double kLateS = 1;       // a tick that takes longer shows that this process was stopped
 constexpr double kConnectS = 60;   // the time limit for all ranks to connect to the hub
 constexpr double kRecordsS = 2;    // the time limit for all ranks to send their records
-constexpr double kLauncherS = 2;   // the time for mpirun to end this rank after another has ended
-constexpr double kFreshenS = 0.3;  // the time limit for a poll of the driver
+constexpr double kLauncherS = 2;   // the time limit for mpirun to end this process after a fault
+constexpr double kFreshenS = 0.3;  // how long FreshenRecord() waits for polls of the driver
 constexpr double kTermS = 0.5;     // the time from SIGTERM to the end of this process
 
 }  // namespace
@@ -142,17 +142,17 @@ class Watchdog::Impl {
     FileDescriptor fd;
     std::string inbox;
     double heard = 0;    // when the last message came
-    bool left = false;   // it has finished without an error
-    bool ended = false;  // it has ended, or has said that it ends
+    bool left = false;   // the rank has finished without an error
+    bool ended = false;  // the rank has ended, or has said that it ends
     std::array<ChannelState, kChannels.size()> states{};
-    std::optional<Flight> flight;  // its answer to an ASK message
+    std::optional<Flight> flight;  // the peer's answer to an ASK message
 
     bool gone() const { return left || ended; }
   };
 
   // The collective that a rank is waiting for, as far as the hub knows.
   struct Pending {
-    uint64_t done = 0;  // how many collectives are done before it
+    uint64_t done = 0;  // how many collectives before this one are done
     double since = 0;   // when the hub first saw this state
   };
 
@@ -354,10 +354,11 @@ class Watchdog::Impl {
     }
   }
 
-  // Updates the flight record with the collectives that are done by now, if the driver answers in time.
+  // Marks in the flight record the collectives that are done at this time, if the driver answers within kFreshenS.
   void FreshenRecord() {
     std::unique_lock lock(poll_mutex_);
-    // A poll that is already running has begun before this call, so a second poll must end, too.
+    // A poll that is already running may have missed collectives that ended before this call, so a second poll must
+    // end, too.
     poll_wanted_ = polls_ + 2;
     poll_changed_.notify_all();
     poll_changed_.wait_for(lock, std::chrono::duration<double>(kFreshenS),
@@ -377,7 +378,7 @@ class Watchdog::Impl {
       return;
     }
     if (late_)
-      std::_Exit(static_cast<int>(ExitStatus::kPeer));  // the others have ended the job meanwhile
+      std::_Exit(static_cast<int>(ExitStatus::kPeer));  // other ranks have ended the job meanwhile
     Lost(peer, "died: its process is gone");
   }
 
@@ -418,7 +419,7 @@ class Watchdog::Impl {
         if (!ending_at_) {
           ending_at_ = now;
           // If a rank ends by SIGTERM, all ranks got the signal, because another rank has failed or the job is to stop.
-          // So the rank had no error of its own.
+          // The rank then had no error of its own.
           if (is_hub() && on_failure_ && status_ != 128 + SIGTERM) {
             on_failure_(status_, fmt::format("rank {} ended with an error of its own", peer.rank));
           }
@@ -434,7 +435,7 @@ class Watchdog::Impl {
   // ---- Judging ----------------------------------------------------------------------------------
 
   void Judge(double now) {
-    // A rank has already said why the run ends. mpirun ends this process, or it ends itself after kLauncherS.
+    // A rank has already said why the run ends. mpirun ends this process, or this process ends itself after kLauncherS.
     if (ending_at_) {
       if (now - *ending_at_ > kLauncherS) std::_Exit(status_);
       return;
@@ -442,7 +443,8 @@ class Watchdog::Impl {
     if (asked_at_) Conclude(now);
     if (leaving_) return;
     if (lost_) {
-      // The deputy prints the verdict in place of the lost hub. This rank prints it only if the deputy does not.
+      // The deputy prints the verdict in place of the lost hub. This rank prints the verdict only if the deputy does
+      // not.
       if (now - *lost_ > kLauncherS) Proclaim(lost_verdict_);
       return;
     }
@@ -639,7 +641,7 @@ void Watchdog::Investigate(const Error& error) {
   Message trouble = impl_->New(Message::TROUBLE);
   trouble.set_text(error.what());
   impl_->Tell(trouble);
-  // The hub's verdict ends this process during the sleep, unless the hub has left or is lost, too.
+  // During this sleep the hub's verdict ends this process, unless the hub has left or is lost.
   std::this_thread::sleep_for(std::chrono::duration<double>(kRecordsS + 2 * kLauncherS));
   impl_->Say(error.what());
   std::_Exit(static_cast<int>(error.status()));

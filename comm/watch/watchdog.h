@@ -2,7 +2,7 @@
 //
 // Promise: if a rank dies or stops, if ranks make different collectives, or if a collective does not end in time, the
 // run ends on every rank within seconds of the limit. One line, the verdict, names the rank, the collective and its
-// parameters. Each rank's flight record holds that line, too, and the processes end with status 5. While no fault
+// parameters. Each rank's flight record holds the verdict, too, and the processes end with status 5. While no fault
 // happens, the watchdog costs one message from each rank twice a second.
 //
 // How:
@@ -13,7 +13,7 @@
 //      rank that the hub is alive. If a connection closes, its rank is dead. If a rank sends nothing for too long, its
 //      process counts as stopped.
 //   3. At every 1024th collective the hub compares the ranks' chains, which are hashes of all their collectives
-//      (comm/flight_recorder.h). So it finds ranks that made different collectives even if nothing hangs.
+//      (comm/flight_recorder.h). The hub thus finds ranks that made different collectives even if nothing hangs.
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
 //   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and
@@ -70,8 +70,8 @@ class Watchdog {
 
   void SetLimits(WatchdogLimits limits);
 
-  // Makes the watchdog poll `communicator` from now on, or no communicator if it is null. Also polls the previous
-  // communicator for the last time. Throws Error (kPeer).
+  // Makes the watchdog poll `communicator` after this call, or no communicator if `communicator` is null. Polls the
+  // previous communicator for the last time. Throws Error (kPeer).
   void Watch(Communicator* communicator);
 
   // Sets the run folder that the verdict names, so that the user can call `lockstep flight` for it.
@@ -89,13 +89,14 @@ class Watchdog {
   // On rank 0, returns the newest note of each other rank that has sent one since the last call, by rank.
   std::map<int, std::string> TakeNotes();
 
-  // Says that this rank has finished without an error, so that its silence from now on is no fault.
+  // Tells the other ranks that this rank has finished without an error, so that its silence after this call is no
+  // fault.
   void Leave();
 
   // Ends this process with `error`, an error of this rank that has already been printed, and ends all other ranks.
   [[noreturn]] void EndAll(const Error& error);
 
-  // Call it if a collective failed on this rank. Finds out the reason from the ranks' records, and ends every process
+  // Finds out from the ranks' records why a collective has failed on this rank with `error`, and ends every process
   // with a verdict, or with `error` if the records agree.
   [[noreturn]] void Investigate(const Error& error);
 

@@ -25,18 +25,18 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
     watchdog.SetLimits({.collective_s = 5, .heartbeat_s = 5});
     watchdog.Watch(&World());
     const at::Tensor tensor = at::ones({1000});
-    // There are enough collectives for several comparisons of the chains, and for some heartbeats.
+    // 5000 collectives are enough for four comparisons of the chains (one for each 1024 collectives).
     for (int i = 0; i < 5000; ++i) World().AllReduceSum(tensor, {}).Wait();
     watchdog.Watch(nullptr);
-    // The rank that is first leaves while the others still work.
+    // The rank that comes here first leaves while the other ranks still make collectives.
     watchdog.Leave();
     World().Barrier({});
   }
   EXPECT_EQ(said, 0);
 }
 
-// With first_elsewhere = 1 the watchdogs connect by TCP, as between machines. Here they use this machine's own
-// addresses.
+// Checks that watchdogs can connect by TCP. With first_elsewhere = 1 they use TCP, as between machines, although all
+// ranks are on this machine.
 TEST(Watchdog, MeetsOverTheNetwork) {
   Watchdog watchdog(
       World(), /*first_elsewhere=*/1, Recorder(), [](const std::string&) {}, [] { return false; });

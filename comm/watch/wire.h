@@ -1,5 +1,5 @@
-// The connections between watchdogs: the addresses of the sockets, and the messages. On a socket, each message is
-// preceded by its length.
+// Connects the watchdogs of the ranks by sockets, and sends messages between them. On a socket, each message is
+// preceded by its length, a uint32.
 //
 // No call throws, and no call waits longer than its deadline. A rank that does not answer in time counts as silent, and
 // the watchdog reacts to that. The sockets do not block. A deadline is a time on the clock of Now().
@@ -19,10 +19,10 @@
 
 namespace lockstep {
 
-// The time of the monotonic clock, in seconds.
+// Returns the time of the monotonic clock, in seconds.
 double Now();
 
-// The address of a socket. The hub sends addresses to the other watchdogs.
+// The address of a socket. The hub sends its addresses to the other watchdogs.
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -41,8 +41,8 @@ bool WaitFor(int fd, short events, double deadline);
 // Connects to `address`. If there is no connection before `deadline`, the returned descriptor is empty.
 FileDescriptor ConnectTo(const Address& address, double deadline);
 
-// Sends a message. If the receiver does not read, only a part of the message may be sent; the receiver then counts as
-// silent.
+// Sends a message. If the receiver does not read, gives up after a second, when only a part of the message may be sent;
+// the receiver then counts as silent.
 void Send(int fd, const watch::Message& message);
 
 // Removes the first message from `inbox` and returns it. Returns nothing if `inbox` does not hold a whole message yet,
@@ -53,7 +53,8 @@ std::optional<watch::Message> TakeMessage(std::string& inbox);
 // occurred, or `inbox` holds more than a message may have.
 bool Receive(int fd, std::string& inbox);
 
-// Waits until `deadline` for a message and returns it. The bytes that follow it stay in `inbox`.
+// Waits for a message and returns it, or nothing if no message comes before `deadline`. The bytes after the message
+// stay in `inbox`.
 std::optional<watch::Message> AwaitMessage(int fd, std::string& inbox, double deadline);
 
 // Fill() writes a flight record to a message, and FlightOf() reads it from the message.

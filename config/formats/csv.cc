@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Checks column numbers: columns have no names if the files have no header.
+// Checks that `columns` are column numbers, as in a config for files without a header, whose columns have no names.
 void RequireNumbers(const FieldCheck& check, const std::string& name,
                     const FieldCheck::Texts& columns) {
   for (const std::string& column : columns) {
@@ -53,8 +53,8 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
           .label_optional = request.label_optional};
 }
 
-// Stores in `csv` what the training files held, so that CsvOptionsFor() can open other files of the run in the same
-// way.
+// Stores in `csv` the columns, the class names and the label columns that the training files had, so that
+// CsvOptionsFor() can open other files of the run in the same way.
 void Keep(const CsvTable& table, config::Csv& csv) {
   csv.clear_column();
   for (const CsvColumn& column : table.columns) Keep(column, csv);
@@ -66,8 +66,8 @@ void Keep(const CsvTable& table, config::Csv& csv) {
   csv.set_label_columns(config::Csv().label_columns());
 }
 
-// Whether the config has the statistics of a column of numbers or dates that its scaling needs. The comparisons are
-// written so that NaN counts as missing.
+// Returns whether the config has the statistics of `column`, a column of numbers or dates, that the scaling needs. The
+// comparisons are written so that NaN counts as missing.
 bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
   if (!KeepsMoments(csv)) return true;
   if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) return false;
@@ -159,7 +159,7 @@ class Tables : public Format {
       };
     }
     const CsvTable table = ReadCsv(options);
-    // ReadCsv() has divided the samples already if it had to fit statistics to the training rows.
+    // If statistics had to be fitted to the training rows, ReadCsv() has already divided the samples.
     if (!split) divide(table.dataset->size());
     Keep(table, *found.mutable_csv());
     return {.samples = table.dataset, .split = std::move(split)};
@@ -199,7 +199,7 @@ class Tables : public Format {
     return Divide(request.config, rows, keys);
   }
 
-  // Checks that the number of label columns fits the task.
+  // Checks that the number of label columns fits the task and data.classes.
   static void CheckLabels(const FieldCheck& check) {
     const config::Data& data = check.config().data();
     const bool by_name = data.csv().label_size() > 0;

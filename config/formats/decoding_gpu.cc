@@ -8,9 +8,9 @@
 namespace lockstep {
 
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores) {
-  // This many cores decode as many images per second as ResNet-50 trains on the fastest GPU.
+  // This many CPU cores decode as many images per second as the fastest GPU trains ResNet-50 with.
   constexpr int kManyCores = 4;
-  // A GPU with fewer multiprocessors trains no more images per second than two cores decode.
+  // A GPU with fewer multiprocessors trains ResNet-50 with no more images per second than two CPU cores decode.
   constexpr int kManyMultiprocessors = 100;
   switch (config.decode()) {
     case config::Images::CPU:

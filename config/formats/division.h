@@ -25,7 +25,8 @@ struct DivisionKeys {
 std::optional<Split> Divide(const config::Config& config, int64_t samples,
                             const DivisionKeys& keys);
 
-// Numbers the different texts from 0, in the order of their first occurrence, and returns the number of each text.
+// Numbers the distinct texts from 0, in the order of their first occurrence, and returns for each of `texts` its
+// number.
 std::vector<int64_t> NumbersOfTexts(const std::vector<std::string>& texts);
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
-// Format: the interface to a data format, such as CSV, MNIST or images. It checks the config's fields for this format
-// and opens the data.
+// Format: the interface to a data format, such as CSV, MNIST or images. A Format checks the config's fields for its
+// format and opens the data.
 //
 // To add a format, add a value with a comment to Data.Format in config/schema/data.proto, a file to this folder, and a
 // line to config/formats/formats.inc. The file has a class that derives from Format, and a function that creates an
-// object of it:
+// object of that class:
 //
 //   class Parquet : public Format { ... };
 //   std::unique_ptr<const Format> NewParquet() { return std::make_unique<Parquet>(); }
@@ -70,7 +70,7 @@ struct TrainingFiles {
 
 class Format {
  public:
-  // The names of a data set's two files in messages, such as "images" and "labels".
+  // The names of a data set's two files in error messages, such as "images" and "labels".
   struct FilePair {
     const char* inputs;
     const char* targets;
@@ -84,7 +84,7 @@ class Format {
   // Returns the kind of input that the samples have with these options.
   virtual SampleKind kind(const config::Data&) const { return SampleKind::kNumbers; }
 
-  // Returns whether files of this format can hold targets of this task. By default they can hold one class for each
+  // Returns whether files of this format can hold targets of this task. By default files can hold one class for each
   // sample.
   virtual bool Has(config::Data::Task task) const { return task == config::Data::CLASSIFICATION; }
 
@@ -94,13 +94,14 @@ class Format {
   // Returns the names of the two files if a data set consists of exactly two files or folders, and otherwise nothing.
   virtual std::optional<FilePair> pair(const config::Data&) const { return std::nullopt; }
 
-  // Returns a noun, such as "file" or "folder", for an entry of data.train or data.validation.
+  // Returns the noun, such as "file" or "folder", for an entry of data.train or data.validation in error messages.
   virtual std::string_view Noun(const std::string& /*file*/) const { return "file"; }
 
-  // Returns the reason why the existing `file` cannot be used; empty if it can. By default it must be a regular file.
+  // Returns the reason why the existing `file` cannot be used; empty if `file` can be used. By default `file` must be a
+  // regular file.
   virtual std::string WhyNot(const std::string& file, mode_t mode) const;
 
-  // Throws Error (kUsage), with check.Fail(), if the config does not fit the format.
+  // Checks that the config fits the format. If it does not, throws Error (kUsage) with check.Fail().
   virtual void Check(const FieldCheck& /*check*/) const {}
 
   // Opens files of this format. Throws Error (kData, kUsage).
@@ -110,21 +111,21 @@ class Format {
   // other files of the run. By default there are no such values. Throws Error (kData, kUsage).
   virtual TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const;
 
-  // Returns the cell of column `column` for each sample. `field` is the config field or option that asks for it, for
-  // error messages. Throws Error (kData). By default a format has no columns: a config that names one is refused
-  // earlier, so this call throws BugError.
+  // Returns the text that each sample has in the column `column`. `field` is the config field or option that names the
+  // column, for error messages. Throws Error (kData). By default a format has no columns and throws BugError, because a
+  // config that names a column for such a format is refused earlier.
   virtual std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
                                               std::string_view field) const;
 
-  // Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files or folders.
+  // Returns a text such as "MNIST takes two files: images, labels". Only for a format with a pair of files or folders.
   std::string PairText(const config::Data& data) const;
 
   // Sets in `spec` the known properties of the samples other than shape, classes, task and kind.
   virtual void Describe(const config::Data&, SampleSpec& /*spec*/) const {}
 
  protected:
-  // Returns the file of the targets, for a format whose data sets consist of two files. Empty if the user did not give
-  // this file, which is allowed if the request's labels are optional. Throws Error (kUsage).
+  // Returns the path of the file of the targets, for a format whose data sets consist of two files. Returns an empty
+  // path if the user did not give this file and the request's labels are optional. Throws Error (kUsage).
   std::string TargetsFile(const OpenRequest& request) const;
 };
 

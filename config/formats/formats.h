@@ -1,4 +1,5 @@
-// FormatOf(): the data format that a config names (config/formats/formats.inc), and queries about its samples.
+// FormatOf(): returns the data format that a config names (config/formats/formats.inc). Beside it are queries about the
+// format's samples.
 #pragma once
 
 #include "config/formats/format.h"

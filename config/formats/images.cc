@@ -35,7 +35,7 @@ void CheckFiles(const FieldCheck& check, const std::string& name, const FieldChe
   }
 }
 
-constexpr int kNotGiven = -1;  // data.images.mask_ignored if it is not set
+constexpr int kNotGiven = -1;  // the value of data.images.mask_ignored if it is not set
 
 bool HasMasks(const config::Data& data) { return data.task() == config::Data::SEGMENTATION; }
 

@@ -20,7 +20,7 @@ class Own : public Format {
   }
   bool Has(config::Data::Task) const override { return true; }
   bool needs_files() const override { return false; }
-  // The data set itself checks its files.
+  // Returns no reason, because the data set itself checks its files.
   std::string WhyNot(const std::string&, mode_t) const override { return ""; }
 
   void Check(const FieldCheck& check) const override {

@@ -1,4 +1,5 @@
-// FieldCheck: a config that is being checked, with the position of each value in its file, which errors name.
+// FieldCheck: a config that is being checked, with the position of each value in the config file. Error messages name
+// the position.
 #pragma once
 
 #include <google/protobuf/repeated_field.h>
@@ -30,7 +31,7 @@ class FieldCheck {
   // Throws Error (kUsage) whose text consists of the field's position, its name `name`, and `what`.
   [[noreturn]] void Fail(const std::string& name, const std::string& what) const;
 
-  // Fails if two of the texts of field `name` are the same.
+  // Throws Error (kUsage) if two of `texts`, the values of the field `name`, are the same.
   void RequireDistinct(const std::string& name, const Texts& texts) const;
 
  private:

@@ -14,15 +14,16 @@
 
 namespace lockstep {
 
-// The bytes of one sample: a label, and three colours of 32 x 32 pixels.
+// The size of one record in bytes: one byte for the label, and one byte for each of the three colours of 32 x 32
+// pixels.
 inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
 
 struct Cifar10Options {
-  // The paths of batches of CIFAR-10's binary version.
+  // The paths of the files of CIFAR-10's binary version, such as data_batch_1.bin.
   std::vector<std::string> files;
 };
 
-// Returns a data set that holds its samples in memory. Throws Error (kData).
+// Returns a data set with the samples of options.files, which are read into memory. Throws Error (kData).
 std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// MNIST's idx files are described in http://yann.lecun.com/exdb/mnist, 'FILE FORMATS'. A file has a big-endian magic
-// number (0, 0, type, dimensions), a big-endian size for each dimension, and then the bytes.
+// MNIST's idx files are described at http://yann.lecun.com/exdb/mnist, in the section 'FILE FORMATS'. A file has a
+// big-endian magic number (0, 0, type, dimensions), a big-endian size for each dimension, and then one byte for each
+// element.
 
 #include "data/arrays/mnist.h"
 
@@ -43,7 +44,8 @@ Idx ReadIdx(const std::string& path, uint32_t dimensions) {
   size_t items = 1;
   for (uint32_t dimension = 0; dimension < dimensions; ++dimension) {
     idx.sizes.push_back(BigEndian32(content, 4 + 4 * size_t{dimension}));
-    // The product of three 32-bit sizes overflows 64 bits only if it is far greater than the size of any file.
+    // The product of three 32-bit sizes overflows 64 bits only if the product is far greater than the size of any file.
+    // `items` is then set to a number of bytes that no file has, so the check of the size below fails.
     if (__builtin_mul_overflow(items, static_cast<size_t>(idx.sizes.back()), &items))
       items = SIZE_MAX / 2;
   }

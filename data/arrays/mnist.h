@@ -16,12 +16,12 @@
 namespace lockstep {
 
 struct MnistOptions {
-  std::string images{};  // idx3-ubyte, uncompressed
-  std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
-  int64_t classes = 0;   // 0: there are ten classes
+  std::string images{};  // the path of an uncompressed idx3-ubyte file
+  std::string labels{};  // the path of an uncompressed idx1-ubyte file; empty: no labels
+  int64_t classes = 0;   // the number of classes; 0: ten
 };
 
-// Returns a data set that holds its samples in memory. Throws Error (kData).
+// Returns a data set with the samples of both files, which are read into memory. Throws Error (kData).
 std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
 
 }  // namespace lockstep

@@ -25,7 +25,8 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// Calls visit(T{}) with the type T that 'descr' names ("<f4"). Returns false if the type is not supported.
+// Calls visit(T{}) with the type T that `descr` names; the name "<f4", for example, stands for float. Returns false if
+// the type is not supported.
 template <typename Visit>
 bool WithType(std::string_view descr, const Visit& visit) {
   if (descr.size() != 3 || descr[0] == '>') return false;
@@ -89,7 +90,7 @@ class Array {
   bool holds_bytes() const { return type_ == "|u1"; }
   bool holds_integers() const { return HoldsIntegers(type_); }
 
-  // Writes `count` numbers from number `begin` on to `to`.
+  // Converts the `count` elements from index `begin` on to the type To, and writes them to `to`.
   template <typename To>
   void Read(int64_t begin, int64_t count, To* to) const {
     const char* from = numbers_ + begin * item_bytes_;
@@ -235,8 +236,8 @@ class Npy : public Dataset {
   std::vector<std::string> Remarks() const override { return remarks_; }
 
  private:
-  // Sets the spec of images of the shape [samples, height, width], [samples, channels, height, width] or, which is the
-  // most common layout of images in memory, [samples, height, width, channels].
+  // Sets spec_.shape and spec_.channels_last for images of the shape [samples, height, width], [samples, channels,
+  // height, width] or [samples, height, width, channels]. The last of these layouts is the most common in memory.
   void SetPixels(const std::vector<int64_t>& shape) {
     if (!inputs_.holds_bytes() || (shape.size() != 3 && shape.size() != 4)) {
       throw DataError("{}: PIXELS are unsigned bytes of 3 or 4 dimensions, not [{}]",
@@ -263,8 +264,9 @@ class Npy : public Dataset {
     spec_.shape = {shape.begin() + 1, shape.end()};
   }
 
-  // Checks masks of the shape [samples, height, width], which may have a further dimension for one channel, as images
-  // do.
+  // Checks that `targets` are integers of the shape [samples, height, width], [samples, 1, height, width] or [samples,
+  // height, width, 1], and that each of them is a class or kIgnoredPixel. If spec_.classes is 0, sets it to the
+  // greatest class + 1.
   void CheckMasks(const Array& targets) {
     const int64_t pixels = spec_.targets();
     const std::vector<int64_t>& shape = targets.shape();
@@ -340,10 +342,10 @@ class Npy : public Dataset {
   Array inputs_;
   SampleSpec spec_;
   int64_t size_ = 0;
-  int64_t elements_ = 0;         // the number of elements of an input
-  std::vector<int64_t> labels_;  // classes; empty: they are not known
-  std::optional<Array> masks_;   // for segmentation, checked; nullopt: they are not known
-  std::vector<float> numbers_;   // the targets of other tasks; empty: they are not known
+  int64_t elements_ = 0;         // the number of elements of one input
+  std::vector<int64_t> labels_;  // the class of each sample; empty: the classes are unknown
+  std::optional<Array> masks_;   // the checked masks, for segmentation; nullopt: unknown
+  std::vector<float> numbers_;   // the targets of other tasks; empty: the targets are unknown
   std::vector<std::string> remarks_;
 };
 
@@ -363,7 +365,7 @@ NpyInfo ReadNpyInfo(const std::string& path) {
 std::string NpyHeader(std::string_view type, std::span<const int64_t> shape) {
   std::string dictionary = fmt::format(
       "{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", type, fmt::join(shape, ", "));
-  // The numbers begin at a multiple of 64 bytes.
+  // The dictionary is padded with spaces, so that the array's elements begin at a multiple of 64 bytes in the file.
   constexpr size_t kAlignment = 64;
   const size_t before = kMagic.size() + 4;
   const size_t length =

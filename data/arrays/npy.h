@@ -20,29 +20,33 @@
 namespace lockstep {
 
 struct NpyOptions {
-  std::string inputs;  // [samples, ...]
-  // [samples], [samples, numbers], or [samples, height, width] for segmentation; empty: the targets are unknown
+  std::string inputs;  // the path of an array of the shape [samples, ...]
+  // The path of an array of the shape [samples], [samples, numbers], or [samples, height, width] for segmentation;
+  // empty: the targets are unknown.
   std::string targets{};
   Task task = Task::kClassification;
-  int64_t classes = 0;  // 0: the greatest label + 1, or the number of numbers in one target
-  // The inputs' type, as in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: they are integers, the
-  // tokens of texts, [samples, tokens] or [samples, inputs, tokens]. kFloat: they are numbers of any type.
+  int64_t classes = 0;  // 0: the greatest label + 1, or the size of one target
+  // The inputs' type, as in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: the inputs are tokens,
+  // integers of the shape [samples, tokens] or [samples, inputs, tokens]. kFloat: the inputs are numbers of any type
+  // that MapNpy() supports.
   at::ScalarType dtype = at::kFloat;
 };
 
-// Returns a data set of arrays that NumPy saved. They may have any little-endian float or integer type, or booleans.
-// Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not
-// read; the targets are read and checked. Throws Error (kData); Read() also throws it for a token below 0.
+// Returns a data set of arrays that NumPy saved. The elements of an array may be floats of 16, 32 or 64 bits, integers
+// of 8 to 64 bits (both little-endian), or booleans. Inputs become float32, except that pixels stay bytes and tokens
+// become int64. MapNpy() maps the inputs into memory without reading them, and reads and checks the targets. Throws
+// Error (kData). Read() of the data set also throws Error (kData), if a token is below 0.
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 struct NpyInfo {
-  std::string type;  // NumPy's name of the numbers' type, such as "|u1" or "<f4"
+  std::string type;  // NumPy's name of the elements' type, such as "|u1" or "<f4"
   std::vector<int64_t> shape;
 
-  bool holds_integers() const;  // integers or booleans
+  bool holds_integers() const;  // whether the elements are integers or booleans
 };
 
-// Returns the type and the shape that the header of a .npy file holds. Throws Error (kData) as MapNpy() does.
+// Returns the type and the shape that the header of a .npy file holds. Throws the same errors about the file as
+// MapNpy().
 NpyInfo ReadNpyInfo(const std::string& path);
 
 // Returns the header of a .npy file for an array in row-major order. `type` is NumPy's name of the elements' type, such

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns a .npy file of version 1 with this dictionary and these numbers.
+// Returns a .npy file of version 1 whose header is `dictionary`, and whose elements have the bytes `numbers`.
 std::string NpyText(const std::string& dictionary, const std::string& numbers) {
   const std::string header = dictionary + "\n";
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header +
@@ -124,7 +124,7 @@ TEST(Npy, ReadsTexts) {
 }
 
 TEST(Npy, HeaderIsThatOfNumPy) {
-  // NumPy's header of numpy.zeros((2, 3), numpy.uint8) has the same size.
+  // The header that NumPy writes for numpy.zeros((2, 3), numpy.uint8) has 128 bytes, too.
   const std::string header = NpyHeader("|u1", std::vector<int64_t>{2, 3});
   EXPECT_EQ(header.size(), 128);
   const auto read = MapNpy({.inputs = WriteTestFile("x.npy", header + "abcdef")});

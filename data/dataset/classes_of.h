@@ -1,4 +1,4 @@
-// ClassesOf(): the classes of all samples of a data set for classification, in order. No image is decoded for them.
+// ClassesOf(): returns the classes of all samples of a data set for classification, without decoding images.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Throws the exceptions of dataset.ReadTarget().
+// Returns the class of each sample, in the order of the samples, or Dataset::kNoLabel for a sample without a class.
+// Throws any exception that dataset.ReadTarget() throws.
 inline std::vector<int64_t> ClassesOf(const Dataset& dataset) {
   std::vector<int64_t> classes(dataset.size());
   for (int64_t i = 0; i < dataset.size(); ++i) {

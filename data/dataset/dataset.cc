@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// {count, shape...}
+// Returns {count, shape...}, the shape of a batch of `count` elements.
 std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
   std::vector<int64_t> batch{count};
   batch.insert(batch.end(), shape.begin(), shape.end());

@@ -1,9 +1,10 @@
-// Dataset: the interface through which training reads samples by their number. Each format of data implements it.
+// Dataset: the interface through which training reads samples by their number. Each data format has a class that
+// implements this interface.
 //
 // Promise: size() and spec() never change. Many threads may call Read() at once. Read() gives the same bytes every time
 // for the same index and epoch. A reader of a format checks the whole file when it opens the file, so a bad row is an
-// error at the start of training and not hours later. Images are an exception: an image is checked when it is read
-// (data/images/image_dataset.h).
+// error at the start of training and not hours later. Image files are an exception: an image is checked only when
+// Read() reads it (data/images/image_dataset.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,13 +21,13 @@ namespace lockstep {
 // The kinds of target that a sample can have.
 enum class Task {
   kClassification,  // a class: int64 in [0, classes)
-  kMultiLabel,      // whether each label applies: float32 [classes], 0 or 1
-  kRegression,      // float32 [classes]
+  kMultiLabel,      // for each label, 1 if it applies and else 0: float32 [classes]
+  kRegression,      // the numbers to predict: float32 [classes]
   kLanguage,        // the next token after each token of the input: int64 [tokens]
   kSegmentation,  // the class of each pixel: uint8 [height, width], in [0, classes) or kIgnoredPixel
 };
 
-// The target of a pixel that has no class. Such a pixel adds nothing to the loss and to the metrics.
+// The target of a pixel that has no class. Such a pixel adds nothing to the loss or the metrics.
 constexpr int64_t kIgnoredPixel = 255;
 
 // A range of adjacent features.
@@ -40,13 +41,13 @@ struct SampleSpec {
   // several inputs.
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
-  bool channels_last = false;  // a pixel's channels lie side by side, {height, width, channels}
+  bool channels_last = false;  // whether an input's memory has the order {height, width, channels}
   int64_t classes = 0;         // the number of classes, labels or numbers that a model's output has
   // The names of the classes in the order of the labels; empty if the classes have no names.
   std::vector<std::string> class_names{};
   Task task = Task::kClassification;
-  // For a table: the range of features of each category column, in ascending order. In a row at most one feature of a
-  // range is not 0.
+  // For a table: the range of features of each category column, in ascending order. In each row at most one feature of
+  // a range is not 0.
   std::vector<FeatureRange> categories{};
   // The mean and the standard deviation of each target column, if the targets are standardised: a target is (value in
   // the user's unit - mean) / std. Empty: targets are in the user's unit.
@@ -60,17 +61,19 @@ struct SampleSpec {
   int64_t targets() const;       // the number of elements of one target
 };
 
-// Return memory for `count` inputs, [count, shape...], or `count` targets, [count, target_shape...], in the memory
-// format that `spec` asks for. `where` says on which device the memory is and whether it is page-locked.
+// EmptyInputs() returns uninitialised memory for `count` inputs, [count, shape...], in the memory format of
+// spec.channels_last. EmptyTargets() returns uninitialised memory for `count` targets, [count, target_shape...].
+// `where` says on which device the memory is and whether it is page-locked.
 at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 
-// The seconds that all threads together spent in Read(). They are 0 if a data set does not count them.
+// The seconds that all threads together have spent in Read() and ReadSome(), by activity. A data set that does not
+// measure these times leaves them at 0.
 struct ReadTimes {
   double files = 0;
   double decoding = 0;
   double resizing = 0;
-  double gpu = 0;  // waiting for a GPU, which decodes and resizes
+  double gpu = 0;  // waiting for the GPU that decodes and resizes images
 
   ReadTimes operator-(const ReadTimes& other) const;
 };
@@ -86,49 +89,50 @@ class Dataset {
 
   // Writes spec().bytes() bytes of sample `index` to `input`, and spec().target_bytes() bytes to `target`. An unknown
   // class of a sample is written as kNoLabel, an unknown class of a pixel as kIgnoredPixel, and an unknown number as
-  // NaN. If the data set augments samples at random, a sample has another variant in each `epoch`.
+  // NaN. If the data set augments samples at random, Read() gives a different variant of a sample in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
-  // Writes only the target, as Read() does.
+  // Writes the same bytes to `target` as Read(), and no input.
   virtual void ReadTarget(int64_t index, std::byte* target) const;
 
-  // Does the same as one Read() for each of `indices`: writes these samples one after the other. Throws the exception
-  // of the first sample that fails.
+  // Reads the samples `indices`, and writes their inputs and their targets one after the other, each as Read() does.
+  // Throws the exception of the first sample that fails.
   virtual void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                         std::byte* target) const;
 
-  // How many samples the caller should ask ReadSome() for at once. If this is more than 1, another device than the
-  // calling thread makes the samples, and two threads that call ReadSome() keep that device busy.
+  // Returns how many samples the caller should read with one call of ReadSome(). If the number is more than 1, a device
+  // such as a GPU makes the samples, and two threads that call ReadSome() are enough to keep this device busy.
   virtual int64_t samples_at_once() const { return 1; }
 
-  // Returns the same samples without random augmentation, as an evaluation uses them. Returns null if Read() never
-  // augments, or if the data set is made from another one.
+  // Returns a data set of the same samples without random augmentation, for evaluation. Returns null if Read() never
+  // augments at random, or if this data set is a WrappedDataset.
   virtual std::shared_ptr<const Dataset> Plain() const { return nullptr; }
 
-  // The number of sample `index` among all samples of the files, from 0.
+  // Returns the number of sample `index` among all samples of the files, from 0.
   virtual int64_t NumberInFiles(int64_t index) const { return index; }
 
-  // The file of sample `index`, as a path within the files' folder or archive; empty if a file holds more than one
-  // sample.
+  // Returns the path of the file of sample `index` within the folder or archive of the files, or an empty string if a
+  // file holds more than one sample.
   virtual std::string FileOf(int64_t /*index*/) const { return ""; }
 
   // Returns one line for each sample that was replaced by another sample (data/dataset/skip_bad.h), with the reason. A
   // line that an earlier call returned is not returned again.
   virtual std::vector<std::string> TakeReports() const { return {}; }
 
-  // Returns lines, with file names, that tell the user how the data set interpreted the files.
+  // Returns lines that tell the user how the data set interpreted the files, with the names of the files.
   virtual std::vector<std::string> Remarks() const { return {}; }
 
-  // The times that Read() has taken so far.
+  // Returns the times that Read() and ReadSome() have taken so far.
   virtual ReadTimes times() const { return {}; }
 
-  // A text that differs between this data set and others of the same size and spec, so that Lockstep notices if another
-  // rank opened other data by mistake; empty if there is no such text.
+  // Returns a text that differs between data sets of the same size and spec, so that Lockstep notices if two ranks
+  // opened different data by mistake. Returns an empty string if the data set has no such text.
   virtual std::string Fingerprint() const { return ""; }
 };
 
-// A data set that is made from another data set, `whole`. It passes the calls that it does not override on to `whole`,
-// except Plain().
+// A data set that is made from another data set, `whole`. Calls of size(), spec(), ReadTarget(), NumberInFiles(),
+// FileOf(), TakeReports(), times() and Fingerprint() are passed on to `whole`, unless the derived class overrides these
+// functions.
 class WrappedDataset : public Dataset {
  public:
   int64_t size() const override { return whole_.size(); }
@@ -149,7 +153,7 @@ class WrappedDataset : public Dataset {
   const Dataset& whole_;
 };
 
-// A data set that consists of some samples of another data set.
+// A data set that consists of the samples `indices` of another data set, `whole`.
 class Subset : public WrappedDataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);

@@ -1,4 +1,5 @@
-// Functions that the readers of small formats share: they read a whole file, and keep a data set in memory.
+// Functions that the readers of small formats share: they read a whole file into memory, and make a data set of samples
+// in memory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace lockstep {
 
-// Returns the bytes of the file. Throws Error (kData) if it cannot be read or is empty.
+// Returns the bytes of the file `path`. Throws Error (kData) if the file cannot be read or is empty.
 std::string ReadWholeFile(const std::string& path);
 
 // Returns a data set of samples in memory. `inputs` holds inputs of spec.bytes() bytes, one after the other, and

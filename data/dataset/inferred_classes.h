@@ -1,4 +1,4 @@
-// Finds the number of classes from the labels: it is the greatest label plus one.
+// Checks for data sets whose number of classes is inferred from the labels: it is the greatest label plus one.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,11 +12,12 @@
 
 namespace lockstep {
 
-// More classes are refused as a mistake, unless data.classes asks for them.
+// The greatest number of classes that may be inferred. More classes are refused as a mistake, unless the user sets
+// data.classes.
 inline constexpr int64_t kMaxInferredClasses = 1'000'000;
 
-// Returns a line for Dataset::Remarks() if the smallest of the labels, from which the number of classes was found, is
-// not 0. Negative labels are ignored.
+// Returns a line for Dataset::Remarks() if the number of classes was inferred from `labels` and the least of them is
+// greater than 0; otherwise returns no line. Negative labels are ignored.
 template <typename Label>
 std::vector<std::string> RemarksOnLabels(const std::string& file, std::span<const Label> labels) {
   Label least = std::numeric_limits<Label>::max();

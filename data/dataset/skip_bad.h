@@ -2,7 +2,7 @@
 //
 // Promise: the choice of the replacement depends only on the seed, the epoch and the index, and the replacement is a
 // sample of this data set. Each bad sample is reported once. If there are more than `limit` bad samples, Read() throws.
-// Bad samples that were read ahead but not yet used count, too.
+// A bad sample counts as soon as it is read, even if training never uses the micro-batch for which it was read.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
 //   more than `limit` samples are bad, or all replacements that were tried are bad -> Error (kData) with the last one's

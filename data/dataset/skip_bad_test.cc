@@ -16,7 +16,8 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-// Sample i is the number i; the samples in `bad` cannot be read.
+// A data set whose sample i has the input i and the class i. Read() throws Error (kData) for the samples in `bad`, and
+// Error (kBug) for sample kBug.
 class Numbers : public Dataset {
  public:
   Numbers(int64_t size, std::set<int64_t> bad) : size_(size), bad_(std::move(bad)) {}
@@ -88,13 +89,14 @@ TEST(SkipBad, ThrowsBeyondTheLimit) {
   for (int64_t i = 0; i < 5; ++i) bad.insert(i);
   const SkipBad dataset(std::make_shared<Numbers>(1000, bad), 4, 7);
   for (int64_t i = 0; i < 4; ++i) LabelRead(dataset, i);
-  // Read() throws each time, also for a sample for which it has thrown before.
+  // Five samples are bad and the limit is four, so from sample 4 on Read() throws for every bad sample: also for sample
+  // 4 a second time, and for sample 2, although Read() has replaced sample 2 before.
   for (const int64_t index : {4, 4, 2}) {
     const std::string message = DataErrorOf([&] { LabelRead(dataset, index); });
     EXPECT_THAT(message, HasSubstr("5 samples cannot be read"));
     EXPECT_THAT(message, HasSubstr(fmt::format("sample {} is bad", index)));
   }
-  // The fifth bad sample was not replaced, so it is not reported.
+  // Sample 4, the fifth bad sample, was not replaced, so only the four samples before it are reported.
   EXPECT_THAT(dataset.TakeReports(), SizeIs(4));
 }
 

@@ -4,10 +4,11 @@
 // sample is in both parts. Both lists are in ascending order.
 //
 // Invariants:
-//   1. The order in which samples are assigned is Permutation(samples, seed, 2^64 - 1) (data/dataset/permutation.h). No
-//      epoch uses this round, so a division does not depend on the order of any epoch.
-//   2. The folds of a cross-validation hold back each sample exactly once. FoldsBy::kTime is the exception: it never holds
-//      the oldest samples back.
+//   1. Samples are assigned in the order Permutation(samples, seed, 2^64 - 1) (data/dataset/permutation.h). The order
+//      of groups of equal size is that of Permutation(groups, seed, 2^64 - 1). No epoch uses this round of Permutation,
+//      so a division does not depend on the order of any epoch. FoldsBy::kTime uses no random order.
+//   2. In a cross-validation, each sample is held back by exactly one fold. FoldsBy::kTime is the exception: no fold
+//      holds back the samples of the first part.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/split_test.cc)
 //   one part would be empty, or there are fewer groups than folds -> Error (kUsage) with the numbers -> *.Refuses*
@@ -24,20 +25,21 @@ struct Split {
   std::vector<int64_t> validation;
 };
 
-// Returns how many of the samples are held back for `validation_fraction`.
+// Returns how many samples SplitBySeed() holds back: samples * validation_fraction, rounded up.
 int64_t HeldBackOf(int64_t samples, double validation_fraction);
 
-// Holds HeldBackOf() samples back. Throws Error (kUsage).
+// Returns a split that holds back HeldBackOf() random samples. Throws Error (kUsage) if one part would be empty.
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
 enum class FoldsBy : uint8_t {
-  kPlain,       // in random order
-  kStratified,  // each class is spread evenly over the folds; as scikit-learn's StratifiedKFold
+  kPlain,       // samples are assigned to the folds in random order
+  kStratified,  // each class is spread evenly over the folds, as in scikit-learn's StratifiedKFold
   // All samples of a group are in one fold. The largest groups are assigned first, each to the fold that has the fewest
-  // samples by then; as scikit-learn's GroupKFold.
+  // samples so far, as in scikit-learn's GroupKFold.
   kGroup,
-  // In the order of the files: fold i validates on part i + 2 of count + 1 equal parts, and trains on all samples before
-  // it; as scikit-learn's TimeSeriesSplit.
+  // The samples, in the order of the files, form the parts 1 to count + 1. All parts have samples / (count + 1)
+  // samples, rounded down, and part 1 also has the rest. Fold i validates on part i + 2, and trains on all samples
+  // before this part, as in scikit-learn's TimeSeriesSplit.
   kTime,
 };
 
@@ -48,8 +50,8 @@ struct FoldOptions {
   uint64_t seed = 0;
 };
 
-// `keys` holds the class of each sample for kStratified, and its group, in [0, number of groups), for kGroup. Otherwise
-// `keys` is not used. Throws Error (kUsage).
+// Returns the split that holds back the fold options.fold. `keys` holds the class of each sample for kStratified, and
+// the group of each sample, in [0, number of groups), for kGroup. Otherwise `keys` is not used. Throws Error (kUsage).
 Split SplitByFold(int64_t samples, const FoldOptions& options, std::span<const int64_t> keys);
 
 }  // namespace lockstep

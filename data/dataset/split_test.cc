@@ -34,7 +34,7 @@ TEST(SplitBySeed, RefusesAnEmptyPart) {
   EXPECT_THROW(SplitBySeed(10, 1, 1), Error);
 }
 
-// Returns the splits of all folds.
+// Returns the split of each fold.
 std::vector<Split> AllFolds(int64_t samples, FoldOptions options,
                             const std::vector<int64_t>& keys = {}) {
   std::vector<Split> folds;
@@ -44,7 +44,8 @@ std::vector<Split> AllFolds(int64_t samples, FoldOptions options,
   return folds;
 }
 
-// Expects that each sample is held back by exactly one fold, and that all other folds train on it.
+// Expects that in each fold every sample is either trained on or held back, that both lists are in ascending order, and
+// that all folds together hold back `samples` samples.
 void ExpectPartition(int64_t samples, const std::vector<Split>& folds) {
   std::multiset<int64_t> held_back;
   for (const Split& fold : folds) {
@@ -88,7 +89,8 @@ TEST(SplitByFold, HasAsManyOfEachClassInEachFold) {
 }
 
 TEST(SplitByFold, KeepsGroupsTogether) {
-  // The groups have 5, 4, 3, 2 and 2 samples, so each of the two folds can have 8.
+  // The groups have 5, 4, 3, 2 and 2 of the 16 samples. Two folds of 8 samples (5 + 3 and 4 + 2 + 2) are possible, and
+  // the assignment may miss this division by one sample.
   const std::vector<int64_t> groups = {0, 1, 0, 2, 0, 3, 1, 4, 0, 2, 1, 3, 0, 4, 1, 2};
   const std::vector<Split> folds =
       AllFolds(16, {.count = 2, .by = FoldsBy::kGroup, .seed = 3}, groups);
@@ -101,7 +103,7 @@ TEST(SplitByFold, KeepsGroupsTogether) {
   }
 }
 
-// The expected numbers are those of sklearn.model_selection.TimeSeriesSplit(3).split(range(11)).
+// Checks that the folds are those of sklearn.model_selection.TimeSeriesSplit(3).split(range(11)).
 TEST(SplitByFold, TrainsOnWhatWasBefore) {
   const std::vector<Split> folds = AllFolds(11, {.count = 3, .by = FoldsBy::kTime});
   EXPECT_THAT(folds[0].train, ElementsAre(0, 1, 2, 3, 4));

@@ -2,8 +2,8 @@
 // each column of targets.
 //
 // A model whose outputs begin near zero then learns targets of any unit, and a model that always predicts the mean has
-// a mean squared error of 1. spec() holds the means and deviations, for code that shows numbers to the user in their
-// own unit.
+// a mean squared error of 1. spec() holds the means and deviations, for code that shows the user numbers in the unit of
+// the files.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,20 @@
 
 namespace lockstep {
 
-// The mean and the standard deviation of each column of targets. The deviation is that of the population, or 1 for a
-// constant column.
+// The mean and the standard deviation of each column of targets. The standard deviation is that of the population (the
+// sum of squares is divided by the number of samples), or 1 for a constant column.
 struct TargetMoments {
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-// Reads all targets once. Throws the exceptions of dataset.ReadTarget().
+// Reads each target once, and returns the moments of all targets. Throws any exception that dataset.ReadTarget()
+// throws.
 TargetMoments MomentsOfTargets(const Dataset& dataset);
 
 class StandardizedTargets : public WrappedDataset {
  public:
-  // The targets of `whole` must have as many columns as `moments`.
+  // `moments` must have one mean and one standard deviation for each column of the targets of `whole`.
   StandardizedTargets(std::shared_ptr<const Dataset> whole, TargetMoments moments);
 
   const SampleSpec& spec() const override { return spec_; }

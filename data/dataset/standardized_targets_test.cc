@@ -16,7 +16,7 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::FloatEq;
 
-// Three samples with an input of 0 and two targets, the second of which is constant.
+// Returns three samples with an input of 0 and two columns of targets: 1, 4 and 7, and a constant 5.
 std::shared_ptr<const Dataset> ThreeSamples() {
   const std::vector<float> targets = {1, 5, 4, 5, 7, 5};
   const auto bytes = std::as_bytes(std::span(targets));

@@ -1,4 +1,4 @@
-// A data set whose samples are random numbers, with the sample's number as the seed.
+// A data set whose samples are random numbers. The seed of a sample's numbers is the sample's index.
 
 #include "data/dataset/synthetic.h"
 

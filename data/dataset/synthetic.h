@@ -13,8 +13,9 @@ struct SyntheticOptions {
   int64_t samples = 1;
 };
 
-// Returns a data set for measurements whose samples are random numbers that depend only on the sample's number. Inputs
-// are drawn from [-1, 1), and bytes and tokens from all possible values.
+// Returns a data set for benchmarks. A sample consists of random numbers that depend only on the sample's index. Inputs
+// are floats in [-1, 1], bytes of any value, or tokens in [0, spec.classes). Targets are random, too, and valid for
+// spec.task.
 std::shared_ptr<const Dataset> MakeSynthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep

@@ -10,10 +10,11 @@ namespace lockstep {
 
 class TargetUnit {
  public:
-  // The object undoes the standardisation with spec.target_mean and spec.target_std, for tensors on `device`.
+  // Prepares to undo the standardisation by spec.target_mean and spec.target_std, for tensors on `device`.
   TargetUnit(const SampleSpec& spec, at::Device device);
 
-  // `numbers` is [samples, spec.classes]; the result has the same shape and is float64.
+  // Returns `numbers`, [samples, spec.classes], converted to the unit of the user's files, as float64 of the same
+  // shape.
   at::Tensor operator()(const at::Tensor& numbers) const;
 
  private:

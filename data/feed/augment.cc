@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// This number is added to the seed, because crops are drawn with the same seed. Otherwise a sample's colours would
-// depend on its crop.
+// This number is added to the seed, because a sample's crop is drawn with the same seed. Without kSalt, the colours of
+// a sample would depend on its crop.
 constexpr uint64_t kSalt = 0x6175676d656e74;
 
 double Normal(SampleRandom& random) {
@@ -21,8 +21,8 @@ double Normal(SampleRandom& random) {
   return radius * std::cos(2 * std::numbers::pi * random.Uniform());
 }
 
-// Returns the logarithm of a number drawn from Gamma(shape, 1) (Marsaglia and Tsang 2000). For small shapes the number
-// itself is too small for a double.
+// Returns the logarithm of a number drawn from Gamma(shape, 1) (Marsaglia and Tsang 2000). For a small `shape`, the
+// number itself may be too small for a double.
 double LogGamma(double shape, SampleRandom& random) {
   const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3;
   const double c = 1 / std::sqrt(9 * d);
@@ -40,7 +40,7 @@ double LogGamma(double shape, SampleRandom& random) {
 
 // Draws a number from Beta(a, a).
 double Beta(double a, SampleRandom& random) {
-  a = std::max(a, 1e-100);  // for a smaller `a` both logarithms may be infinite
+  a = std::max(a, 1e-100);  // for a smaller `a`, both logarithms may be -infinity
   const double first = LogGamma(a, random);
   return 1 / (1 + std::exp(LogGamma(a, random) - first));
 }
@@ -75,7 +75,7 @@ void DrawCutmix(double own, const ImageSize& image, SampleRandom& random, float*
   const auto height = static_cast<double>(image.height);
   const double x = std::floor(random.Uniform() * width);
   const double y = std::floor(random.Uniform() * height);
-  const double half_side = 0.5 * std::sqrt(1 - own);  // as a share of the image's side
+  const double half_side = 0.5 * std::sqrt(1 - own);  // half the box's side / the image's side
   const double half_width = std::floor(half_side * width);
   const double half_height = std::floor(half_side * height);
   const double left = std::max(x - half_width, 0.0);

@@ -1,11 +1,12 @@
-// Measures the share of the GPU's copy bandwidth that the augmentation kernels and their ATen twin reach: bazel run -c
-// opt //data/feed:augment_pixels_bench
+// Measures the share of the GPU's copy bandwidth that the augmentation kernels reach, and also their twin (the plain
+// PyTorch implementation AugmentPixelsTwin(), which serves as reference): bazel run -c opt
+// //data/feed:augment_pixels_bench
 //
-// For each number, one byte that is read and four bytes that are written (two in bfloat16) are counted. The kernels
-// also read some images twice, which is not counted: images whose contrast changes, and the partners of mixed images.
-// The share therefore shows the cost of the changes, compared with plain normalisation (normalize_pixels_bench). The
-// limit is the rate of a device-to-device copy of the same number of bytes, measured in the same run: `of_copy` is the
-// kernels' rate divided by that rate.
+// For each number of the output, the benchmark counts one byte that is read and four bytes that are written (two in
+// bfloat16). The kernels read some images twice, but the benchmark counts one read: images whose contrast changes, and
+// images that are mixed into another one. The share therefore shows the cost of the changes, compared with plain
+// normalisation (normalize_pixels_bench). The limit is the rate of a device-to-device copy of the same number of bytes,
+// measured in the same run: `of_copy` is the kernels' rate divided by that rate.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -50,7 +51,7 @@ void Run(benchmark::State& state, const Augment& augment, const AugmentOptions& 
   const auto bytes = static_cast<int64_t>(pixels.numel() *
                                           (c10::elementSize(at::kByte) + c10::elementSize(dtype)));
   const double copy = static_cast<double>(bytes) / CopySeconds(bytes);
-  // The two may round a number to different neighbours in bfloat16.
+  // In bfloat16 `augment` and AugmentPixelsTwin() may round a number to different neighbours.
   if (!at::allclose(augment(pixels, draws, scale, shift, dtype),
                     AugmentPixelsTwin(pixels, draws, scale, shift, dtype),
                     dtype == at::kFloat ? 0 : 1e-2, 5e-5)) {

@@ -26,7 +26,7 @@ struct DeviceFeed::Gpu {
     at::cuda::CUDAEvent consumed;
   };
 
-  // Records an event with a time stamp in `stream`.
+  // Records an event with a time stamp in `stream`, and returns the event.
   static Event Record(const at::cuda::CUDAStream& stream) {
     auto event = std::make_shared<at::cuda::CUDAEvent>(cudaEventDefault);
     event->record(stream);
@@ -40,12 +40,13 @@ struct DeviceFeed::Gpu {
   at::Device device;
   at::cuda::CUDAStream stream;
   std::array<Slot, kSlots> slots;
-  // For each copied batch, in order: the end of the work on the batch before it, and the end of its copy.
+  // For each copied micro-batch, in order: the event at the end of the work on the micro-batch before it, and the event
+  // at the end of its own copy.
   std::deque<std::pair<Event, Event>> gaps;
   double waited_s = 0;
-  int64_t queued = 0;   // the number of gaps so far
-  int64_t counted = 0;  // gaps added to waited_s
-  // Element n % kRemembered is waited_s after n gaps.
+  int64_t queued = 0;   // the number of pairs added to `gaps` so far
+  int64_t counted = 0;  // the number of pairs of `gaps` that waited_s includes
+  // Element n % kRemembered is the value of waited_s when it included n pairs of `gaps`.
   std::vector<double> waited_until = std::vector<double>(kRemembered);
   int in_use = -1;
   int next = 0;
@@ -61,14 +62,15 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
     slot.input = EmptyInputs(spec, max_micro_batch, device);
     slot.target = EmptyTargets(spec, max_micro_batch, device);
     slot.draws = EmptyDraws(loader.augment(), max_micro_batch, device);
-    // The memory may have belonged to another tensor, and work on that tensor may still be queued.
+    // The memory may have belonged to another tensor, and work on that tensor may still be queued. The first copy into
+    // the slot waits for this event, and thereby for that work.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }
 }
 
-// Waits for the copies that are under way, because they write to memory that is freed here.
+// Waits for the copies that are under way, because they write to memory that this destructor frees.
 DeviceFeed::~DeviceFeed() {
-  // After an error of the device there is nothing to wait for, and a destructor must not throw.
+  // The status is ignored: after an error of the device there is no copy to wait for, and a destructor must not throw.
   if (gpu_) static_cast<void>(cudaStreamSynchronize(gpu_->stream.stream()));
 }
 

@@ -5,11 +5,12 @@
 //
 // Invariants:
 //   1. On the CPU the model reads a micro-batch from the loader's slot, and nothing is copied.
-//   2. On a GPU there are two slots in device memory, allocated in the constructor. Next() takes back the slot of an
-//      earlier micro-batch. The copy into this slot waits, on the device, for the work that was queued by then, and the
-//      stream of that work waits, on the device, for the copy.
-//   3. The feed gives a loader slot back together with the event of its copy. A loader thread waits for this event
-//      before it writes to the slot again.
+//   2. On a GPU there are two slots in device memory, allocated in the constructor. Next() ends the use of the current
+//      micro-batch, and records an event behind the work that is queued in the current stream. The next copy into the
+//      slot of this micro-batch waits, on the device, for this event. The current stream waits, on the device, for the
+//      copy of the micro-batch that Next() returns.
+//   3. The feed releases a slot of the loader together with the event at the end of the copy from this slot. A loader
+//      thread waits for this event before it writes to the slot again.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the loader throws -> Next() or Prefetch() throws the same -> data/feed/loader_test.cc
@@ -28,42 +29,43 @@ namespace lockstep {
 
 class DeviceFeed final : public MicroBatches {
  public:
-  static constexpr int kSlots = 2;  // batches that a GPU holds at a time
+  static constexpr int kSlots = 2;  // the number of micro-batches that GPU memory holds at a time
 
-  // Keeps a reference to `loader`, whose slots must be pinned if `device` is a GPU. `max_micro_batch` is that of the
-  // loader's sampler, and `spec` that of its data set.
+  // Keeps a reference to `loader`, whose slots must be pinned if `device` is a GPU. `max_micro_batch` is
+  // max_micro_batch() of the loader's sampler, and `spec` is spec() of the loader's data set.
   DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device);
   ~DeviceFeed() override;
 
   DeviceBatch Next() override;
 
-  // Starts the copy of the batch after the current one, and waits for the loader.
+  // Takes the micro-batch after the current one from the loader, for which it may have to wait, and starts its copy to
+  // the GPU. Does nothing on the CPU, or if that copy was already started.
   void Prefetch() override;
 
-  // The seconds for which training stood still because a batch was not ready. On a GPU they are the time between the
-  // end of the work that was enqueued before Prefetch() and the end of the batch's copy; on the CPU they are the wait
-  // for the loader. The latest batches are not included yet.
+  // Returns the seconds for which training stood still because a micro-batch was not ready. On a GPU this is the time
+  // between the end of the work that was queued before Prefetch() and the end of the micro-batch's copy; on the CPU it
+  // is the wait for the loader. Micro-batches whose copy the GPU has not finished are not included.
   double waited_s();
 
-  // Returns the slots' tensors in GPU memory; on the CPU there are none.
+  // Returns the tensors of the slots in GPU memory; on the CPU, returns an empty list.
   std::vector<at::Tensor> DeviceMemories() const;
 
-  // For a GPU. queued() returns how many copies of batches were queued so far, not counting the first. waited_s(n)
-  // returns the part of waited_s() that belongs to the first n of them; n must be one of the newest kRemembered values
-  // of queued().
+  // Both functions are for a GPU. queued() returns how many copies of micro-batches were queued so far, without the
+  // first copy. waited_s(n) returns the part of waited_s() that belongs to the first n of these copies; n must be one
+  // of the latest kRemembered values of queued().
   int64_t queued() const;
   double waited_s(int64_t batches);
   static constexpr int64_t kRemembered = 4096;
 
  private:
-  struct Gpu;  // streams, slots and events; none on the CPU
+  struct Gpu;  // the stream, the slots and the events; gpu_ is null on the CPU
 
   HostBatch NextOfLoader();
   void CountGaps();
   double& WaitedUntil(int64_t batches);
 
   Loader& loader_;
-  bool lent_ = false;  // on the CPU: whether a slot of the loader is in use
+  bool lent_ = false;  // on the CPU: whether a slot of the loader is not yet released
   std::unique_ptr<Gpu> gpu_;
 };
 

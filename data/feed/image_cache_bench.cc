@@ -1,12 +1,13 @@
 // Measures the images a second of the first and the second epoch, for each ImageCache:
 //   bazel run -c opt //data/feed:image_cache_bench -- FOLDER THREADS
 //
-// The loader makes batches of 64 random crops of 224 x 224 bytes. images_per_s: the images of an epoch divided by its
-// time, with the files in the page cache; per_cpu_s: the images divided by the CPU time of the process, which other
-// processes hardly change; kept_mib: the size of the cache after the epoch. A hash of every 61st byte of the samples is
-// compared: it must be the same with OFF and ENCODED.
+// The loader makes batches of 64 random crops of 224 x 224 pixels. images_per_s: the number of images divided by the
+// time of the epoch, with the files in the page cache; per_cpu_s: the number of images divided by the CPU time that the
+// process used in the epoch, which other processes hardly change; kept_mib: the size of the cache after the epoch. The
+// benchmark checks that a hash of every 61st byte of the samples is the same with OFF and ENCODED.
 //
-// An Intel Xeon, 2 threads, 2,000 files of about 500 x 375 in 62 KiB, per_cpu_s of epoch 1 and epoch 2:
+// Measured values of per_cpu_s in epoch 1 and epoch 2, on an Intel Xeon with 2 threads and 2,000 files of about 500 x
+// 375 pixels and 62 KiB:
 //   OFF      1,029 and 1,141
 //   ENCODED  1,063 and 1,191, 121 MiB kept: it saves reads from a disk or a server, but no CPU time
 //   DECODED    681 and 5,981, 1,074 MiB kept: 0.54 MiB an image
@@ -47,7 +48,7 @@ double CpuSeconds() {
   return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
-// Prints the rates of two epochs, and returns a hash of every 61st byte of their samples.
+// Prints the rates of two epochs, and returns a hash of every 61st byte of the samples of both epochs.
 uint64_t Measure(const Mode& mode, const std::string& folder, int threads) {
   const auto budget = std::make_shared<MemoryBudget>(kBudget);
   const auto images =

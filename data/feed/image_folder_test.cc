@@ -49,7 +49,8 @@ class ImageFolderTest : public testing::Test {
  protected:
   void SetUp() override { fs::create_directories(root_); }
 
-  // Writes an image whose first column has the grey level `dark`, and each further column one level more.
+  // Writes an image whose first column has the grey level `dark`, and each further column has one level more than the
+  // column before, up to 255.
   void WriteImage(const std::string& path, int width, int height, uint8_t dark = 0) const {
     fs::create_directories((root_ / path).parent_path());
     std::vector<uint8_t> pixels(3 * width * height);
@@ -204,7 +205,7 @@ TEST_F(ImageFolderTest, EachEpochSeesAnotherPart) {
     mirrored += sample.pixels.front() > sample.pixels[3 * (kSize - 1)];
   }
   EXPECT_GT(seen.size(), 150U);
-  // The bound is 5 standard deviations of 200 throws of a fair coin.
+  // The bound is 5 standard deviations of the number of heads in 200 throws of a fair coin: 5 * sqrt(200) / 2 = 35.
   EXPECT_NEAR(mirrored, 100, 35);
   EXPECT_NE(SampleOf(*Open({.seed = 6}), 0).pixels, SampleOf(*folder, 0).pixels);
 
@@ -215,7 +216,8 @@ TEST_F(ImageFolderTest, EachEpochSeesAnotherPart) {
   }
 }
 
-// The grey level of a column is its index, so it shows which part of the image was taken.
+// Checks the width and the places of random crops. The grey level of a column is its index, so the grey levels of a
+// sample show which part of the image it is.
 TEST_F(ImageFolderTest, RandomPartsHaveTheirAreaAndShape) {
   WriteImage("a/1.png", 250, 250);
   const auto folder =
@@ -226,8 +228,8 @@ TEST_F(ImageFolderTest, RandomPartsHaveTheirAreaAndShape) {
     const Sample sample = SampleOf(*folder, 0, epoch);
     const double left = sample.pixels.front();
     const double right = sample.pixels[3 * (kSize - 1)];
-    // A square of a quarter of the area is 125 columns wide; the distance of the outer output pixels' centres is (kSize
-    // - 1) / kSize of that.
+    // A square of a quarter of the area is 125 columns wide; the distance between the centres of the leftmost and the
+    // rightmost output pixel is (kSize - 1) / kSize of these 125 columns.
     EXPECT_NEAR(right - left, 125.0 * (kSize - 1) / kSize, 2);
     left_most = std::min(left_most, left);
     right_most = std::max(right_most, right);
@@ -248,7 +250,8 @@ TEST_F(ImageFolderTest, EvaluationSeesTheMiddle) {
   WriteImage("a/1.png", 200, 100);
   const auto plain = Open({.center = 0.8})->Plain();
   const Sample sample = SampleOf(*plain, 0, 3);
-  // The crop has the 80 columns from 60 to 140; the outer output pixels' centres lie 5 columns inside.
+  // The crop is a square of 80 columns, from edge 60 to edge 140, and has 8 output pixels of 10 columns each. The
+  // centres of the outer ones lie 5 columns inside, at 65 and 135, where the grey levels are 64.5 and 134.5.
   EXPECT_NEAR(sample.pixels.front(), 60 + 4.5, 1);
   EXPECT_NEAR(sample.pixels[3 * (kSize - 1)], 140 - 5.5, 1);
   EXPECT_EQ(SampleOf(*plain, 0, 4), sample);
@@ -285,7 +288,7 @@ TEST_F(ImageFolderTest, AnyNumberOfThreadsDeliversTheSameBytes) {
     }
   }
 
-  // If a run starts again at any step, the remaining steps have the same samples.
+  // If a run resumes at any step, the remaining steps have the same samples.
   for (const size_t first : {1, 4, 11}) {
     Sampler rest = sampler;
     rest.Seek(static_cast<int64_t>(first));

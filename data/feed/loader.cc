@@ -27,7 +27,7 @@ std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads) {
   if (loader.available == 0) {
     return "the training thread, which reads the samples itself: set loader.threads to 1 or more";
   }
-  // If the threads read for a smaller share of the time, they are not the bottleneck.
+  // If the threads spend a smaller share of their time than this in reading, they are not the bottleneck.
   constexpr double kBusy = 0.8;
   if (loader.reading < kBusy * loader.available) {
     return "what takes the batches (copy, normalisation or the model): the loader's threads idle "
@@ -74,7 +74,8 @@ void Loader::StartThreads(const LoaderOptions& options) {
   try {
     for (int i = 0; i < most; ++i) threads_.emplace_back([this, i] { Run(i); });
   } catch (const std::exception&) {
-    // The system refuses more threads. Tuning uses those that were started.
+    // The system refuses more threads. If at least options.threads threads were started, the tuning chooses among the
+    // started ones. Otherwise the exception is passed on.
     if (static_cast<int>(threads_.size()) < options.threads) {
       StopThreads();
       throw;
@@ -142,7 +143,8 @@ int Loader::threads() const {
   return working_;
 }
 
-// Lets more or fewer threads work, if enough time and batches have passed since the last tuning.
+// Adapts the number of threads that take work, if at least kLeast_s seconds and as many micro-batches as there are
+// slots have passed since the last tuning.
 void Loader::Tune() {
   constexpr double kLeast_s = 0.5;
   const double seconds = taken_at_ - tuned_at_;
@@ -168,7 +170,8 @@ bool Loader::CanOpen() const {
   return !opening_ && opened_ < released_ + static_cast<int64_t>(slots_.size());
 }
 
-// Takes the next micro-batch from the sampler, and opens its slot for writing.
+// Takes the next micro-batch from the sampler, and opens a slot for this micro-batch. Releases the lock while it calls
+// `until_unused`.
 void Loader::Open(std::unique_lock<std::mutex>& lock) {
   Slot& slot = slots_[opened_ % slots_.size()];
   opening_ = true;
@@ -194,8 +197,8 @@ void Loader::Open(std::unique_lock<std::mutex>& lock) {
   if (slot.handed_out == slot.count) Finish(slot);
 }
 
-// Returns the slot that was opened last if it has samples that no thread has taken. No other slot can have such
-// samples.
+// Returns the slot that was opened last if it has samples that no thread has taken, and otherwise null. No other slot
+// can have such samples.
 Loader::Slot* Loader::SlotToFill() {
   if (opened_ == 0) return nullptr;
   Slot& slot = slots_[(opened_ - 1) % slots_.size()];
@@ -224,13 +227,13 @@ void Loader::ReadSamples(const Slot& slot, int64_t begin, int64_t end) const {
   }
 }
 
-// Takes the next samples of the slot and writes them.
+// Reads the next samples of the slot's micro-batch into the slot. Releases the lock while it reads.
 void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t begin = slot.handed_out;
   const int64_t pieces = CeilDivide(slot.count, at_once_);
   const int64_t end = std::min(begin + CeilDivide(slot.count, pieces), slot.count);
   slot.handed_out = end;
-  // A thread that has found work wakes one other thread if there is more work.
+  // There is more work, so this thread wakes another thread.
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
   lock.unlock();
 

@@ -5,8 +5,9 @@
 //
 // Invariants:
 //   1. Ticket t stands for the t-th micro-batch, which is made in slot t % slots. A thread that opens a ticket takes
-//      the next micro-batch from the sampler, under one lock, so tickets are opened in order. A ticket is opened when
-//      all samples of the tickets before it have been given to threads, so there may be more threads than slots.
+//      the next micro-batch from the sampler, under one lock, so tickets are opened in order. A ticket is opened only
+//      when all samples of the earlier tickets have been given to threads. Several threads can fill one slot, so there
+//      may be more threads than slots.
 //   2. The states of a slot are free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened only
 //      after ticket t - slots was released. The samples of an open slot are given to threads in order, some at a time.
 //      The slot is ready when the last sample is written.
@@ -14,7 +15,7 @@
 //      allocated later except the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //   5. The first working_ threads take work, and the other threads sleep. Next() tunes the number working_
-//      (thread_tuner.h), from the number of samples that were read and the time that training waited since the last
+//      (thread_tuner.h), from the number of samples that were read, and the time that training waited, since the last
 //      tuning.
 //
 // Lockstep does not read files ahead of the threads that decode them. Measured on two cores with a cold page cache on a
@@ -48,11 +49,11 @@
 namespace lockstep {
 
 struct LoaderOptions {
-  int threads = 0;  // 0: the thread that calls Next() reads
+  int threads = 0;  // 0: the thread that calls Next() reads the samples
   // The maximum number of threads for tuning. If it is not more than `threads`, there is no tuning.
   int most_threads = 0;
-  int slots = 4;             // how many micro-batches are in flight, at least 2
-  bool pinned = false;       // whether memory is page-locked, for asynchronous copies to a GPU
+  int slots = 4;             // the number of slots, at least 2
+  bool pinned = false;       // whether the slots are page-locked, for asynchronous copies to a GPU
   AugmentOptions augment{};  // which random changes are drawn for each sample of pixels
 };
 
@@ -60,28 +61,30 @@ struct HostBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...], in the data set's dtype; a view of the slot
   at::Tensor target;  // [count, spec.target_shape()...]; a view of the slot
-  // float32 [count, kAugmentDraws]; a view of the slot; undefined if nothing is drawn.
+  // The random numbers for the augmentation: float32 [count, kAugmentDraws]; a view of the slot; undefined if nothing
+  // is drawn.
   at::Tensor draws;
 };
 
-// How the time since the loader was made was spent, in seconds.
+// How the time since the construction of the loader was spent, in seconds.
 struct LoaderTimes {
-  double available = 0;  // the time of all threads together; 0 if there are no threads
-  double reading = 0;    // the part of it that was spent in Dataset::Read
-  double computing = 0;  // the part of `reading` in which the threads ran on a core
-  double waiting = 0;    // the time that Next() waited
+  double available = 0;  // the time of all threads that take work; 0 without threads
+  double reading = 0;    // the time of all threads together in Dataset::ReadSome
+  double computing = 0;  // the part of `reading` in which the threads ran on a core (CPU time)
+  double waiting = 0;    // the time that the calls of Next() took
 
   LoaderTimes operator+(const LoaderTimes& other) const;
   LoaderTimes operator-(const LoaderTimes& other) const;
 };
 
-// Says in words what limits the speed of a loader.
+// Returns a text for the user that says what limits the speed of a loader.
 std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads);
 
 class Loader {
  public:
-  // How many bytes of samples a thread takes at once, unless the data set asks for more. They are enough to make the
-  // cost of the lock negligible, and few enough to give all threads work on the next batch.
+  // How many bytes of samples a thread takes at once, unless samples_at_once() of the data set asks for more. These
+  // bytes are enough to make the cost of the lock negligible, and few enough that all threads find work in the next
+  // micro-batch.
   static constexpr int64_t kBytesAtOnce = int64_t{64} << 10;
 
   // Keeps a reference to `dataset`.
@@ -90,24 +93,26 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Returns the next micro-batch. Its tensors are valid until it is released. Up to slots - 1 micro-batches may be held
-  // at once.
+  // Returns the next micro-batch. The tensors of the micro-batch are valid until Release() releases the micro-batch.
+  // The caller may hold up to slots
+  // - 1 micro-batches at once.
   HostBatch Next();
 
-  // Releases the oldest batch that Next() returned. If `until_unused` is given, a loader thread calls it before the
-  // slot is written again; it can wait for an asynchronous copy, for example.
+  // Releases the oldest micro-batch that Next() returned and that was not yet released. If `until_unused` is given, a
+  // loader thread calls `until_unused` before it writes to the slot again. `until_unused` can wait for an asynchronous
+  // copy, for example.
   void Release(std::function<void()> until_unused = nullptr);
 
   LoaderTimes times() const;
 
-  // The random changes that the loader draws for each sample.
+  // Returns the options of the random changes that the loader draws for each sample.
   const AugmentOptions& augment() const { return augment_; }
 
-  // How many threads take work now.
+  // Returns how many threads take work at present.
   int threads() const;
 
-  // Tells the loader that training has done something else since the last Next() than use its batch, such as an
-  // evaluation. The tuning ignores this time.
+  // Tells the loader that training has done something besides using the micro-batch since the last Next(), such as an
+  // evaluation. The next tuning ignores the time from the last tuning to this call.
   void Rest();
 
  private:
@@ -117,11 +122,11 @@ class Loader {
     at::Tensor draws;
     MicroBatch origin;
     int64_t count = 0;       // the number of samples
-    int64_t handed_out = 0;  // how many of them were given to threads
-    int64_t unwritten = 0;   // how many of them have not been written yet
+    int64_t handed_out = 0;  // the number of samples that were given to threads
+    int64_t unwritten = 0;   // the number of samples that are not yet written
     std::function<void()> until_unused;
     std::exception_ptr exception;
-    // The index in the batch of the first sample for which the exception was thrown.
+    // The index, in the micro-batch, of the first sample of the Dataset::ReadSome() call that threw `exception`.
     int64_t failed = 0;
     bool ready = false;
   };
@@ -149,7 +154,7 @@ class Loader {
   int64_t opened_ = 0;    // how many tickets were opened
   int64_t taken_ = 0;     // how many tickets Next() has returned
   int64_t released_ = 0;  // how many tickets Release() has given back
-  bool opening_ = false;  // whether a thread waits until the next slot is unused
+  bool opening_ = false;  // whether a thread is in Open(), so no other may call Open()
   bool stopping_ = false;
   LoaderTimes times_;
   int64_t read_samples_ = 0;

@@ -20,8 +20,8 @@
 namespace lockstep {
 namespace {
 
-// Sample i is the numbers i, -i, i, -i, ..., with label i % 3. Read() takes a random time, so that threads overtake
-// each other, and throws for samples in `bad`.
+// A data set whose sample i has the input i, -i, i, -i, ... and the class i % 3. Read() takes a random time, so that
+// threads overtake each other, and throws for samples in `bad`.
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size, std::set<int64_t> bad = {}, int64_t features = 2)
@@ -52,7 +52,8 @@ class Numbers : public Dataset {
   SampleSpec spec_;
 };
 
-// So many features that a thread takes one sample at a time.
+// The number of features with which one sample has Loader::kBytesAtOnce bytes, so that a thread takes one sample at a
+// time.
 constexpr int64_t kFeaturesOfPieces = Loader::kBytesAtOnce / sizeof(float);
 
 class LoaderWithThreads : public testing::TestWithParam<int> {};
@@ -112,7 +113,8 @@ TEST_P(LoaderWithThreads, CarriesAnExceptionToTheCaller) {
   }
 }
 
-// The samples are so large that they are given to threads one by one.
+// Checks the samples' values when several threads fill one slot. The samples are so large that each thread takes one
+// sample at a time.
 TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
   const Numbers numbers(31, {}, kFeaturesOfPieces);
   for (const int slots : {2, 5}) {
@@ -181,7 +183,8 @@ TEST_P(LoaderWithThreads, AsksForAsManySamplesAsTheDataSetWants) {
     EXPECT_STREQ(error.what(), "sample 77 is bad");
   }
   const std::map<size_t, int> read = eights.read_at_once();
-  // 20 samples are read in three parts of at most eight, as equal as possible: 7, 7 and 6.
+  // Each of the four micro-batches of 20 samples is read in three parts of at most eight samples, as equal as possible:
+  // 7, 7 and 6. The loader may have read more micro-batches ahead.
   EXPECT_EQ(read.size(), 2U);
   EXPECT_GE(read.at(7), 8);
   EXPECT_GE(read.at(6), 4);
@@ -221,7 +224,7 @@ TEST_P(LoaderWithThreads, StopsInAnyState) {
   }
 }
 
-// A data set on a slow disk.
+// A data set that simulates a slow disk: while is_slow is true, each Read() waits 1 ms.
 class OnSlowDisk : public WrappedDataset {
  public:
   explicit OnSlowDisk(const Dataset& whole) : WrappedDataset(whole) {}
@@ -252,13 +255,13 @@ TEST(Loader, TakesMoreThreadsForASlowDiskAndFewerAfterwards) {
   while (loader.threads() < kMost) take_one();
   disk.is_slow = false;
   while (loader.threads() > kMost / 2) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // stands for a slower model
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // simulates a slower model
     take_one();
   }
 }
 
-// The tuning may stop a thread while it waits in `until_unused` before it opens a slot. The other threads must then
-// read this slot.
+// Checks that the loader does not hang if the tuning stops a thread while that thread calls `until_unused`, before it
+// opens a slot. Other threads must then read the samples of this slot.
 TEST(Loader, WhatALaidOffThreadOpenedIsReadByOthers) {
   const Numbers numbers(500, {}, kFeaturesOfPieces);
   OnSlowDisk disk(numbers);

@@ -1,12 +1,12 @@
 // MicroBatches: the interface of a source that gives a step its micro-batches on the device.
 //
 //   DeviceFeed (data/feed/device_feed.h)   the samples of a data set, in the order of training
-//   PinnedBatches                          the same micro-batches again and again: a measurement of steps repeats one,
-//                                          and a CUDA graph reads those in its input buffers
-//   KeptBatch                              first a micro-batch that was taken from another source before, then the
-//                                          micro-batches that follow it there
+//   PinnedBatches                          the same micro-batches again and again, for a measurement that repeats one
+//                                          step, or for a CUDA graph, which always reads the same input buffers
+//   KeptBatch                              first one micro-batch that was already taken from another source, and then
+//                                          the further micro-batches of that source
 //
-// A foretold GPU, which is simulated (base/tensor/foretold_gpu.h), has a source of its own (trainer/run/foretell.cc).
+// Simulated GPUs (base/tensor/foretold_gpu.h) use another source, which is in trainer/run/foretell.cc.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ struct DeviceBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...], in the data set's dtype
   at::Tensor target;  // [count, spec.target_shape()...]
-  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined if the loader draws nothing
+  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined if nothing is drawn
 };
 
 class MicroBatches {
@@ -34,11 +34,12 @@ class MicroBatches {
   MicroBatches(const MicroBatches&) = delete;
   MicroBatches& operator=(const MicroBatches&) = delete;
 
-  // Returns the next micro-batch, for work on the current stream. It is valid until the next call.
+  // Returns the next micro-batch, for work on the current stream. The micro-batch is valid until the next call of
+  // Next().
   virtual DeviceBatch Next() = 0;
 
-  // Says that all work on the current micro-batch is enqueued, so that the source can bring the next one to the device.
-  // The call is optional, and may wait for the source.
+  // Tells the source that all work on the current micro-batch is queued, so that the source can copy the next
+  // micro-batch to the device. The call is optional. It may wait until the next micro-batch is read.
   virtual void Prefetch() = 0;
 };
 
@@ -56,7 +57,7 @@ class PinnedBatches final : public MicroBatches {
 
 class KeptBatch final : public MicroBatches {
  public:
-  // Keeps a reference to `rest`, from which `kept` was taken last.
+  // Keeps a reference to `rest`. `kept` must be the last micro-batch that was taken from `rest`.
   KeptBatch(DeviceBatch kept, MicroBatches& rest) : kept_(std::move(kept)), rest_(rest) {}
 
   DeviceBatch Next() override { return kept_ ? *std::exchange(kept_, std::nullopt) : rest_.Next(); }

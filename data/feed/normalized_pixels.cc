@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// A loop in a form that compilers vectorise.
+// Sets out[i] to pixels[i] * scale[i] + shift[i] for each i < count. Compilers vectorise a loop of this form.
 void MultiplyAdd(const uint8_t* __restrict pixels, const float* __restrict scale,
                  const float* __restrict shift, float* __restrict out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(pixels[i]) * scale[i] + shift[i];
@@ -20,7 +20,8 @@ Normalized::Normalized(const Dataset& whole, std::vector<float> scale, std::vect
   const int64_t channels = spec_.shape[0];
   const int64_t height = spec_.shape[1];
   const int64_t width = spec_.shape[2];
-  // If channels are last, all rows have the same factors; otherwise they differ between the planes of the channels.
+  // If the channels are last, all rows have the same factors. Otherwise the factors differ between the planes of the
+  // channels.
   const int64_t period = channels * width * (spec_.channels_last ? 1 : height);
   for (int64_t i = 0; i < period; ++i) {
     const int64_t channel = spec_.channels_last ? i % channels : i / (height * width);

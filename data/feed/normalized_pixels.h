@@ -1,8 +1,8 @@
 // Normalized: a data set that converts the pixels of another data set to the numbers that the model gets.
 //
-// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. This is for
-// training on CPUs: the loader threads convert the pixels while the pixels are in the CPU's cache, so the training
-// thread does not spend time on this.
+// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. Training on CPUs
+// uses this data set: the loader threads convert the pixels while the pixels are in the CPU's cache, so the training
+// thread spends no time on the conversion.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class Normalized : public WrappedDataset {
 
  private:
   SampleSpec spec_;
-  // The factor and the summand for each byte of one image row if channels are last, otherwise of a whole input.
+  // The factor and the summand for each byte of one image row if the channels are last, and otherwise for each byte of
+  // a whole input.
   std::vector<float> scale_;
   std::vector<float> shift_;
 };

@@ -1,10 +1,10 @@
 // Sampler: chooses the samples on which this rank trains, micro-batch by micro-batch, for any number of epochs.
 //
 // Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
-// epoch to epoch. (With LastBatch::kDrop it takes each of the first steps_per_epoch * global_batch positions of the
-// epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only the
-// assignment of these samples to ranks depends on them. With SamplerOptions::draws, an epoch makes `samples` weighted
-// draws instead (data/feed/weighted_draws.h).
+// epoch to epoch. (With LastBatch::kDrop an epoch takes only the samples at the first steps_per_epoch * global_batch
+// positions of its order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation.
+// Only the assignment of these samples to ranks depends on these two numbers. With SamplerOptions::draws, an epoch
+// makes `samples` weighted draws instead (data/feed/weighted_draws.h).
 //
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e), of the samples or of the draws; without shuffling it is
@@ -36,13 +36,14 @@ enum class LastBatch { kKeep, kDrop };
 struct SamplerOptions {
   int64_t samples = 0;
   int64_t global_batch = 1;  // the number of samples of one optimizer step, over all ranks
-  int accumulation = 1;      // how many micro-batches one rank makes of its part of a step
+  int accumulation = 1;      // the number of micro-batches of one rank in a step
   int rank = 0;
   int ranks = 1;
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::kKeep;
-  // The draws that choose an epoch's samples; null: each sample is taken once. Only with `shuffle`.
+  // The draws that choose an epoch's samples; null: each sample is taken once. `draws` may be set only if `shuffle` is
+  // true.
   std::shared_ptr<const WeightedDraws> draws{};
 };
 
@@ -62,10 +63,11 @@ class Sampler {
 
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  // The size of the largest micro-batch that any rank ever gets.
+  // Returns the number of samples of the largest micro-batch that any rank ever gets.
   int64_t max_micro_batch() const;
 
-  // Returns this rank's next micro-batch. There is always another one.
+  // Returns this rank's next micro-batch. There is always a next micro-batch, because epochs follow each other without
+  // end.
   MicroBatch Next();
 
   // Makes the next call of Next() return micro-batch 0 of `step`, counted from the start of training.

@@ -1,4 +1,5 @@
-// Measures the time that the sampler takes for an index: bazel run -c opt //data/feed:sampler_bench
+// Measures the time that the sampler takes for one index and for a micro-batch: bazel run -c opt
+// //data/feed:sampler_bench
 
 #include <benchmark/benchmark.h>
 
@@ -8,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Measures one index of a permutation of state.range(0) samples.
+// Measures one call of Of() for a permutation of state.range(0) samples.
 void BM_Permutation(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Permutation permutation(n, 1, 0);

@@ -60,16 +60,17 @@ TEST(Permutation, TakesNoMemoryThatGrowsWithTheData) {
   }
 }
 
-// Statistics of a set of orders. The comments give the values for uniformly random permutations.
+// Statistics of a set of orders of n samples. After `random:`, a comment gives the expected value for uniformly random
+// permutations.
 struct Spread {
-  // Positions and indices are divided into 16 equal stretches each. This is the chi-square of the table that counts,
-  // over all orders, how often an index of stretch i is at a position of stretch j. It has 225 degrees of freedom,
-  // because the sums of the rows and columns are fixed.
+  // The positions and the indices are each divided into 16 equal stretches. This is the chi-square of the table that
+  // counts, over all orders, how often an index of stretch i is at a position of stretch j. It has 225 degrees of
+  // freedom, because the sums of the rows and columns are fixed.
   double chi_square = 0;
   double mean_displacement = 0;   // mean |order[i] - i| / n; random: (n^2 - 1) / (3 n^2)
   double mean_fixed_points = 0;   // random: 1
-  double mean_ascending = 0;      // share of i with order[i] < order[i + 1]; random: 1 / 2
-  double serial_correlation = 0;  // of order[i] and order[i + 1]; random: about -1 / n
+  double mean_ascending = 0;      // the share of all i with order[i] < order[i + 1]; random: 1 / 2
+  double serial_correlation = 0;  // correlation of order[i] and order[i + 1]; random: about -1 / n
 };
 
 using Orders = std::function<std::vector<int64_t>(int64_t n, uint64_t seed)>;
@@ -100,8 +101,9 @@ Spread SpreadOf(const Orders& orders, int64_t n, int seeds) {
   return spread;
 }
 
-// The orders are fixed, so the test cannot be flaky. Each bound is some five standard deviations wide, and std::shuffle
-// passes the same bounds.
+// Expects that 400 orders of 1,024 samples have the statistics of random permutations. The orders are fixed, so a test
+// cannot be flaky. Each bound is about five standard deviations from the expected value, and the orders of std::shuffle
+// are within the same bounds.
 void ExpectSpreadLikeAShuffle(const Orders& orders) {
   constexpr int64_t kSize = 1024;
   constexpr int kSeeds = 400;
@@ -131,7 +133,7 @@ TEST(Permutation, AShuffleSpreadsLikeAShuffle) {
   });
 }
 
-// Shows that the statistics can fail: a rotation by a pseudo-random amount is no shuffle.
+// Checks that the statistics tell a shuffle from a rotation by an amount that depends on the seed.
 TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   const Spread spread = SpreadOf(
       [](int64_t n, uint64_t seed) {
@@ -144,7 +146,8 @@ TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   EXPECT_GT(spread.serial_correlation, 0.9);
 }
 
-// All n! orders of a few things must occur equally often: their chi-square is within 5 standard deviations.
+// Checks that all n! orders of n <= 6 samples occur about equally often, 500 times each: the chi-square of their counts
+// is at most 5 standard deviations above its expected value.
 TEST(Permutation, EveryOrderOfFewThingsIsEquallyLikely) {
   for (int n : {2, 3, 4, 5, 6}) {
     std::vector<int64_t> first(n);

@@ -5,9 +5,9 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWaits = 0.01;  // training waits if it waits for a greater share of the time
-constexpr double kBusy = 0.9;    // threads are busy if they read for a greater share of their time
-constexpr double kSpare = 1.25;  // the ratio of kept threads to busy threads
+constexpr double kWaits = 0.01;  // training waits if it waits for a greater share of a window
+constexpr double kBusy = 0.9;    // threads are busy if they read for a greater share of a window
+constexpr double kSpare = 1.25;  // how many threads are kept for each busy thread
 
 }  // namespace
 

@@ -1,12 +1,13 @@
-// ThreadTuner: decides how many threads of a loader work, from the images a second that earlier numbers of threads
-// achieved.
+// ThreadTuner: decides how many threads of a loader work, from the number of samples a second that earlier numbers of
+// threads achieved.
 //
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
-// This helps if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a trial
-// gains less than kWorthwhile, the tuner goes back to the previous number of threads and does not try again for
+// More threads help if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a
+// trial of more threads does not raise the samples a second by the factor kWorthwhile, the tuner goes back to the
+// previous number of threads and does not try again for
 // kPatience windows. If training does not wait and threads are idle, the tuner stops one thread.
 //
-// Tests: data/feed/thread_tuner_test.cc, against machines with few cores, slow disks and slow models.
+// Tests: data/feed/thread_tuner_test.cc, with simulated machines that have few cores, slow disks or slow models.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace lockstep {
 
 class ThreadTuner {
  public:
-  // The factor in samples a second that a trial must gain.
+  // The least factor by which a trial of more threads must raise the number of samples a second.
   static constexpr double kWorthwhile = 1.1;
   static constexpr int kPatience = 20;
 
@@ -23,7 +24,7 @@ class ThreadTuner {
   struct Window {
     double seconds;
     int64_t samples;   // how many samples were read
-    double reading_s;  // the time of all threads together in Dataset::Read
+    double reading_s;  // the time of all threads together in reading samples
     double waiting_s;  // the time that training waited for the next batch
   };
 
@@ -32,7 +33,7 @@ class ThreadTuner {
 
   int threads() const { return threads_; }
 
-  // Decides the number of threads from what happened since the last call.
+  // Sets threads() anew from `window`, the time since the last call of Add().
   void Add(const Window& window);
 
  private:
@@ -41,10 +42,10 @@ class ThreadTuner {
   int most_;
   int threads_;
   bool trying_ = false;
-  // The number of threads before the trial, and the rate that they achieved.
+  // The number of threads before the trial, and the samples a second that these threads achieved.
   int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // a trial with more threads than this has failed
+  int enough_;        // no trial has more threads than this, because one failed
   int patience_ = 0;  // the number of windows until more threads may be tried again
 };
 

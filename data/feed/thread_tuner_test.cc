@@ -22,7 +22,7 @@ struct Machine {
   }
 
   ThreadTuner::Window Run(int threads) {
-    // The number of samples in a second varies by up to 4 %.
+    // The number of samples in a second varies at random by up to 4 % in both directions.
     const double noise = 1 + 0.04 * (2.0 * random() / std::minstd_rand::max() - 1);
     const double rate = Rate(threads) * noise;
     const bool waits = rate < wanted * noise;
@@ -85,7 +85,8 @@ TEST(ThreadTuner, KeepsOneThreadThatHasNothingToDo) {
   EXPECT_EQ(ThreadsAfter({.cores = 4, .cpu_s = 1e-6, .disk_s = 0, .wanted = 1}, 4, 16), 1);
 }
 
-// If the host runs ahead of its GPU, training waits although the threads are idle. More threads would not help then.
+// Checks that the tuner keeps 4 threads if training waits although the threads are idle, which happens if the host runs
+// ahead of its GPU. More threads would not help.
 TEST(ThreadTuner, DoesNotGrowWhereThreadsIdle) {
   ThreadTuner tuner(4, 64);
   for (int i = 0; i < 100; ++i) {

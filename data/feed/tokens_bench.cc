@@ -1,7 +1,8 @@
 // Measures how many bytes of tokens a second the loader puts into its slots, from a file in the page cache: bazel run
 // -c opt //data/feed:tokens_bench
 //
-// The bytes of the 64-bit inputs and targets are counted. Slots are page-locked if there is a GPU.
+// The benchmark counts the bytes of the inputs and the targets, which are 64-bit integers in the slots. Slots are
+// page-locked if there is a GPU.
 
 #include <ATen/Context.h>
 #include <benchmark/benchmark.h>

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// No sample has this number, so random numbers that are drawn for it are independent of those for any sample's
+// No sample has this index, so the random numbers for it are independent of the random numbers for any sample's
 // augmentation.
 constexpr int64_t kNoSample = -1;
 
@@ -35,7 +35,8 @@ int64_t WeightedDraws::At(int64_t place, int64_t epoch) const {
   const double shift = SampleRandom(seed_, epoch, kNoSample).Uniform();
   const double share =
       (static_cast<double>(place) + shift) / static_cast<double>(cumulative_.size());
-  // Rounding may give the whole sum, for which upper_bound() would find no sample, so the number stays below the sum.
+  // Rounding may make share * sum equal to the sum of all weights, for which upper_bound() would find no sample.
+  // `last`, the greatest double below the sum, is therefore the limit.
   const double last = std::nextafter(cumulative_.back(), 0.0);
   return std::ranges::upper_bound(cumulative_, std::min(share * cumulative_.back(), last)) -
          cumulative_.begin();

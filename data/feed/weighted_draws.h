@@ -1,8 +1,9 @@
-// WeightedDraws: chooses the samples of an epoch if some samples are to be taken more often than others.
+// WeightedDraws: chooses the samples of an epoch if some samples are to be used more often than others.
 //
-// Promise: an epoch of n draws takes sample i floor(e) or ceil(e) times, where e = n * weight_i / sum of weights. Which
-// of the two numbers it is differs from epoch to epoch, so that the mean over many epochs is e. This is systematic
-// sampling (Madow 1949); torch.utils.data.WeightedRandomSampler draws independently, so that its counts scatter more.
+// Promise: an epoch of n draws (n is the number of samples) takes sample i floor(e) or ceil(e) times, where e = n *
+// weights[i] / (sum of all weights). Each epoch chooses between floor(e) and ceil(e) at random, so that the mean over
+// many epochs is e. This is systematic sampling (Madow 1949); torch.utils.data.WeightedRandomSampler draws
+// independently, so that its counts vary more.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/weighted_draws_test.cc)
 //   a weight is negative or not finite, or all are zero -> Error (kData) -> WeightedDraws.Refuses*
@@ -18,12 +19,12 @@ class WeightedDraws {
   // `weights` has one weight for each sample, and must not be empty. Throws Error (kData).
   WeightedDraws(const std::vector<double>& weights, uint64_t seed);
 
-  // Returns the sample that draw number `place` of the epoch takes; `place` is in [0, samples). The draws of one sample
-  // have adjacent numbers, so the caller must go through the places in random order.
+  // Returns the sample that draw number `place` of the epoch takes; `place` is in [0, samples). The draws that take one
+  // sample have adjacent numbers, so the caller must go through the numbers in random order.
   int64_t At(int64_t place, int64_t epoch) const;
 
  private:
-  std::vector<double> cumulative_;  // for each sample, the sum of the weights up to it
+  std::vector<double> cumulative_;  // the sum of weights[0] to weights[i], for each sample i
   uint64_t seed_;
 };
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Returns how often the epoch takes each sample.
+// Returns, for each of the `samples` samples, how often the epoch takes it.
 std::vector<int64_t> CountsOf(const WeightedDraws& draws, int64_t samples, int64_t epoch) {
   std::vector<int64_t> counts(samples);
   for (int64_t place = 0; place < samples; ++place) ++counts.at(draws.At(place, epoch));

@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr int64_t kPaletteEntryBytes = 4;
 
-// Returns the number that `count` little-endian bytes at `at` hold.
+// Returns the number that `count` little-endian bytes from the offset `at` on hold. Throws Error (kData) if they reach
+// beyond the end of the file.
 uint32_t NumberAt(std::span<const std::byte> file, int64_t at, int count) {
   if (at + count > static_cast<int64_t>(file.size())) throw DataError("truncated BMP file");
   uint32_t number = 0;
@@ -25,14 +26,15 @@ uint32_t NumberAt(std::span<const std::byte> file, int64_t at, int count) {
 struct Header {
   ImageSize size;
   bool top_down = false;
-  int64_t bits = 0;       // per pixel
+  int64_t bits = 0;       // the number of bits of a pixel
   int64_t pixels_at = 0;  // the offset of the pixels in the file
   int64_t palette_at = 0;
-  int64_t colours = 0;                              // the number of the palette's colours
-  std::array<int64_t, kChannels> byte_of{2, 1, 0};  // the bytes of R, G and B in a pixel
+  int64_t colours = 0;                              // the number of colours of the palette
+  std::array<int64_t, kChannels> byte_of{2, 1, 0};  // which byte of a pixel holds R, G and B
 };
 
-// Returns the index of the byte in a pixel that a mask selects.
+// Returns the index of the byte in a pixel that `mask` selects. Throws Error (kData) if `mask` does not select exactly
+// one byte.
 int64_t ByteOf(uint32_t mask) {
   for (int64_t byte = 0; byte < 4; ++byte) {
     if (mask == uint32_t{0xff} << (8 * byte)) return byte;
@@ -111,7 +113,7 @@ void DecodeBmp(std::span<const std::byte> file, uint8_t* rgb) {
   const auto& [width, height] = header.size;
   const int64_t row_bytes = (width * header.bits + 7) / 8;
   const int64_t stride = (row_bytes + 3) / 4 * 4;
-  // A file is accepted if only the padding of its last row is missing.
+  // This check accepts a file in which only the padding of the last row is missing.
   if (header.pixels_at + stride * (height - 1) + row_bytes > static_cast<int64_t>(file.size())) {
     throw DataError("truncated BMP file");
   }

@@ -2,8 +2,8 @@
 //
 // Promise: the pixels equal Pillow's. A file may have 1, 4 or 8 bits a pixel and a palette, or 24 or 32 bits a pixel,
 // also with masks that say in which byte each colour lies. Its rows may be stored from the bottom up or from the top
-// down. The fourth byte of a 32-bit pixel is dropped. Before bytes are read, their place is checked against the file's
-// end.
+// down. The byte of a 32-bit pixel that holds no colour is dropped. The code checks that bytes lie before the end of
+// the file before it reads them.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early -> Error (kData), 'truncated' -> BmpDecoder.RefusesTruncatedFiles

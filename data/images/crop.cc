@@ -32,8 +32,8 @@ Box RandomCrop(const ImageSize& image, const CropOptions& options, SampleRandom&
             .width = width,
             .height = height};
   }
-  // If no attempt succeeds, the image is far from square. The crop is then the largest box with an allowed shape in the
-  // middle of the image.
+  // If no attempt succeeds (usually because the image is far from square), the crop is the largest box in the middle of
+  // the image whose shape is allowed.
   const double shape =
       std::clamp(image_width / image_height, 1 / options.max_stretch, options.max_stretch);
   const double width = std::min(image_width, std::max(1.0, std::round(image_height * shape)));

@@ -7,12 +7,12 @@
 namespace lockstep {
 
 struct CropOptions {
-  double min_area = 0.08;  // as a fraction of the image's area
+  double min_area = 0.08;  // the least area of a crop, as a fraction of the image's area
   double max_area = 1;
-  double max_stretch = 4.0 / 3;  // the maximum of width / height, and of its inverse
+  double max_stretch = 4.0 / 3;  // the maximum of width / height, and of height / width
 };
 
-// Draws a box of random area and shape in the way of torchvision's RandomResizedCrop (Szegedy et al. 2014).
+// Returns a box of random area, shape and place, drawn as torchvision's RandomResizedCrop does (Szegedy et al. 2014).
 Box RandomCrop(const ImageSize& image, const CropOptions& options, SampleRandom& random);
 
 // Returns the square in the middle of the image whose side is `share` of the image's shorter side.

@@ -1,4 +1,5 @@
-// KeepEncoded(): wraps a source of images so that the bytes of loaded files stay in memory, up to a budget.
+// KeepEncoded(): wraps a source of images. The result keeps the bytes of loaded files in memory, as long as the budget
+// has room for them.
 #pragma once
 
 #include <memory>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// The two functions with which nvJPEG allocates and frees page-locked memory.
+// AllocatePinned() and FreePinned() allocate and free page-locked memory for nvJPEG. They return 0 if they succeed.
 int AllocatePinned(void* /*context*/, void** memory, size_t bytes, cudaStream_t /*stream*/) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
@@ -28,8 +28,8 @@ int FreePinned(void* /*context*/, void* memory, size_t /*bytes*/, cudaStream_t /
   return cudaFreeHost(memory);
 }
 
-// The two functions with which nvJPEG allocates and frees GPU memory. They use PyTorch's allocator, because it does not
-// return memory to the system, so the system may have none left for a second allocator.
+// Allocate() and Free() allocate and free GPU memory for nvJPEG. They return 0 if they succeed. They use PyTorch's
+// allocator: this allocator does not return free memory to the system, so a second allocator might get none.
 int Allocate(void* /*context*/, void** memory, size_t bytes, cudaStream_t stream) {
   try {
     *memory = c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
@@ -67,8 +67,8 @@ nvjpegHandle_t NewHandle() {
   return handle;
 }
 
-// Returns the nvJPEG handle of the device, which all threads of the process share. It is made by the first call. It is
-// never destroyed, because the CUDA driver may shut down before a destructor of this process runs.
+// Returns the nvJPEG handle of the device, which all threads of the process share. The first call makes the handle. The
+// handle is never destroyed, because the CUDA driver may shut down before the destructors of static objects run.
 nvjpegHandle_t HandleOf(at::Device device) {
   static std::mutex mutex;
   static auto& handles = *new std::map<at::DeviceIndex, nvjpegHandle_t>;
@@ -84,7 +84,8 @@ int64_t BytesOf(const ImageSize& size) { return kChannels * size.width * size.he
 }  // namespace
 
 struct GpuDecoder::State {
-  // The maximum number of bytes of pixels in one call of nvJPEG. A larger image is decoded in a separate call.
+  // The maximum number of bytes of pixels that one call of nvJPEG decodes. If the images of Cut() have more bytes, they
+  // are decoded in several calls.
   static constexpr int64_t kMostBytes = int64_t{256} << 20;
 
   at::Device device;
@@ -93,7 +94,7 @@ struct GpuDecoder::State {
   at::cuda::CUDAEvent done{cudaEventDisableTiming | cudaEventBlockingSync};
   nvjpegHandle_t handle;
   nvjpegJpegState_t decoding = nullptr;
-  int64_t initialized_for = 0;  // the number of files for which `decoding` is set up
+  int64_t initialized_for = 0;  // the number of files for which `decoding` is set up; 0: none
   at::Tensor pixels;            // the decoded images, one after the other
   at::Tensor cut;               // the cropped and resized images
   at::Tensor jobs, pinned_jobs;
@@ -124,13 +125,14 @@ struct GpuDecoder::State {
     memory = at::empty({bytes}, options.dtype(at::kByte));
   }
 
-  // Decodes the files of the jobs `wanted` to their places. Returns false if one of them could not be decoded.
+  // Decodes the files of the jobs all[i], for each i in `wanted`, to the pixels of places[i].source. Returns false if
+  // nvJPEG could not decode one of them.
   bool Decode(std::span<const Job> all, std::span<const int64_t> wanted,
               std::span<const GpuResize> places) {
     const Nvjpeg& nvjpeg = LoadedNvjpeg();
     // nvJPEG decodes Huffman codes on the GPU if a batch has at least this many files, and otherwise on this thread. If
-    // there are fewer files, but at least a third of this number, it is quicker to fill the batch with copies of files.
-    // A copy is decoded to the same pixels in the same place.
+    // there are fewer files, but at least a third of kOnGpu, it is quicker to fill the batch with repeated files. A
+    // repeated file is decoded to the same pixels in the same place.
     constexpr int64_t kOnGpu = 51;
     const auto different = static_cast<int64_t>(wanted.size());
     const int64_t count = 3 * different < kOnGpu ? different : std::max(different, kOnGpu);
@@ -162,7 +164,8 @@ struct GpuDecoder::State {
     return false;
   }
 
-  // Decodes the files of the jobs `wanted`. A file that cannot be decoded gets an empty place.
+  // Decodes the files of the jobs `wanted` as Decode() does. If a file cannot be decoded, sets the source of its place
+  // to a view without pixels.
   void DecodeWhatCanBe(std::span<const Job> all, std::span<const int64_t> wanted,
                        std::span<GpuResize> places) {
     if (Decode(all, wanted, places)) return;

@@ -1,10 +1,11 @@
-// The types of images in memory. Decoders make such images, and the resizer reads them.
+// Types that describe images in memory, their sizes, and parts of them.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
+// A view of the pixels of an image, row by row.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t width = 0;

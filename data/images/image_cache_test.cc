@@ -1,4 +1,4 @@
-// Tests that images that are kept in memory give the same bytes as the files: data/images/kept_bytes.h,
+// Checks that images that a cache keeps in memory give the same samples as the files: data/images/kept_bytes.h,
 // data/images/encoded_cache.h, data/images/image_dataset.h.
 
 #include <gmock/gmock.h>
@@ -64,8 +64,8 @@ TEST(KeptBytes, KeepsWhatFitsAndGivesItBack) {
     };
     kept.Keep(3, 50, fill('a', 50));
     EXPECT_EQ(kept.Find(3).size(), 50U);
-    kept.Keep(3, 10, fill('b', 10));  // ignored: sample 3 is already kept
-    kept.Keep(4, 40, fill('c', 40));  // no room for it
+    kept.Keep(3, 10, fill('b', 10));  // sample 3 is already kept, so its bytes stay 'a'
+    kept.Keep(4, 40, fill('c', 40));  // refused: 40 + 8 bytes, and 42 of 100 are left
     kept.Keep(5, 20, fill('d', 20));
     EXPECT_EQ(kept.Find(3)[0], std::byte{'a'});
     EXPECT_TRUE(kept.Find(4).empty());
@@ -79,7 +79,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     fs::create_directories(root_);
-    setenv("HOME", "", 1);  // no index is kept
+    setenv("HOME", "", 1);  // without a home folder, no image index is cached
     std::string tar;
     for (int64_t i = 0; i < kImages; ++i) {
       const std::string name = fmt::format("{}/{}.jpg", i % 2 == 0 ? "a" : "b", i);
@@ -98,7 +98,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
       if (entry.is_regular_file()) files.push_back(entry.path());
     }
     for (const fs::path& file : files) {
-      fs::resize_file(file, 0);  // a file that is already open cannot be read either
+      fs::resize_file(file, 0);  // so that open file descriptors read nothing, either
       fs::remove(file);
     }
   }
@@ -118,7 +118,8 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
     return sample;
   }
 
-  // Returns the samples of two epochs of training, each followed by an evaluation, that `threads` threads read.
+  // Reads the samples of two epochs of training, each followed by an evaluation, in `threads` threads, and returns
+  // these samples.
   static Samples Epochs(const Dataset& dataset, int threads) {
     const auto plain = dataset.Plain();
     Samples samples(4 * kImages);
@@ -130,7 +131,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
     return samples;
   }
 
-  // The folder differs between the kinds, because the test's name ends with a slash and the kind.
+  // Each kind of source has a different folder, because the name of a test ends with a slash and the kind.
   fs::path root_ =
       fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
@@ -138,7 +139,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
 TEST_P(ImageCacheTest, AnyBudgetAndAnyNumberOfThreadsGiveTheSameBytes) {
   const Samples off = Epochs(*Open(ImageCache::kOff), 1);
   const Samples whole = Epochs(*Open(ImageCache::kDecoded, 0), 1);
-  EXPECT_NE(whole, off);  // for `whole` only the resizer reduces images, and not the decoder
+  EXPECT_NE(whole, off);  // for `whole`, the decoder does not reduce images
   for (const int64_t budget :
        {int64_t{0}, int64_t{1}, int64_t{20'000}, int64_t{100'000}, kPlenty}) {
     for (const int threads : {1, 2, 5}) {

@@ -26,14 +26,14 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr size_t kKeptBytes = size_t{128} << 20;  // a thread keeps at most this for its next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // the most bytes kept for a thread's next image
 
-// The memory and the tools that a thread keeps from one image to the next.
+// The buffers and the decoding objects that a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
-  std::vector<uint8_t> as_stored;  // the cut part of a picture that must still be turned
+  std::vector<uint8_t> as_stored;  // the resized part of an image, before Turn() turns it
   Mask mask;
   // The following members are for the GPU, which decodes many images at once.
   std::vector<std::vector<std::byte>> files;
@@ -41,7 +41,7 @@ struct Workshop {
   std::optional<GpuDecoder> gpu;
 };
 
-// The nanoseconds that all threads together spent in each phase.
+// The nanoseconds that all threads together have spent in each phase of Read().
 struct Clocks {
   using Clock = std::chrono::steady_clock;
   enum Phase { kReading, kDecoding, kResizing, kGpu, kPhases };
@@ -55,21 +55,22 @@ struct Clocks {
   }
 };
 
-// An image, or a part of it, before it is turned.
+// The decoded pixels of an image, or of a part of an image, as they are stored in the file: not yet turned by the EXIF
+// orientation.
 struct Stored {
   ImageDecoder::Part part;
   Orientation orientation;
   ImageSize size;  // the size of the whole image
 };
 
-// A cache of whole decoded images. An entry is a Head, with the size and the orientation, and then the rows without
-// gaps.
+// A cache of whole decoded images. An entry consists of a Head, which holds the size and the orientation, and of the
+// rows without gaps.
 class DecodedCache {
  public:
   DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
       : kept_(samples, std::move(budget)) {}
 
-  // Returns the kept image. If it is not kept, the result has no pixels.
+  // Returns the image of `sample`. If the cache does not hold this image, the result has no pixels.
   Stored Find(int64_t sample) const {
     const std::span<const std::byte> bytes = kept_.Find(sample);
     if (bytes.empty()) return {};
@@ -158,11 +159,11 @@ class Images : public Dataset {
     static thread_local std::unique_ptr<Workshop> kept;
     if (!kept) kept = std::make_unique<Workshop>();
     kept->sizes.resize(indices.size());
-    std::vector<bool> is_cut;  // whether the GPU has made each image
+    std::vector<bool> is_cut;  // for each image, whether the GPU has made its pixels
     if (options_.gpu) {
       is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
     }
-    size_t used = 0;  // the maximum memory that one image needed, in bytes
+    size_t used = 0;  // the most memory that one image needed, in bytes
     for (size_t i = 0; i < indices.size(); ++i) {
       if (!options_.gpu || !is_cut[i]) {
         const size_t pixels =
@@ -210,13 +211,15 @@ class Images : public Dataset {
   }
 
  private:
-  // The part of an image that a sample uses in an epoch. BoxIn() must be called before Mirrored().
+  // The part of an image that a sample uses in an epoch. BoxIn() must be called once and before Mirrored(), because
+  // both draw from random_.
   class View {
    public:
     View(const Images& images, int64_t index, int64_t epoch)
         : images_(images), random_(images.options_.seed, epoch, index) {}
 
-    // Returns the box of this part in the stored image, before it is turned.
+    // Returns the box of this part in the image as it is stored in the file, which has the size `stored` before it is
+    // turned.
     Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
       const ImageSize image = TurnedSize(stored, orientation);
       return StoredBox(BoxOf(image), stored, orientation);
@@ -238,8 +241,8 @@ class Images : public Dataset {
 
   bool has_masks() const { return options_.masks.has_value(); }
 
-  // Writes the part of the sample's mask that the epoch uses. `mask` is memory for the whole mask. `image` is the
-  // image's size; null: it is not known.
+  // Writes to `target` the part of the sample's mask that the epoch uses. `mask` is memory for the whole mask. `image`
+  // is the image's size, which the mask must have, too; null: the size is unknown.
   void ReadMask(int64_t index, int64_t epoch, const ImageSize* image, Mask& mask,
                 std::byte* target) const {
     if (!masks_) {
@@ -261,8 +264,8 @@ class Images : public Dataset {
     clocks_.Count(Clocks::kDecoding, begin);
   }
 
-  // Decodes and resizes an image on this thread, and sets `image_size` to its size. Returns how many bytes of its
-  // pixels the workshop holds.
+  // Decodes and resizes an image on this thread, and sets `image_size` to the size of the image in its file. Returns
+  // how many bytes of decoded pixels `workshop` holds; 0 if the pixels came from the cache.
   size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, ImageSize& image_size,
              uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
@@ -299,7 +302,8 @@ class Images : public Dataset {
     return pixel_bytes;
   }
 
-  // Decodes and resizes the images that the GPU's decoder supports. Returns for each image whether this succeeded.
+  // Decodes and resizes on the GPU those images that the GPU's decoder supports. Returns for each image whether its
+  // pixels are in `input`.
   std::vector<bool> CutOnGpu(std::span<const int64_t> indices, int64_t epoch, Workshop& workshop,
                              uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
@@ -316,7 +320,7 @@ class Images : public Dataset {
         jobs[i] = {
             .file = file, .size = size, .box = view.BoxIn(size, {}), .mirror = view.Mirrored()};
       } catch (const Error&) {
-        continue;  // Cut() fails on this file, too, and reports the reason
+        continue;  // the later call of Cut() for this file throws the error
       }
     }
     clocks_.Count(Clocks::kReading, begin);
@@ -343,8 +347,8 @@ class Images : public Dataset {
     }
   }
 
-  // Decodes the part of the image that `view` uses. With ImageCache::kDecoded it decodes the whole image, and keeps it
-  // if the cache has room.
+  // Decodes the part of the image that `view` uses. With ImageCache::kDecoded it decodes the whole image, and adds the
+  // image to the cache if the cache has room.
   Stored Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
                 View& view) const {
     try {

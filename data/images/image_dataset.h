@@ -4,18 +4,18 @@
 // Promise: the result of Read() depends only on the file, the seed, the epoch and the sample's number. It does not
 // depend on the thread or on which images the cache holds.
 //
-// In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
-// The data set that Plain() returns (for validation) uses the middle, or with masks the whole image, stretched to the
-// square. A sample's mask (data/images/masks.h) is cut from the same part and mirrored in the same way; each of its
-// pixels is the nearest pixel of the mask's file. Read() decodes only the part of the image that it needs, and resizes
-// this part with antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own size, also if the
-// cache has no room for the image.
+// In training, Read() uses a different part of the image in each epoch (RandomCrop() in data/images/crop.h), and
+// mirrors it with probability 1/2. The data set that Plain() returns (for validation) uses the middle of the image or,
+// if there are masks, the whole image, stretched to a square. A sample's mask (data/images/masks.h) is the same part of
+// the mask's file, mirrored like the image; each pixel of it is the nearest pixel of the file. Read() decodes only the
+// part of the image that it needs, and resizes this part with antialiasing. With ImageCache::kDecoded, Read() decodes
+// the whole image at its own size, also if the cache has no room for the image.
 //
-// Each thread keeps the objects that it needs to decode (data/images/image_decoder.h, data/images/resize.h). With
-// ImageOptions::gpu a GPU decodes the files that its decoder supports, many at once (data/images/gpu_decoder.h). The
-// loader's thread decodes the other files, and those that the GPU's decoder finds damaged.
+// Each thread keeps the objects with which it decodes and resizes (data/images/image_decoder.h, data/images/resize.h).
+// With ImageOptions::gpu a GPU decodes the files that its decoder supports, many at once (data/images/gpu_decoder.h).
+// The loader's thread decodes the other files, and those that the GPU's decoder finds damaged.
 //
-// data/feed/image_cache_bench.cc measures what a cache gains.
+// data/feed/image_cache_bench.cc measures how much faster a cache makes Read().
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   files that cannot be listed as classes -> Error (kData) (data/images/image_source.h)
@@ -43,27 +43,27 @@ namespace lockstep {
 // The form in which the cache keeps each image that was read.
 enum class ImageCache {
   kOff,
-  kEncoded,  // the files' bytes
-  kDecoded,  // the pixels
+  kEncoded,  // the bytes of its file
+  kDecoded,  // the pixels of the whole image
 };
 
 struct ImageOptions {
   ImageSourceOptions source;
-  // If set, the samples' targets are these masks and not the images' classes.
+  // If `masks` is set, a sample's target is its mask and not the class of its image.
   std::optional<MaskOptions> masks{};
   int64_t size = 224;  // the side of the square that is cut out, in pixels
   CropOptions crop{};  // how images are cropped in training
   bool mirror = true;
   bool exif_orientation = false;  // whether pictures are turned according to their EXIF orientation
-  double center = 0.875;          // the fraction of the shorter side that evaluation uses
+  double center = 0.875;          // the fraction of the shorter side that Plain() uses
   uint64_t seed = 0;
-  // The GPU that decodes; empty: the CPU decodes. It must be empty with ImageCache::kDecoded.
+  // The GPU that decodes; nullopt: the CPU decodes. With ImageCache::kDecoded, `gpu` must be nullopt.
   std::optional<at::Device> gpu{};
   ImageCache cache = ImageCache::kOff;
   std::shared_ptr<MemoryBudget> budget{};  // the memory for the cache; null: nothing is kept
 };
 
-// Opens the data set of images that `options` describe. Throws Error (kData, kUsage).
+// Returns the data set of images that `options` describe, with random crops for training. Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options);
 
 }  // namespace lockstep

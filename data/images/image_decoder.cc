@@ -1,6 +1,6 @@
 #include "data/images/image_decoder.h"
 
-// jpeglib.h needs these headers before it.
+// These headers must come before jpeglib.h, which needs them.
 #include <csetjmp>
 #include <cstdio>
 // clang-format off
@@ -25,8 +25,8 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// How many more columns are decoded on each side than are needed. Fancy upsampling makes the outermost column of a crop
-// wrong.
+// The number of columns that are decoded on each side in addition to the needed ones. They are necessary because
+// libjpeg's fancy chroma upsampling makes the outermost decoded column wrong.
 constexpr int64_t kMargin = 1;
 
 std::string_view AsText(std::span<const std::byte> bytes) {
@@ -53,8 +53,8 @@ struct Range {
   int64_t end;  // exclusive
 };
 
-// Returns which of the `size` pixels of an axis are read to resize the `length` pixels from `start` on to `output`
-// pixels.
+// Returns the range of pixels, of the `size` pixels of an axis, that must be read to resize the part of `length` pixels
+// from `start` on to `output` pixels.
 Range Needed(double start, double length, int64_t output, int64_t size) {
   const double support = std::max(1.0, length / static_cast<double>(output));
   const double limit = static_cast<double>(size);
@@ -62,7 +62,7 @@ Range Needed(double start, double length, int64_t output, int64_t size) {
           static_cast<int64_t>(std::ceil(std::clamp(start + length + support, 0.0, limit)))};
 }
 
-// Returns the product of the two fractions of 255, rounded as PIL does.
+// Returns a * b / 255, rounded as PIL does.
 int MulDiv255(int a, int b) {
   const int product = a * b + 128;
   return ((product >> 8) + product) >> 8;
@@ -89,8 +89,8 @@ void CheckImageSize(const ImageSize& size) {
   }
 }
 
-// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. Calls of libjpeg are therefore
-// in functions that are given to Try() and have no variables with destructors.
+// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. The calls of libjpeg are
+// therefore in functions that are passed to Try(), and that have no variables with destructors.
 struct ImageDecoder::Jpeg {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -145,7 +145,7 @@ struct ImageDecoder::Jpeg {
     throw DataError("damaged JPEG file, or of an unknown kind (libjpeg: {})", message.data());
   }
 
-  // Makes a new decompressor for the next file, so that nothing is left of the file before.
+  // Makes a new libjpeg decompressor for the next file, so that nothing is kept from the previous file.
   void Restart() {
     jpeg_destroy_decompress(&info);
     info = {};
@@ -262,7 +262,7 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
   Jpeg& jpeg = *jpeg_;
   jpeg_decompress_struct& info = jpeg.info;
   if (!jpeg.header_read) OpenJpeg();
-  jpeg.header_read = false;  // a header can be used for one decode only
+  jpeg.header_read = false;  // libjpeg needs a newly read header for each decode
 
   unsigned reduction = 8;
   while (reduction > 1 && (box.width < static_cast<double>(width * reduction) ||
@@ -277,7 +277,7 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
   info.scale_denom = reduction;
   info.dct_method = JDCT_ISLOW;
   info.do_fancy_upsampling = TRUE;
-  info.do_block_smoothing = FALSE;  // it would guess coefficients that a progressive file lacks
+  info.do_block_smoothing = FALSE;  // smoothing would guess missing coefficients
 
   jpeg.Try([&info] { jpeg_start_decompress(&info); });
   const Range columns = Needed(reduced.x, reduced.width, width, info.output_width);

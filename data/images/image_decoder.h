@@ -1,30 +1,31 @@
 // ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. It decodes only the pixels that are
-// needed to resize a part (box) of the image.
+// needed to resize a part of the image, the box.
 //
 // Promise: Part.pixels hold Part.box and every pixel around it that a triangle filter may read (with a support of
 // max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B. At full
 // resolution these pixels equal those of a decode of the whole file, bit for bit.
 //
 // Invariants:
-//   1. The decoder keeps nothing from one file to the next except memory. It does not keep the tables of a JPEG
-//      either, which libjpeg itself would pass on to a file that lacks its own.
-//   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg, libpng and libwebp need.
-//   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or beside
-//      the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read whole.
-//      Damage is also not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for
-//      sequential files silently treats a bad Huffman code as the end of a block.
+//   1. The decoder keeps nothing from one file to the next except memory. In particular, it does not keep the tables of
+//      a JPEG file; libjpeg itself would use them for a later file that has no tables.
+//   2. The memory for pixels only grows. Nothing else is allocated except what libjpeg, libpng and libwebp need.
+//   3. A JPEG is decoded down to the last row that is needed, so damage below that row is not noticed. The data above
+//      or beside the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read
+//      whole. Damage is also not noticed if the damaged data still have enough bits for the decoder: libjpeg's quick
+//      path for sequential files silently treats a bad Huffman code as the end of a block.
 //   4. The decoder ignores the EXIF orientation; data/images/orientation.h turns the pixels. Gamma and colour profiles
 //      are ignored.
 //
 // Protocol, JPEG:
 //   1. Open() reads the markers up to the first scan.
-//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (the inverse DCT can make these itself, with SIMD code) at
-//      which the box still has at least the output's width and height, so that no detail of the output is lost.
+//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (libjpeg's inverse DCT makes these reductions itself, with
+//      SIMD code) at which the box still has at least the output's width and height, so that no detail of the output is
+//      lost.
 //   3. Decode() decodes these columns: whole MCUs around the box and the support, and a margin. The margin is needed
-//      because chroma is interpolated between columns, so the outermost column of a crop differs from the same column
-//      of the whole image.
-//   4. Decode() skips the rows above (it parses but does not transform them), reads the rows of the box and the
-//      support, and does not read the rows below.
+//      because chroma is interpolated between columns, so the outermost decoded column differs from the same column of
+//      a decode of the whole image.
+//   4. Decode() skips the rows above the box and the support (libjpeg parses but does not transform them), reads the
+//      rows of the box and the support, and does not read the rows below.
 //
 // Chroma is upsampled by libjpeg's 'fancy' method, and the inverse DCT is the accurate one. The fast inverse DCT
 // (JDCT_IFAST) would make crops 2 % faster and change a resized 224 x 224 image by 0.9 grey levels on average. Plain
@@ -34,8 +35,9 @@
 // 100 x 100. Huffman codes take 70 % of the time. Huffman codes are always decoded from the file's beginning to the
 // last row that is needed, even if only some columns are needed or the image is reduced.
 //
-// Colours: grey is repeated in R, G and B. CMYK and YCCK values are taken as inverted, which is how Adobe writes them,
-// with or without Adobe's marker, and are converted by R = C K / 255 (PIL does both).
+// Colours: grey is repeated in R, G and B. CMYK and YCCK values are taken as inverted, as Adobe writes them, whether
+// the file has Adobe's marker or not. They are converted by R = C * K / 255, where C and K are the inverted values of
+// cyan and black; G and B come from magenta and yellow. PIL does the same.
 //
 // Some of libjpeg's warnings are errors here: end of the file, end of a scan's data, bad Huffman or arithmetic codes,
 // lost restart markers, scans in an impossible order. After such a warning libjpeg would go on, with grey pixels or
@@ -64,7 +66,8 @@
 
 namespace lockstep {
 
-// Throws Error (kData) if an image of this size has no pixels, or so many (2^28) that it is a mistake or an attack.
+// Throws Error (kData) if an image of this size has no pixels, or more than 2^28 pixels, which can only be a mistake or
+// an attack.
 void CheckImageSize(const ImageSize& size);
 
 // Each thread must have its own ImageDecoder.
@@ -79,18 +82,18 @@ class ImageDecoder {
   // file. Throws Error (kData); its message has no path, so the caller must add the path.
   ImageSize Open(std::span<const std::byte> file);
 
-  // Returns whether the open file is a JPEG that every decoder can read: Huffman codes, one scan of 8 bits, YCbCr with
-  // full or half resolution of chroma in either direction, and an end marker in the right place.
+  // Returns whether the open file is a JPEG of a kind that every JPEG decoder can read: Huffman codes, one scan of 8
+  // bits, YCbCr with full or half resolution of chroma in either direction, and an end marker in the right place.
   bool IsPlainJpeg() const;
 
   struct Part {
     ImageView pixels;
-    Box box;  // the box in coordinates of `pixels`
+    Box box;  // the box that was asked for, in coordinates of `pixels`
   };
 
   // Decodes the part of the image that is needed to resize `box` to width x height. `box` is in pixels of the whole
-  // image and must contain some of them. The result is valid until the next call of Open() or Decode(). The caller may
-  // call Decode() again for another box of the same file. Throws Error (kData) like Open().
+  // image, and must contain some of these pixels. The result is valid until the next call of Open() or Decode(). The
+  // caller may call Decode() again for another box of the same file. Throws Error (kData), whose message has no path.
   Part Decode(const Box& box, int64_t width, int64_t height);
 
  private:

@@ -1,8 +1,9 @@
 // Measures how many images one thread decodes a second: bazel run -c opt //data/images:image_decoder_bench
 //
-// The benchmark makes the image itself: slopes with noise, 500 x 375, 4:2:0, some 62 KiB, like a photo of ImageNet. The
-// limit is libjpeg's Huffman decoder. It must decode all rows down to the end of a crop, also if an image is cropped or
-// reduced. BM_Parse measures the Huffman decoder alone. bytes_per_second counts the files' bytes.
+// The benchmark makes the image itself: slopes with noise, 500 x 375 pixels, 4:2:0, some 62 KiB, which is like a photo
+// of ImageNet. The limit is the speed of libjpeg's Huffman decoder, which must decode all rows down to the end of the
+// crop, also if the image is cropped or reduced. BM_Parse measures the Huffman decoder alone. bytes_per_second counts
+// the bytes of the JPEG file for each decode.
 
 #include <benchmark/benchmark.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int64_t kWidth = 500;
 constexpr int64_t kHeight = 375;
-constexpr int64_t kNoiseLevels = 27;  // makes the file as large as a photo
+constexpr int64_t kNoiseLevels = 27;  // with this noise, the file is as large as a photo
 
 std::string WriteImage(bool progressive) {
   std::mt19937_64 random(1);
@@ -32,7 +33,7 @@ std::string WriteImage(bool progressive) {
                                          : (x + y) / 5;
     return static_cast<uint8_t>(slope + noise);
   };
-  // 4:2:0
+  // Both sampling factors are 2, which is 4:2:0.
   return WriteJpeg({.name = "photo", .h_sampling = 2, .v_sampling = 2, .progressive = progressive},
                    kWidth, kHeight, source, 90);
 }
@@ -48,8 +49,8 @@ std::vector<Box> RandomCrops() {
 
 const Box kAll = {0, 0, kWidth, kHeight};
 
-// Decodes `boxes` in turn for an output of width x height, and compares the pixels of the last box with those of a
-// decode of the whole image.
+// Measures decodes of `boxes` in turn for an output of width x height. Then checks that the pixels of each box that was
+// decoded at full resolution equal those of a decode of the whole image.
 void Run(benchmark::State& state, const std::vector<Box>& boxes, int64_t width, int64_t height,
          bool progressive = false) {
   const std::string file = WriteImage(progressive);
@@ -93,15 +94,16 @@ BENCHMARK(BM_WholeProgressive);
 void BM_RandomCropFor224(benchmark::State& state) { Run(state, RandomCrops(), 224, 224); }
 BENCHMARK(BM_RandomCropFor224);
 
-// The decoder reduces the image by 2.
+// Measures decodes of the whole image in which the decoder reduces the image by 2 on each side.
 void BM_WholeFor160(benchmark::State& state) { Run(state, {kAll}, 160, 160); }
 BENCHMARK(BM_WholeFor160);
 
-// The decoder reduces the image by 8.
+// Measures decodes of the whole image in which the decoder reduces the image by 8 on each side.
 void BM_WholeFor32(benchmark::State& state) { Run(state, {kAll}, 32, 32); }
 BENCHMARK(BM_WholeFor32);
 
-// The box is in the lower right corner, so that all rows above it are only parsed.
+// Measures decodes of a box of 16 x 16 pixels in the lower right corner. libjpeg only parses the rows above the box, so
+// nearly all of the time is that of the Huffman decoder.
 void BM_Parse(benchmark::State& state) {
   Run(state, {{kWidth - 16.0, kHeight - 16.0, 16, 16}}, 16, 16);
 }

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <webp/encode.h>
-// jpeglib.h needs this header before it.
+// This header must come before jpeglib.h, which needs it.
 #include <cstdio>
 // clang-format off
 #include <jpeglib.h>
@@ -36,7 +36,8 @@ using ::testing::StartsWith;
 
 std::span<const std::byte> Bytes(const std::string& file) { return std::as_bytes(std::span(file)); }
 
-// A copy of a file that ends right before a page that cannot be read, so that reads beyond its end crash.
+// A copy of a file in memory. The copy ends right before a page that cannot be read, so that a read beyond the end of
+// the copy crashes.
 class GuardedFile {
  public:
   explicit GuardedFile(std::string_view file) {
@@ -71,7 +72,8 @@ struct Image {
   const uint8_t* At(int64_t x, int64_t y) const { return &rgb[(y * width + x) * 3]; }
 };
 
-// A pixel of an image of linear slopes with noise.
+// Returns the value of `channel` in the pixel (x, y) of a test image: 20, plus a linear slope modulo 180, plus noise
+// from 0 to 39.
 uint8_t Sample(int64_t x, int64_t y, int channel) {
   uint32_t hash = static_cast<uint32_t>(x * 73856093 ^ y * 19349663 ^ channel * 83492791);
   hash = (hash ^ (hash >> 13)) * 0x5bd1e995;
@@ -79,7 +81,7 @@ uint8_t Sample(int64_t x, int64_t y, int channel) {
   return static_cast<uint8_t>(20 + slope % 180 + (hash >> 16) % 40);
 }
 
-// A linear image without noise. Returns the value at any point, also between pixels.
+// Returns the value of `channel` at the point (x, y), which may lie between pixels, of a linear image without noise.
 double Gradient(double x, double y, int channel) {
   return 20 + (channel == 0 ? x * 0.3 : channel == 1 ? y * 0.4 : (x + y) * 0.15);
 }
@@ -103,7 +105,7 @@ std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height) {
   return WriteJpeg(kind, width, height, Sample, /*quality=*/90);
 }
 
-// Decodes a whole JPEG file with libjpeg's default settings.
+// Returns the pixels of a whole JPEG file, decoded with libjpeg's default settings.
 Image PlainDecode(const std::string& file) {
   jpeg_decompress_struct info;
   jpeg_error_mgr errors;
@@ -156,7 +158,8 @@ Image DecodeWhole(ImageDecoder& decoder, const std::string& file) {
   return DecodeWhole(decoder, Bytes(file));
 }
 
-// Expects that `part` has every pixel of `whole` that a triangle filter needs, with the same value.
+// Expects that `part` has every pixel of `whole` that a triangle filter needs to resize `box` to width x height, with
+// the same value.
 void ExpectHolds(const ImageDecoder::Part& part, const Image& whole, const Box& box, int64_t width,
                  int64_t height) {
   ASSERT_EQ(part.box.width, box.width) << "reduced";
@@ -238,7 +241,7 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
         box.height = uniform(round % 3 == 0 ? 0.01 : 0.3, 1) * static_cast<double>(height);
         box.x = uniform(0, static_cast<double>(width) - box.width);
         box.y = uniform(0, static_cast<double>(height) - box.height);
-        // One of the two scales stays below 2, so the decoder does not reduce the image.
+        // One of the two scales is below 2, so the decoder does not reduce the image.
         const double x_scale = uniform(0.2, round % 2 == 0 ? 1.9 : 9);
         const double y_scale = uniform(0.2, round % 2 == 0 ? 9 : 1.9);
         const auto out_width = static_cast<int64_t>(std::ceil(box.width / x_scale));
@@ -255,7 +258,8 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
   }
 }
 
-// Returns the value that a triangle filter gives one channel of the output pixel (column, row).
+// Returns the value that a triangle filter gives to `channel` of the output pixel (column, row) if part.box is resized
+// to width x height.
 double Resampled(const ImageDecoder::Part& part, int64_t width, int64_t height, int64_t column,
                  int64_t row, int channel) {
   const double x_scale = part.box.width / static_cast<double>(width);
@@ -298,7 +302,7 @@ TEST(JpegDecoder, ReducesWithoutMovingAnything) {
     if (kind.channels != 3) continue;
     const std::string file = WriteJpeg(kind, 639, 477, source, 98);
     decoder.Open(Bytes(file));
-    // At 4:1:1 four columns share their chroma, also in the reduced image.
+    // At 4:1:1, four columns share their chroma, also in a reduced image, so the tolerance is greater.
     const double tolerance = kind.h_sampling == 4 ? 3 : 2;
     const Box box = {77.3, 61.8, 400, 320};
     for (const auto& [width, height, reduction] : outputs) {
@@ -347,7 +351,7 @@ TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
         EXPECT_LE(part.box.y + part.box.height, static_cast<double>(image.height));
         EXPECT_GT(part.box.width, 0);
         EXPECT_GT(part.box.height, 0);
-        // The part is never smaller than the output, unless the box itself is smaller.
+        // If the decoder has reduced the image, the box in the part is still at least as large as the output.
         if (part.box.width != box.width) {
           EXPECT_GE(part.box.width, static_cast<double>(out_width));
           EXPECT_GE(part.box.height, static_cast<double>(out_height));
@@ -385,7 +389,7 @@ struct PngKind {
   const char* name;
   int color_type;
   int depth;
-  bool transparent = false;  // whether it has a tRNS chunk
+  bool transparent = false;  // whether the file has a tRNS chunk
 };
 
 const PngKind kPngKinds[] = {
@@ -409,7 +413,8 @@ const PngKind kPngKinds[] = {
     {"RGBA 16", PNG_COLOR_TYPE_RGBA, 16},
 };
 
-// Returns a PNG file of random samples. Writes the pixels that a decoder must give to `shown`.
+// Returns a PNG file of random samples. Writes to `shown`, unless it is null, the pixels that a decoder must return for
+// this file.
 std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool interlaced,
                      Image* shown = nullptr) {
   PngToWrite png{.color_type = kind.color_type,
@@ -436,7 +441,7 @@ std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool in
   const int channels = png.channels();
   for (const auto& row : rows) {
     for (int64_t x = 0; x < width; ++x) {
-      // Returns the upper 8 bits of a sample, or the whole sample if it has fewer bits.
+      // Returns the upper 8 bits of a sample of the row, or the whole sample if `depth` is below 8.
       const auto sample = [&](int channel) {
         const int64_t bit = (x * channels + channel) * kind.depth;
         const int byte = row[bit / 8];
@@ -488,7 +493,7 @@ TEST(PngDecoder, DecodesTheWholeFileForABox) {
   EXPECT_TRUE(Copy(part.pixels).rgb == written.rgb);
 }
 
-// Returns `image` as a WebP file. If it is lossless, decoding it gives the same pixels.
+// Returns `image` as a WebP file. With `lossless`, a decoder returns the same pixels.
 std::string WriteWebp(const Image& image, bool lossless) {
   uint8_t* bytes = nullptr;
   const int width = static_cast<int>(image.width), height = static_cast<int>(image.height);
@@ -541,7 +546,7 @@ TEST(WebpDecoder, RefusesDamageAndAnimations) {
   std::string bad = file;
   bad[20] ^= 1;  // the signature of lossless data
   EXPECT_THAT(DataErrorOf([&] { DecodeWhole(decoder, bad); }), StartsWith("damaged WebP file"));
-  // An extended header says that the file is an animation of 11 x 8 pixels.
+  // The extended header (VP8X) of this file says that it is an animation of 11 x 8 pixels.
   const std::string animated("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0a\0\0\x07\0\0", 30);
   EXPECT_EQ(DataErrorOf([&] { decoder.Open(Bytes(animated)); }),
             "an animated WebP file: save one of its pictures as a file");
@@ -556,8 +561,8 @@ struct BmpKind {
   int bits;
   bool top_down = false;
   int header_bytes = 40;
-  bool has_masks = false;  // whether it has masks of R, G, B and A in this order
-  int colours = 0;         // the palette's size in the header; 0: the maximum
+  bool has_masks = false;  // whether the file has masks, with R in byte 0, G in 1, B in 2
+  int colours = 0;         // the number of colours that the header states; 0: the maximum
 };
 
 const BmpKind kBmpKinds[] = {
@@ -575,7 +580,8 @@ const BmpKind kBmpKinds[] = {
     {"32 with masks in a long header", 32, true, 124, true},
 };
 
-// Returns a BMP file of random colours. Writes the pixels that a decoder must give to `shown`.
+// Returns a BMP file of random colours. Writes to `shown`, unless it is null, the pixels that a decoder must return for
+// this file.
 std::string WriteBmp(const BmpKind& kind, int64_t width, int64_t height, Image* shown = nullptr) {
   std::mt19937_64 random(5);
   const int64_t colours = kind.bits > 8      ? 0
@@ -652,7 +658,8 @@ TEST(BmpDecoder, RefusesTruncatedFiles) {
           << kind.name << ", " << bytes << " bytes of " << file.size();
     }
   }
-  // Some programs do not write the last row's padding.
+  // A row of 101 pixels of 24 bits has 303 bytes and one byte of padding. Some programs do not write the padding of the
+  // last row, so a file without that byte is accepted, but a file that lacks two bytes is not.
   const std::string file = WriteBmp(kBmpKinds[6], 101, 75);
   EXPECT_EQ(DecodeWhole(decoder, file.substr(0, file.size() - 1)).width, 101);
   EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, file.substr(0, file.size() - 2)); }),
@@ -703,7 +710,8 @@ TEST(ImageDecoder, RefusesWhatItCannotDecode) {
   EXPECT_EQ(open("text"), "not a JPEG, PNG, WebP or BMP file (begins with 74 65 78 74)");
   EXPECT_EQ(open("\xff"), "not a JPEG, PNG, WebP or BMP file (begins with ff)");
 
-  // In a frame header, height and width follow the marker, the length and the precision.
+  // In a frame header, the marker (2 bytes), the length (2) and the precision (1) are followed by the height and the
+  // width, with 2 bytes each.
   const std::string jpeg = WriteJpeg(kKinds[0], 20, 10);
   const size_t frame = Marker(jpeg, 0xc0);
   std::string bad = jpeg;
@@ -770,7 +778,7 @@ TEST(JpegDecoder, RefusesDamage) {
   std::string bad = file;
   WriteUint16(bad, file.size() / 2, 0xffd9);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: premature end of data segment)");
-  // Damage above the box is an error; damage below it is not seen.
+  // Damage above the box is an error, and damage below the box is not noticed.
   const auto top = [&](ImageDecoder& part_decoder, const std::string& content) {
     part_decoder.Open(Bytes(content));
     return Copy(part_decoder.Decode({0, 0, 203, 20}, 203, 20).pixels).rgb;
@@ -781,8 +789,8 @@ TEST(JpegDecoder, RefusesDamage) {
   EXPECT_THAT(DataErrorOf([&] { decoder.Decode({100, 130, 20, 20}, 20, 20); }),
               StartsWith(prefix + "Corrupt JPEG data"));
 
-  // A Huffman code never consists of ones only. libjpeg's quick path does not report this, but libjpeg uses this path
-  // only until some 3 KiB before the end of the file.
+  // A Huffman code never consists of ones only. libjpeg's quick path does not report such a code, but libjpeg uses this
+  // path only until some 3 KiB before the end of the file. The damage is therefore put 200 bytes before the end.
   bad = file;
   for (int i = 0; i < 20; i += 2) WriteUint16(bad, file.size() - 200 + i, 0xff00);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: bad Huffman code)");
@@ -815,7 +823,8 @@ TEST(PngDecoder, RefusesDamage) {
 }
 
 TEST(ImageDecoder, KeepsNothingOfAFile) {
-  // `file` has tables that are not the default ones, and `lacking` is the same file without them.
+  // `file` has Huffman tables that are not the default ones. `lacking` is the same file without its Huffman tables
+  // (marker FF C4) or without its quantisation tables (marker FF DB).
   JpegKind kind = kKinds[3];
   kind.optimized = true;
   const std::string file = WriteJpeg(kind, 101, 75);
@@ -890,7 +899,7 @@ TEST(ImageDecoder, SurvivesMutations) {
     const size_t which = random() % files.size();
     std::string file = files[which];
     for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
-      // Half of the changes are in the headers.
+      // Half of the changes are in the first 640 bytes, where the headers are.
       const size_t range = random() % 2 == 0 ? std::min<size_t>(file.size(), 640) : file.size();
       file[random() % range] = static_cast<char>(random());
     }
@@ -899,14 +908,14 @@ TEST(ImageDecoder, SurvivesMutations) {
       const ImageSize size = decoder.Open(guarded.bytes());
       ASSERT_GT(size.width, 0);
       ASSERT_GT(size.height, 0);
-      // A damaged header may state a large size, so the box is limited.
+      // A damaged header may state a large size, so the box is limited to the size of the undamaged images.
       const Box box = {0, 0, std::min(static_cast<double>(size.width), 67.0),
                        std::min(static_cast<double>(size.height), 41.0)};
       const auto scale = static_cast<int64_t>(1 + random() % 9);
       const auto part = decoder.Decode(box, 67 / scale + 1, 41 / scale + 1);
       ASSERT_LE(part.box.x + part.box.width, static_cast<double>(part.pixels.width));
       ASSERT_LE(part.box.y + part.box.height, static_cast<double>(part.pixels.height));
-      int64_t sum = 0;  // the loop reads every byte
+      int64_t sum = 0;  // computing it reads every byte of the part
       for (const uint8_t value : Copy(part.pixels).rgb) sum += value;
       ASSERT_GE(sum, 0);
       ++decoded;

@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that was listed, with its images and folders in the order of their names.
+// A folder that was listed, with the names of its images and of its subfolders in sorted order.
 struct Folder {
-  std::string path;  // below the root; empty: the root
+  std::string path;  // the path below the root; empty: the root itself
   Stamp stamp;
   TextList images;
   TextList folders;
   LeftOut left_out;
-  int64_t first_folder = 0;  // its first subfolder's place among all folders; the others follow
+  int64_t first_folder = 0;  // the index of its first subfolder in `all`; the others follow
 };
 
 TextList Sorted(const TextList& names) {
@@ -41,7 +41,8 @@ std::string PathOf(const std::string& root, const std::string& below) {
   return below.empty() ? root : root + "/" + below;
 }
 
-// Lists `folder`. `is_root` says that it is the root, whose folders are the classes.
+// Reads the entries of `folder`, and sets its stamp, images, folders and left_out. `is_root` says whether `folder` is
+// the root, whose subfolders are the classes.
 void List(const std::string& root, bool is_root, Folder& folder) {
   TextList images, folders;
   folder.stamp =
@@ -80,8 +81,8 @@ std::vector<Folder> ListAll(const std::string& root) {
   return all;
 }
 
-// Moves the images of all[place] and of the folders in it to `paths`. `prefix` is the path of all[place] below the
-// class.
+// Moves the names of the images in all[place] and in its subfolders to `paths`, in sorted order. `prefix` is the path
+// of all[place] below the class.
 void Collect(std::vector<Folder>& all, int64_t place, const std::string& prefix, TextList& paths) {
   const TextList images = std::exchange(all[place].images, {});
   const TextList folders = std::exchange(all[place].folders, {});
@@ -118,7 +119,7 @@ ImageColumns Build(const std::string& root) {
   return columns;
 }
 
-// Returns whether no entry was added to or removed from a folder since the index was made.
+// Returns whether no entry was added to, or removed from, any listed folder since the index was made.
 bool IsCurrent(const std::string& root, const ImageIndex& index) {
   return StampsHold(index,
                     [&](int64_t i) { return PathOf(root, std::string(index.sources()[i])); });

@@ -1,15 +1,17 @@
-// Reads image folders: image files in one folder for each class.
+// Reads a data set of image files that lie in one folder for each class.
 //
-// Promise: sample i is the i-th file in the order of classes and names. A class's label is the place of its folder in
-// the sorted list of the folders' names, or in options.classes.
+// Promise: sample i is the i-th file in the order of classes and names. The label of a class is the index of its
+// folder's name in the sorted list of the folders' names, or in options.classes if that is given.
 //
 // Invariants:
-//   1. When the folder is opened, only names are read. From the second time on, only the folders' times of change are
-//      read. They show whether entries were added or removed (data/images/index_cache.h).
-//   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could lead in
-//      circles.
+//   1. When a data set is opened for the first time, only the names of files and folders are read. Later, only the
+//      times of change of the folders are read, which show whether entries were added or removed
+//      (data/images/index_cache.h).
+//   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could form a
+//      cycle.
 //   3. Files and folders whose names begin with a dot are ignored.
-//   4. The threads list all folders of one level together before they begin with the level below.
+//   4. Several threads list the folders. They begin with the folders of a level when they have listed all folders of
+//      the level above.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   no folder, no images in it, images beside the classes' folders, a folder that is no known class
@@ -25,7 +27,7 @@
 
 namespace lockstep {
 
-// Opens a folder that has one folder for each class. Throws Error (kData).
+// Returns a source of the images in `folder`, which has one folder for each class. Throws Error (kData).
 std::shared_ptr<const ImageSource> OpenImageFolder(const std::string& folder,
                                                    const ImageSourceOptions& options);
 

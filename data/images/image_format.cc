@@ -5,12 +5,14 @@
 namespace lockstep {
 namespace {
 
-// Returns whether `bytes` begins with `signature` or, if `bytes` is shorter, is a prefix of it.
+// Returns whether `bytes` begins with `signature` or, if `bytes` is shorter, whether `bytes` is a prefix of
+// `signature`.
 bool BeginsLike(std::string_view bytes, std::string_view signature) {
   return signature.starts_with(bytes.substr(0, signature.size()));
 }
 
-// Two letters are a weak sign, so the upper bytes of the header's size must be 0, too.
+// Returns whether `bytes` begins like a BMP file. The two letters BM alone could also begin a text, so the three upper
+// bytes of the header's size must be 0, too.
 bool BeginsLikeBmp(std::string_view bytes) {
   constexpr size_t kUpperBytesAt = 15;
   if (!bytes.starts_with("BM")) return false;

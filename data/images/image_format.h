@@ -11,11 +11,11 @@ enum class ImageFormat { kNone, kJpeg, kPng, kWebp, kBmp };
 inline constexpr char kImageFormats[] = "JPEG, PNG, WebP or BMP";
 inline constexpr char kImageExtensions[] = ".jpg, .jpeg, .png, .webp or .bmp";
 
-// The number of bytes at a file's beginning that FormatOf() needs to tell the format.
+// The number of bytes at the beginning of a file that FormatOf() compares at most.
 inline constexpr size_t kFormatBytes = 18;
 
-// Returns the format that the file's first bytes show. If the file is shorter than kFormatBytes, the bytes that it has
-// are compared; at least four are needed, or two for JPEG and BMP.
+// Returns the format that the first bytes of `file` show, or kNone. If `file` is shorter than kFormatBytes, only the
+// bytes that it has are compared; `file` must have at least four bytes, or two for JPEG and BMP.
 ImageFormat FormatOf(std::span<const std::byte> file);
 
 }  // namespace lockstep

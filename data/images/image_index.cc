@@ -15,7 +15,7 @@ constexpr std::array<char, 8> kMagic{'L', 'S', 'I', 'M', 'A', 'G', 'E', 'S'};
 constexpr uint32_t kVersion = 4;
 constexpr size_t kAlignment = 8;
 
-// The pieces of an index file, in their order in the file.
+// The pieces of an index file after its header, in their order in the file.
 enum Piece {
   kKey,
   kSourceEnds,
@@ -30,7 +30,7 @@ enum Piece {
   kPathText,
   kPlaces,
   kLabels,
-  kNothing,  // keeps the header's size a multiple of 16
+  kNothing,  // always empty; makes the header's size a multiple of 16
   kPieces
 };
 
@@ -51,7 +51,7 @@ std::span<const std::byte> PaddingOf(size_t bytes) {
   return std::span(kZeros).first((kAlignment - bytes % kAlignment) % kAlignment);
 }
 
-// Calls `add` with the pieces and their padding, as they lie in a file.
+// Calls `add` with each piece and then with its padding, in the order in which they lie in a file.
 template <typename Add>
 void ForEach(std::span<const std::span<const std::byte>> pieces, const Add& add) {
   for (const std::span<const std::byte> piece : pieces) {

@@ -1,7 +1,7 @@
 // ImageIndex: the list of a data set's images, in order. The list lies in memory or in a memory-mapped file.
 //
-// Promise: an index from a file equals the index from the columns that were written to the file. In the index a sample
-// takes as many bytes as its name has, and 8 more. A sample in a shard takes another 16 to 20 bytes.
+// Promise: an index from a file equals the index from the columns that were written to the file. In the index, a sample
+// takes as many bytes as its name has, and 8 more. A sample in a shard takes 16 or 20 bytes in addition.
 //
 // Invariants:
 //   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
@@ -31,7 +31,7 @@
 
 namespace lockstep {
 
-// A view of texts that lie one after the other in one string.
+// A view of a list of texts that lie one after the other in one string. ends[i] is the end of text i.
 struct Texts {
   std::span<const uint64_t> ends;
   std::string_view text;
@@ -43,6 +43,7 @@ struct Texts {
   }
 };
 
+// A list of texts that owns its memory.
 class TextList {
  public:
   void Add(std::string_view text) {
@@ -64,12 +65,12 @@ class TextList {
 };
 
 enum class ImageLayout : uint32_t {
-  kFolders,         // a folder for each class
+  kFolders,         // files in a folder for each class
   kShards,          // tar files, whose members lie in a folder for each class
   kNumberedShards,  // tar files, whose members have a class number in a member beside them
 };
 
-// Where a shard holds an image.
+// The place of an image in the shards: `bytes` bytes from `offset` on, in the shard with the index `shard`.
 struct ImagePlace {
   uint64_t offset = 0;
   uint32_t bytes = 0;  // a size above kMostImageBytes is stored as kMostImageBytes + 1
@@ -81,22 +82,22 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 struct ImageColumns {
   ImageLayout layout = ImageLayout::kFolders;
   TextList sources;           // the folders that were listed, or the shards
-  TextList left_out;          // one line for each kind of entry that was left out, with the reason
+  TextList left_out;          // a line for each kind of entry that was left out, with the reason
   std::vector<Stamp> stamps;  // the stamp of each source, taken before the source was read
   TextList classes;           // the names of the classes; empty with kNumberedShards
-  // The first sample of each class, and then the first sample without a label.
+  // The index of the first sample of each class, and then that of the first sample without a label.
   std::vector<uint64_t> first_of_class;
-  TextList paths;                  // the paths below the class's folder
-  std::vector<ImagePlace> places;  // with shards: the place of each path's image
-  std::vector<int32_t> labels;     // with kNumberedShards: the label of each path; -1: it has none
+  TextList paths;                  // the path of each sample below its class's folder
+  std::vector<ImagePlace> places;  // with shards: the place of each sample's image
+  std::vector<int32_t> labels;     // with kNumberedShards: each sample's label; -1: none
 };
 
 class ImageIndex {
  public:
   explicit ImageIndex(ImageColumns columns);
 
-  // Returns the index in a file that Write() wrote for `key`. The index keeps the file mapped. Returns nothing if the
-  // file is not such a file.
+  // Returns the index that Write() wrote to `file` for `key`. The index keeps `file` mapped. Returns nullopt if Write()
+  // did not write `file`, wrote it for another key, or if `file` is damaged.
   static std::optional<ImageIndex> FromFile(MappedFile file, std::string_view key);
 
   // Calls write(bytes) with the bytes of the index file, piece by piece.
@@ -111,10 +112,10 @@ class ImageIndex {
   const Texts& classes() const { return classes_; }
   // Returns the class of a sample as its index in classes(), or classes().size() if the sample has no label.
   int64_t ClassOf(int64_t sample) const;
-  // The samples of class c are [FirstOf(c), FirstOf(c + 1)).
+  // Returns the first sample of class c. The samples of class c are [FirstOf(c), FirstOf(c + 1)).
   int64_t FirstOf(int64_t c) const;
   std::string_view path(int64_t sample) const { return paths_[sample]; }
-  // The path of a sample, with the name of its class if it has one, such as "dog/1.jpg".
+  // Returns the path of a sample, which begins with the name of its class if it has one, such as "dog/1.jpg".
   std::string PathWithClass(int64_t sample) const;
   const ImagePlace& place(int64_t sample) const { return places_[sample]; }
   std::span<const int32_t> labels() const { return labels_; }
@@ -126,7 +127,7 @@ class ImageIndex {
   using Pieces = std::array<std::span<const std::byte>, 14>;
   Pieces PiecesOf(std::string_view key) const;
 
-  // The memory to which the views below point. Only one of these two is set.
+  // The memory to which the views below point. Either columns_ or file_ is set.
   std::shared_ptr<const ImageColumns> columns_;
   std::shared_ptr<const MappedFile> file_;
 

@@ -1,18 +1,18 @@
-// Measures how long it takes to list a folder of images or shards, and to open it again from the kept index:
+// Measures how long it takes to list a folder of images or shards, and to open the folder again with the cached index:
 //   bazel run -c opt //data/images:image_index_bench -- FOLDER [FILES]
 // If FILES is given, the program first makes this many links to empty files in FOLDER, in 1,000 class folders, and
-// removes them at the end.
+// removes the links and the class folders at the end.
 //
 // Each measurement runs in a separate process. seconds: the time to open the source; peak_mib: the peak memory of the
-// process, with mapped files; files_mib: the size of the index's file. The limit of listing is how fast the file system
-// gives directory entries. The limit of opening again is one read of the index for its checksum. The fingerprints of
-// the two sources are compared, to see that they have the same names.
+// process, including mapped files; files_mib: the size of the index's file. Listing cannot be faster than the file
+// system returns directory entries. Opening with the index cannot be faster than one read of the index for its
+// checksum. The benchmark checks that both sources have the same fingerprint, and therefore the same names.
 //
-// 1,000,000 files on ext4, two cores of an Intel Xeon: they are listed in 0.85 s with 98 MiB, and opened again in 0.007
-// s with 33 MiB, nearly all of it the mapped index of 29.6 MiB. 10,000,000 files, while a build ran on the same cores:
-// 8.0 s with 622 MiB, then 0.043 s with 299 MiB. 100,000,000 files: 100 s with 7,786 MiB (the file system takes most of
-// this time, because its folders do not stay in memory), then 0.69 s with 2,960 MiB, which the ranks of a machine
-// share.
+// Measured on ext4 with two cores of an Intel Xeon: 1,000,000 files were listed in 0.85 s with 98 MiB of memory, and
+// opened again in 0.007 s with 33 MiB, nearly all of which was the mapped index of 29.6 MiB. 10,000,000 files, while a
+// build ran on the same cores, were listed in 8.0 s with 622 MiB, and opened again in 0.043 s with 299 MiB. 100,000,000
+// files were listed in 100 s with 7,786 MiB (most of this time was the file system's, because its folders did not stay
+// in memory), and opened again in 0.69 s with 2,960 MiB, which the ranks of a machine share.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -39,7 +39,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kClasses = 1000;
-constexpr int64_t kLinksOfOneFile = 50'000;  // file systems limit the links of a file
+constexpr int64_t kLinksOfOneFile = 50'000;  // file systems limit the number of links to a file
 
 std::string ClassOf(const fs::path& folder, int64_t i) {
   return (folder / fmt::format("n{:08}", i % kClasses)).string();
@@ -60,7 +60,7 @@ void MakeFiles(const fs::path& folder, int64_t files) {
                            NameOf(folder, i));
     }
   }
-  // The index of a folder that has just changed is not kept.
+  // An index is not cached if a folder changed within the last two seconds, so the program waits.
   if (files > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
 

@@ -20,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 
-// A class of two images, a class of one image, and an image without a class, in two shards.
+// Returns the columns of a class of two images, a class of one image, and an image without a class, in two shards.
+// `changed_ns` is the time of change of both shards.
 ImageColumns SomeColumns(int64_t changed_ns = 1) {
   ImageColumns columns{.layout = ImageLayout::kShards};
   for (const char* source : {"a.tar", "b.tar"}) {
@@ -107,7 +108,7 @@ TEST(ImageIndex, RefusesEveryCutAndEveryDamagedByte) {
   }
 }
 
-// Each test has its own cache folder.
+// A fixture that gives each test its own cache folder.
 class IndexCache : public testing::Test {
  protected:
   void SetUp() override {
@@ -116,7 +117,8 @@ class IndexCache : public testing::Test {
     unsetenv("XDG_CACHE_HOME");
   }
 
-  // Returns whether CachedIndex() called `build`, and checks the index that it returned.
+  // Calls CachedIndex(), checks the index that CachedIndex() returns, and returns whether CachedIndex() called its
+  // argument `build`.
   bool Builds(const std::string& key = "key", bool current = true, int64_t changed_ns = 1) const {
     bool builds = false;
     const ImageIndex index = CachedIndex(
@@ -175,7 +177,8 @@ TEST_F(IndexCache, RebuildsWhatIsDamaged) {
   EXPECT_FALSE(Builds());
 }
 
-// A file system's clock may give two changes in the same tick the same time.
+// Checks that an index is cached if the last change was an hour ago, but not if it was just now: a file system's clock
+// may give two changes in the same tick the same time.
 TEST_F(IndexCache, KeepsNothingThatHasJustChanged) {
   const int64_t now_ns =
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();

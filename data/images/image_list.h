@@ -1,4 +1,5 @@
-// ImageList: gives a run the images of an index by their number, with the labels of the run's classes.
+// ImageList: the samples of a run: the images of an index, in the order of the run's classes, with the labels of these
+// classes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace lockstep {
 
-// How error messages name the listed files.
+// The names of the listed files in error messages.
 struct ImageNames {
   std::string all;                                 // the name of the folder, or of the shards
   std::function<std::string(int64_t row)> image;   // names the image with number `row` in the index
@@ -21,8 +22,9 @@ struct ImageNames {
 
 class ImageList {
  public:
-  // Throws Error (kData) in these cases: there are no images; a class that was found has no images; an image has no
-  // label although labels are required; or a class or label is not among those of the options.
+  // Throws Error (kData) in these cases: there are no images; a class that was found has no images, although labels are
+  // required and the options give no classes; an image has no label, although labels are required; or a class or label
+  // is not among those of the options.
   ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names);
 
   const ImageIndex& index() const { return index_; }
@@ -30,7 +32,7 @@ class ImageList {
   int64_t classes() const { return classes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
 
-  // Returns the number of sample `i` in the index.
+  // Returns the number that sample `i` of the run has in the index.
   int64_t RowOf(int64_t i) const;
   int64_t LabelOf(int64_t i) const;
   const std::vector<std::string>& remarks() const { return remarks_; }
@@ -40,14 +42,15 @@ class ImageList {
   void RefuseEmptyClasses(const ImageNames& names) const;
   void CheckLabels(const ImageSourceOptions& options, const ImageNames& names);
   void ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names);
-  // Returns the index in first_ of the class to which sample `i` belongs.
+  // Returns the index in first_ of the class of sample `i`, or of the samples without a label if `i` has none.
   int64_t GroupOf(int64_t i) const;
 
   ImageIndex index_;
   int64_t classes_ = 0;
   std::vector<std::string> class_names_;
   std::vector<std::string> remarks_;
-  // For each class, and then for the samples without a label: the first sample, and that sample's number in the index.
+  // For each class, and then for the samples without a label: the first sample of the run (first_), and that sample's
+  // number in the index (first_row_). Both are empty if the run has the order of the index.
   std::vector<int64_t> first_;
   std::vector<int64_t> first_row_;
 };

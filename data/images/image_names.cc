@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Returns the file's extension in small letters, without its dot. Returns an empty text if there is no extension or the
-// file is hidden.
+// Returns the extension of the file `name` in small letters, without the dot. Returns an empty string if the file has
+// no extension or is hidden.
 std::string ExtensionOf(std::string_view name) {
   name.remove_prefix(name.rfind('/') + 1);
   const size_t dot = name.rfind('.');
@@ -44,7 +44,7 @@ void LeftOut::Add(const LeftOut& more, std::string_view prefix) {
 
 void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name) {
   Some& some = some_[kind];
-  // In the usual case no path has to be made.
+  // Usually the name does not become the first one, and no path has to be made.
   if (prefix.empty() && some.count > 0 && some.first <= name) {
     some.count += count;
     return;

@@ -1,4 +1,4 @@
-// Decides which files in folders and archives are images, and makes the messages about the other files.
+// Decides which files in folders and archives are images, and makes messages about the files that are not images.
 #pragma once
 
 #include <array>
@@ -9,26 +9,26 @@
 
 namespace lockstep {
 
-// Returns whether a file with this name counts as an image.
+// Returns whether a file with the name `name` counts as an image, by its extension.
 bool IsImageName(std::string_view name);
 
-// Returns whether a file with this name counts as a shard.
+// Returns whether a file with the name `name` counts as a shard, by its extension.
 bool IsShardName(std::string_view name);
 
-// Counts the files that lie among the images and are left out, by their kind.
+// Counts the files and links that lie among the images and are left out, by their kind.
 class LeftOut {
  public:
-  // kImages are image files of other formats.
+  // kImages are image files of formats that Lockstep does not read, kFiles other files.
   enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
 
-  // Returns kImages or kFiles, depending on the name.
+  // Returns kImages or kFiles, depending on the extension of `name`.
   static Kind KindOf(std::string_view name);
 
   void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
   // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
   void Add(const LeftOut& more, std::string_view prefix);
 
-  // Returns one line for each kind, with the first path of this kind and advice.
+  // Returns one line for each kind that was counted, with the count, the first path of this kind, and advice.
   std::vector<std::string> Lines() const;
 
  private:

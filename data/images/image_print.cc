@@ -1,5 +1,5 @@
-// Prints the pixels of image files for tests/images_test.py: for each file its width and height in a line, and its
-// bytes of R, G and B.
+// Prints the pixels of image files for tests/images_test.py: for each file a line with its width and height, followed
+// by the bytes of R, G and B of each pixel.
 //
 //   image_print FILE...
 

@@ -29,14 +29,14 @@ struct Shard {
   Stamp stamp;
   TextList images;  // the names of the members
   std::vector<ImagePlace> places;
-  std::unordered_map<std::string, int32_t> labels;  // the numbers in .cls members, by sample
+  std::unordered_map<std::string, int32_t> labels;  // the .cls members' numbers, by sample name
   LeftOut left_out;                                 // members that are images of other formats
 };
 
-// A member's name, split as WebDataset does it: at the first dot after the last slash.
+// The two parts of a member's name, which is split as in WebDataset: before the first dot after the last slash.
 struct SampleName {
   std::string_view sample;
-  std::string_view kind;  // with the dots, such as ".cls"
+  std::string_view kind;  // begins with the dot, such as ".cls"; may be empty
 };
 
 SampleName SampleNameOf(std::string_view member) {
@@ -46,7 +46,7 @@ SampleName SampleNameOf(std::string_view member) {
   return {member.substr(0, dot), member.substr(dot)};
 }
 
-// Returns the number that a .cls member holds.
+// Returns the number that a .cls member holds. Throws Error (kData) if the member holds anything else.
 int32_t ReadLabel(const ReadableFile& file, const TarMember& member) {
   constexpr int64_t kMostBytes = 64;
   std::string text(std::min(member.bytes, kMostBytes), '\0');
@@ -81,14 +81,15 @@ Shard ReadShard(const std::string& path, uint32_t number) {
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
     } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
-      // A sample of WebDataset may have any other members, so only images of other formats are reported.
+      // A sample of WebDataset may have members of any kind, so only those that are images of other formats are
+      // reported.
       shard.left_out.Add(LeftOut::kImages, member.name);
     }
   });
   return shard;
 }
 
-// Returns whether `a` comes before `b` in the order of paths, which are compared folder by folder.
+// Returns whether the path `a` comes before the path `b`. Paths are compared folder by folder.
 bool PathLess(std::string_view a, std::string_view b) {
   const auto [at_a, at_b] = std::ranges::mismatch(a, b);
   if (at_b == b.end()) return false;
@@ -194,7 +195,8 @@ bool IsCurrent(const TextList& sources, const ImageIndex& index) {
 }
 
 // Returns the index of the shards, from the cache if possible. The index holds the shards' absolute paths. The key of
-// the cache holds the paths of options.files, so a folder has one entry, whichever shards lie in it.
+// the cache holds the paths of options.files, so a folder has one entry in the cache, whichever shards lie in the
+// folder.
 ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOptions& options) {
   const auto absolute = [](const std::string& path) {
     return fs::absolute(path).lexically_normal().string();
@@ -208,7 +210,7 @@ ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOpti
       [&] { return Build(shards, sources); });
 }
 
-// The open shards: those that were used last.
+// Keeps the most recently used shards open, at most most_ of them.
 class OpenShards {
  public:
   explicit OpenShards(const std::vector<std::string>& paths) : paths_(paths) {
@@ -217,7 +219,8 @@ class OpenShards {
     most_ = known ? std::clamp<size_t>(limit.rlim_cur / 4, 4, 4096) : 64;
   }
 
-  // Returns the open shard. Throws Error if its stamp differs from `stamp`.
+  // Returns the open file of `shard`, and opens it if necessary. Throws Error (kData) if the file that it opens has
+  // another stamp than `stamp`.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
     // The file is opened without holding the lock, because a slow file system may take long.
@@ -241,7 +244,7 @@ class OpenShards {
   }
 
   void Keep(uint32_t shard, std::shared_ptr<const ReadableFile> file) {
-    std::shared_ptr<const ReadableFile> dropped;  // is closed after the lock is released
+    std::shared_ptr<const ReadableFile> dropped;  // this file is closed after the lock is released
     const std::lock_guard lock(mutex_);
     if (place_.contains(shard)) return;  // another thread was faster
     recent_.emplace_front(shard, std::move(file));

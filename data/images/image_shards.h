@@ -2,19 +2,19 @@
 //
 // Promise: all shards together follow one of two conventions.
 //   kShards: a member's first folder is its class, as in a folder of images. Samples have the same order as in a
-//     folder of images, by classes and names, whichever shard they lie in. If a name is in two shards, it is two
-//     samples.
+//     folder of images, by classes and names, whichever shard they lie in. Two members of the same name in two shards
+//     are two samples.
 //   kNumberedShards (WebDataset): 000123.jpg is a sample, and 000123.cls holds its class as a decimal number in text.
 //     The .cls member lies in the same shard, before or after the image. The part of a member's name before the first
-//     dot is the sample's name, and the rest (jpg, cls) says what the member holds; other members are ignored. Samples
-//     have the order of shards and members.
-// One .cls member is enough to select the second convention.
+//     dot is the sample's name, and the rest (jpg, cls) says what the member holds. Members of other kinds are ignored.
+//     Samples are in the order of the shards and of the members.
+// If any shard has a .cls member, the convention is kNumberedShards.
 //
 // Invariants:
 //   1. Images are read by pread from the place that the index gives. When a shard is opened, and after each read, its
 //      size, time of change and inode are compared with those in the index. A difference is an error.
 //   2. Shards are opened when they are first needed. The most recently used shards stay open: as many as a quarter of
-//      the descriptors that the process may have.
+//      the file descriptors that the process may have, within the limits of 4 and 4,096.
 //   3. Several threads index the shards. Each shard is indexed by one thread.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
@@ -33,7 +33,7 @@
 
 namespace lockstep {
 
-// Opens the images in tar files. Throws Error (kData, kUsage).
+// Returns a source of the images in the tar files `shards`. Throws Error (kData, kUsage).
 std::shared_ptr<const ImageSource> OpenImageShards(const std::vector<std::string>& shards,
                                                    const ImageSourceOptions& options);
 

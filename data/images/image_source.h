@@ -4,7 +4,7 @@
 // all bytes of a file or an error. It never gives a part of the bytes or another file's bytes.
 //
 // The images lie in a folder of class folders (data/images/image_folder.h) or in tar files
-// (data/images/image_shards.h). Several threads list them once, and the list is kept for the next run
+// (data/images/image_shards.h). Several threads list them once, and the list is cached for the next run
 // (data/images/index_cache.h). If the images in a folder and in shards have the same names, they have the same numbers
 // and labels.
 //
@@ -28,23 +28,24 @@ class ImageSource {
 
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
-  // The names of the classes in the order of the labels; empty if they have none.
+  // Returns the names of the classes in the order of the labels, or an empty list if the classes have no names.
   virtual const std::vector<std::string>& class_names() const = 0;
-  virtual int64_t LabelOf(int64_t i) const = 0;  // the label of sample i, or kNoLabel
-  // The name of sample i in messages, for example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
+  virtual int64_t LabelOf(int64_t i) const = 0;  // may be kNoLabel
+  // Returns the name of sample i in messages, for example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
   virtual std::string NameOf(int64_t i) const = 0;
-  // The path within the folder or the tar file, such as "dog/1.jpg".
+  // Returns the path of sample i within the folder or the tar file, such as "dog/1.jpg".
   virtual std::string PathOf(int64_t i) const = 0;
 
-  // Returns the bytes of the file of sample i. They lie in `buffer` or elsewhere, and are valid until `buffer` changes.
-  // Throws Error: kData if the file cannot be read, kUsage if the machine is at its limits.
+  // Returns the bytes of the file of sample i. The bytes lie in `buffer` or in other memory, and are valid until
+  // `buffer` changes. Throws Error: kData if the file cannot be read, kUsage if a limit of the machine is reached, such
+  // as that of open files.
   virtual std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const = 0;
 
   // Returns lines that tell the user how the files were interpreted, for example which other files lie beside the
   // images and are left out.
   virtual std::vector<std::string> Remarks() const = 0;
 
-  // Returns a text that differs between different sources and is the same on all machines.
+  // Returns a text that differs between sources with different images or classes, and that is the same on all machines.
   virtual std::string Fingerprint() const = 0;
 };
 
@@ -55,7 +56,7 @@ struct ImageSourceOptions {
   std::vector<std::string> classes{};
   // The number of classes if they have no names; 0: the greatest label + 1.
   int64_t class_count = 0;
-  // Whether images outside the class folders are samples without a label.
+  // Whether images outside the class folders are accepted, as samples without a label.
   bool label_optional = false;
 };
 

@@ -33,7 +33,7 @@ using testing::HasSubstr;
 
 using Files = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
-// Each test has its own folder and its own cache.
+// A fixture that gives each test its own folder of files and its own cache folder.
 class ImageSourceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,8 @@ class ImageSourceTest : public testing::Test {
     setenv("XDG_CACHE_HOME", (root_.string() + "-cache").c_str(), 1);
   }
 
-  // Sets the time of change to an hour ago, so that an index may be kept (data/images/index_cache.h).
+  // Sets the time of change of the file `path` to an hour ago, so that an index may be cached
+  // (data/images/index_cache.h).
   static void Settle(const fs::path& path) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
@@ -52,7 +53,8 @@ class ImageSourceTest : public testing::Test {
     Settle(root_ / name);
   }
 
-  // Waits until the folders' times of change are long enough ago. A program cannot set this time; the kernel does.
+  // Waits until no folder below root_ has changed within the last two seconds, so that an index may be cached. A
+  // program cannot set a folder's time of change (st_ctim) to the past.
   void SettleFolders() const {
     const auto is_settled = [](const fs::path& folder) {
       struct stat status {};
@@ -85,7 +87,7 @@ class ImageSourceTest : public testing::Test {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // Returns "label: content" for each sample.
+  // Returns the text "label: content" for each sample.
   static std::vector<std::string> Samples(const ImageSource& source) {
     std::vector<std::string> samples;
     for (int64_t i = 0; i < source.size(); ++i) {
@@ -267,7 +269,7 @@ TEST_F(ImageShards, NeverReadsAChangedShard) {
     return DataErrorOf([&] { Load(*source, 1); });
   };
   for (const bool loads_before : {false, true}) {
-    // The shard is changed in place.
+    // The shard is changed in place, which is noticed whether the shard is already open or not.
     EXPECT_THAT(error_after(loads_before, [&] { fs::resize_file(root_ / "0.tar", 700); }),
                 HasSubstr("0.tar: has changed since"));
     EXPECT_THAT(
@@ -275,7 +277,8 @@ TEST_F(ImageShards, NeverReadsAChangedShard) {
                     [&] { std::ofstream(root_ / "0.tar") << std::string(tar.size(), 'x'); }),
         HasSubstr("0.tar: has changed since"));
   }
-  // Another file replaces the shard. A shard that is already open still has the old content.
+  // Another file replaces the shard, or the shard is removed. An error follows only if the shard was not yet open,
+  // because an open shard still has the old content.
   const auto replace = [&] {
     WriteFile("new", tar);
     fs::rename(root_ / "new", root_ / "0.tar");
@@ -327,13 +330,13 @@ TEST_F(ImageIndexCached, FoldersAreListedOnceAndAgainWhenEntriesComeOrGo) {
     return names;
   };
   EXPECT_THAT(names(), ElementsAre("a/deep/er/1.jpg", "b/2.jpg"));
-  EXPECT_EQ(CachedIndexes(), 0U);  // because the folder has just changed
+  EXPECT_EQ(CachedIndexes(), 0U);  // the folder has just changed, so no index is cached
   SettleFolders();
   names();
   ASSERT_EQ(CachedIndexes(), 1U);
   const std::string fingerprint = Open()->Fingerprint();
 
-  // The next calls read the kept index and do not make it again.
+  // The next call reads the cached index and does not write the file again.
   const ino_t kept = InodeOfCachedIndex();
   EXPECT_THAT(names(), testing::SizeIs(2));
   EXPECT_EQ(InodeOfCachedIndex(), kept);
@@ -359,7 +362,8 @@ TEST_F(ImageIndexCached, ShardsAreReadOnceAndAgainWhenOneChanges) {
   WriteFile("1.tar", TarOf({{"b/2.jpg", "2"}}));
   EXPECT_THAT(Samples(*Open()), ElementsAre("0: 1", "1: 2"));
   ASSERT_EQ(CachedIndexes(), 1U);
-  // The damaged shard keeps its size and time, so it is not read again; with another size it would be refused.
+  // The damaged shard keeps its size and its time of change, so it is not indexed again. After Settle() has set another
+  // time, it is indexed again and refused.
   const fs::file_time_type time = fs::last_write_time(root_ / "1.tar");
   {
     std::fstream file(root_ / "1.tar", std::ios::in | std::ios::out | std::ios::binary);

@@ -29,7 +29,7 @@ int64_t Now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Returns the folder of the index files. Returns an empty path if there is no cache folder.
+// Returns the folder of the index files, or an empty path if there is no cache folder.
 fs::path IndexFolder() {
   const fs::path cache = CacheFolder();
   return cache.empty() ? cache : cache / "index";
@@ -51,7 +51,8 @@ std::optional<ImageIndex> Read(const fs::path& path, const std::string& key) {
   }
 }
 
-// Writes `index` to a file, and returns the index that is mapped from this file. If that fails, returns `index` itself.
+// Writes `index` to the file `path`, and returns the index that is mapped from this file. If the file cannot be written
+// or mapped, returns `index` itself.
 ImageIndex Kept(ImageIndex index, const fs::path& path, const std::string& key) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

@@ -1,6 +1,6 @@
 #include "data/images/jpeg_encoder.h"
 
-// jpeglib.h needs these headers before it.
+// These headers must come before jpeglib.h, which needs them.
 #include <csetjmp>
 #include <cstdio>
 // clang-format off
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. The function that calls libjpeg
+// libjpeg's state. libjpeg reports errors by longjmp, which must not skip a destructor. Encode(), which calls libjpeg,
 // therefore has no variables with destructors.
 struct Encoder {
   jpeg_compress_struct info{};
@@ -43,7 +43,7 @@ struct Encoder {
     std::longjmp(encoder.failed, 1);
   }
 
-  // Returns false if libjpeg failed.
+  // Encodes the image to `memory`. Returns false if libjpeg failed; `message` then holds the reason.
   bool Encode(const JpegKind& kind, const uint8_t* samples, int64_t width, int64_t height,
               int quality) {
     if (setjmp(failed)) return false;

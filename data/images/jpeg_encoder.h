@@ -1,4 +1,4 @@
-// EncodeJpeg(): encodes pixels in memory as a JPEG file in memory, with libjpeg.
+// EncodeJpeg(): encodes pixels in memory to the bytes of a JPEG file, with libjpeg.
 //
 // Promise: the same pixels, kind (chroma subsampling) and quality give the same bytes with the same version of libjpeg.
 //
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// How a JPEG file is encoded.
+// The settings with which a JPEG file is encoded.
 struct JpegKind {
   const char* name;
   int channels = 3;  // 1: grey, 3: RGB, 4: CMYK
@@ -20,11 +20,12 @@ struct JpegKind {
   bool progressive = false;
   int restart_interval = 0;
   bool ycck = false;
-  bool optimized = false;  // whether the file has Huffman tables that are made for this image
+  bool optimized = false;  // whether the file has Huffman tables made for its image
 };
 
-// Encodes an image. `samples` holds its rows without gaps, and the channels of a pixel lie side by side. `quality` is
-// libjpeg's, 1 to 100. Throws Error (kData); its message has no path, so the caller must add the path.
+// Returns the bytes of a JPEG file. `samples` holds the rows of the image without gaps, and the channels of a pixel lie
+// side by side. `quality` is libjpeg's quality, from 1 to 100. Throws Error (kData); its message has no path, so the
+// caller must add the path.
 std::string EncodeJpeg(const JpegKind& kind, const uint8_t* samples, int64_t width, int64_t height,
                        int quality);
 

@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// A smooth image, which every kind of JPEG keeps nearly unchanged.
+// Returns the value of `channel` in the pixel (x, y) of a smooth image, which every kind of JPEG keeps nearly
+// unchanged.
 uint8_t Smooth(int64_t x, int64_t y, int channel) {
   return static_cast<uint8_t>(60 + channel * 40 + x + 2 * y);
 }
@@ -51,7 +52,7 @@ TEST(JpegEncoder, RefusesWhatJpegCannotSay) {
   const std::vector<uint8_t> row(3 * 70'000);
   EXPECT_EQ(DataErrorOf([&] { EncodeJpeg({.name = ""}, row.data(), 70'000, 1, 90); }),
             "70000 x 1 pixels: a JPEG file holds at most 65500 in each direction");
-  // This error comes from libjpeg itself.
+  // libjpeg itself refuses a sampling factor of 9.
   EXPECT_THAT(
       DataErrorOf([&] { EncodeJpeg({.name = "", .h_sampling = 9}, row.data(), 10, 1, 90); }),
       testing::HasSubstr("cannot be written as JPEG (libjpeg: "));

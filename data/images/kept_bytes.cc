@@ -12,7 +12,7 @@ constexpr size_t kHead = sizeof(uint64_t);
 }  // namespace
 
 bool MemoryBudget::Take(int64_t bytes) {
-  // Once the budget is spent, threads only read the counter and do not write to it.
+  // If too little of the budget is left, a thread only reads the counter and does not write to it.
   int64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > bytes_ - used) return false;
@@ -53,7 +53,7 @@ void KeptBytes::Keep(int64_t sample, size_t bytes, const std::function<void(std:
     fill(kept.get() + kHead);
     const std::byte* none = nullptr;
     if (kept_[sample].compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) {
-      static_cast<void>(kept.release());  // the table owns it
+      static_cast<void>(kept.release());  // kept_ owns the memory
       return;
     }
   }

@@ -1,10 +1,11 @@
-// KeptBytes: a cache in memory for the bytes of samples.
+// KeptBytes: a cache that keeps the bytes of samples in memory.
 //
 // Promise: kept bytes never change, and they stay until the KeptBytes is destroyed. A sample is kept whole or not at
-// all. The budget is never exceeded, except by a table of 8 bytes for each sample.
+// all. The kept bytes, with 8 more bytes for each kept sample, never exceed the budget. The budget does not include a
+// table of 8 bytes for each sample of the data set.
 //
-// Invariants: a reader takes no lock and loads one pointer. If two threads make the same bytes, only one copy is kept.
-// If the machine has no memory left, the budget counts as spent.
+// Invariants: a reader takes no lock and loads one pointer. If two threads make the bytes of the same sample, only one
+// copy is kept. If the memory for a sample cannot be allocated, the sample is not kept.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t bytes) : bytes_(bytes) {}
 
-  // Takes `bytes` from the budget. Returns false if fewer are left.
+  // Takes `bytes` from the budget. Takes nothing and returns false if fewer bytes are left.
   bool Take(int64_t bytes);
   void GiveBack(int64_t bytes) { used_ -= bytes; }
   int64_t used() const { return used_; }
@@ -41,15 +42,17 @@ class KeptBytes {
   KeptBytes(const KeptBytes&) = delete;
   KeptBytes& operator=(const KeptBytes&) = delete;
 
-  // Returns the kept bytes of the sample; empty if it is not kept.
+  // Returns the kept bytes of `sample`, or an empty span if `sample` is not kept.
   std::span<const std::byte> Find(int64_t sample) const;
 
-  // Keeps `bytes` bytes, which fill(to) writes, if the budget has room for them.
+  // Keeps `bytes` bytes of `sample`, which fill(to) writes to `to`, if the budget has room for them and `sample` is not
+  // yet kept.
   void Keep(int64_t sample, size_t bytes, const std::function<void(std::byte*)>& fill);
 
  private:
   std::shared_ptr<MemoryBudget> budget_;
-  // Each element points to the number of bytes of a sample, followed by these bytes.
+  // For each sample: a pointer to the number of its bytes (uint64_t), which these bytes follow; null: the sample is not
+  // kept.
   std::vector<std::atomic<const std::byte*>> kept_;
 };
 

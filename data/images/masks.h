@@ -2,10 +2,10 @@
 //
 // Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. A pixel's value (the
 // index in the file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] is class c, the
-// value MaskValues::ignored is no class (kIgnoredPixel), and any other value is an error.
+// value MaskValues::ignored means that the pixel has no class (kIgnoredPixel), and any other value is an error.
 //
 // For each output pixel, CutMask() takes the mask's pixel that contains the centre of the output pixel. Resizer uses
-// the same centres (data/images/resize.h), so a mask matches the image that was cut with the same box.
+// the same centres (data/images/resize.h), so a mask matches an image that was resized with the same box.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/masks_test.cc)
 //   no folder, images without a mask -> Error (kData) naming the first -> Masks.RefusesImagesWithoutMasks
@@ -26,7 +26,8 @@ namespace lockstep {
 
 struct MaskValues {
   std::vector<int> of_classes{};  // the value of each class
-  // The value of pixels that have no class. If `of_classes` has this value, too, the pixels have that class.
+  // The value of pixels that have no class. If this value is also in `of_classes`, the pixels have the class that it
+  // has there.
   int ignored = 255;
 };
 
@@ -34,7 +35,7 @@ struct MaskValues {
 struct Mask {
   ImageSize size;
   std::vector<uint8_t> pixels;  // row by row
-  std::vector<std::byte> file;  // the file's bytes; the memory is used again for the next mask
+  std::vector<std::byte> file;  // the bytes of the file; a buffer that Read() uses again
 };
 
 class Masks {
@@ -48,8 +49,8 @@ class Masks {
   // Returns the path of the mask of image `i`.
   std::string PathOf(int64_t i) const;
 
-  // Reads the mask of image `i` with the values of its file. Any number of threads may call Read(). Throws Error
-  // (kData).
+  // Reads the mask of image `i` into `mask`, with the values of its file. Any number of threads may call Read(). Throws
+  // Error (kData).
   void Read(int64_t i, Mask& mask) const;
 
  private:
@@ -71,10 +72,10 @@ struct MaskFindings {
 };
 
 struct FindMaskOptions {
-  int64_t classes = 0;  // 0: as many as the greatest value + 1
-  int ignored = 255;    // as in MaskValues
-  // Whether the user gave `ignored`. If not, and the masks hold only the values 0 and 255, these two are the classes
-  // (if `classes` is 0 or 2).
+  int64_t classes = 0;  // the number of classes; 0: the greatest value + 1
+  int ignored = 255;    // the same as MaskValues::ignored
+  // Whether the user gave `ignored`. If the user did not, `classes` is 0 or 2, and the masks hold exactly the values 0
+  // and 255, then these two values are the classes.
   bool ignored_is_given = false;
   bool skip_bad = false;  // whether masks that cannot be read are skipped
   int threads = 1;
@@ -89,11 +90,12 @@ class MaskClasses {
  public:
   explicit MaskClasses(const MaskValues& values);
 
-  // Replaces each of the mask's values by its class. `path` is for the error. Throws Error (kData).
+  // Replaces each of the mask's values by its class. Throws Error (kData), with the path `path`, if a value is no
+  // class.
   void Convert(const std::string& path, Mask& mask) const;
 
  private:
-  std::array<int16_t, 256> of_value_;  // the class of each value; kNone: no class
+  std::array<int16_t, 256> of_value_;  // the class of each value; kNone: the value is an error
   size_t classes_;
   int ignored_;
 };

@@ -30,8 +30,8 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Returns a PNG file with `samples`, row by row, for each pixel as many as `color_type` has. A palette has at most 200
-// colours.
+// Returns a PNG file with `samples`, row by row and pixel by pixel. A pixel has as many samples as `color_type` has
+// channels. If there is a palette, it has at most 200 colours.
 std::string WritePng(int color_type, int depth, int64_t width, const std::vector<int>& samples) {
   PngToWrite png{.color_type = color_type, .depth = depth, .width = width};
   png.palette.resize(std::min(200, 1 << depth), png_color{7, 7, 7});
@@ -40,7 +40,7 @@ std::string WritePng(int color_type, int depth, int64_t width, const std::vector
   std::vector<std::vector<uint8_t>> rows(png.height, std::vector<uint8_t>(png.row_bytes()));
   for (size_t i = 0; i < samples.size(); ++i) {
     const size_t bit = i % a_row * static_cast<size_t>(depth);
-    // With 16 bits, the value goes into the second byte, which is the lower one.
+    // If `depth` is 16, the value is written to the second byte of the sample, which is the lower one.
     const size_t shift = depth == 16 ? 0 : 8 - depth - bit % 8;
     rows[i / a_row][bit / 8 + (depth == 16 ? 1 : 0)] |= static_cast<uint8_t>(samples[i] << shift);
   }
@@ -54,7 +54,8 @@ std::string Grey(int64_t width, const std::vector<int>& values) {
 // A folder of images, which are empty files, and a folder of masks.
 class Folders {
  public:
-  // `masks` has the name of each image and the bytes of its mask's file, which are empty if it has no mask.
+  // `masks` has pairs of the name of an image and the bytes of its mask's file, which are empty if the image has no
+  // mask.
   explicit Folders(const std::vector<std::pair<std::string, std::string>>& masks) {
     for (const auto& [name, mask] : masks) {
       WriteFile(images_ + "/" + name, "");
@@ -194,7 +195,7 @@ TEST(FindMaskValues, Knows0And255) {
                           "classes 0 and 1 (where 255 is to be no class, set "
                           "data.images.mask_ignored: 255)"));
   EXPECT_THAT(Find(folders, {.classes = 2}).values.of_classes, ElementsAre(0, 255));
-  // If the user gives `ignored`, or more than two classes, 255 means no class.
+  // If the user gives `ignored`, or three classes, 255 means no class.
   EXPECT_THAT(Find(folders, {.ignored_is_given = true}).values.of_classes, ElementsAre(0));
   EXPECT_THAT(Find(folders, {.classes = 3}).values.of_classes, ElementsAre(0, 1, 2));
 }
@@ -230,7 +231,8 @@ TEST(CutMask, TakesTheNearestPixel) {
   EXPECT_THAT(cut({0.5, 0, 3, 1}, 3, 1), ElementsAre(1, 2, 3));
 }
 
-// An image of four stripes with a mask: a stripe of class c has the grey level 80 * c.
+// The files of an image of four vertical stripes and of its mask. Stripe c has the grey level 80 * c in the image and
+// the class c in the mask.
 struct Striped {
   std::string image;
   std::string mask;
@@ -273,7 +275,8 @@ TEST(MaskedImages, AreCutAndMirroredAsTheirMasks) {
     for (int64_t i = 0; i < kSize * kSize; ++i) {
       const int level = std::to_integer<int>(input[3 * i]);
       const int expected = 80 * std::to_integer<int>(target[i]);
-      // At the border of two stripes, the resized image has a level between those of the stripes.
+      // At the border of two stripes, the resized image has a level between the levels of the two stripes, which differ
+      // by 80.
       EXPECT_LE(std::abs(level - expected), 41);
       exact += std::abs(level - expected) <= 1;
     }
@@ -288,7 +291,7 @@ TEST(MaskedImages, AreCutAndMirroredAsTheirMasks) {
   }
   EXPECT_GT(seen.size(), 100U);
   EXPECT_NEAR(mirrored, 100, 35);
-  // Evaluation uses whole images.
+  // Evaluation uses whole images, so the samples begin with class 0 and end with class 3.
   const auto plain = dataset->Plain();
   for (int64_t index = 0; index < 4; ++index) {
     check(*plain, index, 0);

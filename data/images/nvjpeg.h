@@ -1,7 +1,7 @@
 // Loads nvJPEG, NVIDIA's JPEG library, when it is first needed.
 //
-// The program is not linked with nvJPEG, because nvJPEG does not come with PyTorch, and a user who decodes on the CPU
-// does not need it.
+// The program is not linked with nvJPEG, because nvJPEG is not a part of PyTorch, and a user who decodes on the CPU
+// does not need nvJPEG.
 #pragma once
 
 #include <nvjpeg.h>
@@ -18,10 +18,11 @@ struct Nvjpeg {
   decltype(&nvjpegDecodeBatchedInitialize) DecodeBatchedInitialize = nullptr;
   decltype(&nvjpegDecodeBatched) DecodeBatched = nullptr;
 
-  std::string why_not;  // the reason why nvJPEG cannot be used; empty if it can
+  std::string why_not;  // why nvJPEG cannot be used; empty if it can be used
 };
 
-// Loads nvJPEG at the first call, from the folder of PyTorch's PyPI packages or from the system, and returns it.
+// Returns the functions of nvJPEG. The first call loads the library, from the folder of PyTorch's PyPI packages or from
+// the system.
 const Nvjpeg& LoadedNvjpeg();
 
 }  // namespace lockstep

@@ -24,8 +24,8 @@ bool IsCompressedShardName(std::string_view name) {
                                                last == ".bz2" || last == ".lz4" || last == ".Z"));
 }
 
-// The entries of a folder that decide how it is read: all shards, and the first name of each other kind, which is empty
-// if there is no such entry.
+// The entries of a folder that decide how the folder is read: all shards, and for each of the other three kinds the
+// first name in sorted order, which is empty if there is no entry of this kind.
 struct Content {
   std::vector<std::string> shards;
   std::string folder;

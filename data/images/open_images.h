@@ -1,4 +1,4 @@
-// OpenImageSource(): finds out whether images lie in folders or in shards, and opens them.
+// OpenImageSource(): finds out whether images lie in class folders or in shards, and opens them as an ImageSource.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   no folder, no images, tar files beside folders, compressed tar files -> Error (kData) naming it
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Opens the folder or shards of `options`. Throws Error (kData, kUsage).
+// Returns a source of the images in the folder or the shards of `options`. Throws Error (kData, kUsage).
 std::shared_ptr<const ImageSource> OpenImageSource(const ImageSourceOptions& options);
 
 }  // namespace lockstep

@@ -11,13 +11,14 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr std::string_view kExif("Exif\0\0", 6);  // what comes before EXIF data in a JPEG file
+constexpr std::string_view kExif("Exif\0\0", 6);  // the bytes before EXIF data in an APP1 segment
 
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the number that the `count` bytes at `at` hold, or nullopt if they lie beyond the end of `bytes`.
+// Returns the number that the `count` bytes from the offset `at` on hold, in little-endian order if `little`, and
+// otherwise in big-endian order. Returns nullopt if they reach beyond the end of `bytes`.
 std::optional<uint32_t> NumberAt(std::string_view bytes, size_t at, size_t count, bool little) {
   if (at > bytes.size() || count > bytes.size() - at) return std::nullopt;
   uint32_t number = 0;
@@ -28,8 +29,8 @@ std::optional<uint32_t> NumberAt(std::string_view bytes, size_t at, size_t count
   return number;
 }
 
-// Returns the value of the orientation tag in EXIF data, which is a TIFF file without pictures. Returns 1 if there is
-// no such tag.
+// Returns the value of the orientation tag in EXIF data, which have the format of a TIFF file without pictures. Returns
+// 1 if there is no such tag, or if the data are damaged.
 uint32_t ValueIn(std::string_view tiff) {
   constexpr size_t kFirstDirectoryAt = 4, kEntryBytes = 12, kValueAt = 8;
   constexpr uint32_t kTag = 0x0112, kShort = 3;
@@ -49,7 +50,7 @@ uint32_t ValueIn(std::string_view tiff) {
   return 1;
 }
 
-// Returns the EXIF data of a JPEG file; empty: it has none.
+// Returns the EXIF data of a JPEG file, or an empty view if the file has none.
 std::string_view InJpeg(std::string_view file) {
   constexpr uint8_t kStartOfScan = 0xda, kApp1 = 0xe1;
   size_t at = 2;
@@ -61,7 +62,7 @@ std::string_view InJpeg(std::string_view file) {
     }
     if (marker == kStartOfScan) break;
     const uint32_t bytes =
-        *NumberAt(file, at + 2, 2, /*little=*/false);  // the segment's length, with this field
+        *NumberAt(file, at + 2, 2, /*little=*/false);  // the segment's length, including this field
     if (bytes < 2 || at + 2 + bytes > file.size()) break;
     const std::string_view segment = file.substr(at + 4, bytes - 2);
     if (marker == kApp1 && segment.starts_with(kExif)) return segment.substr(kExif.size());
@@ -70,7 +71,7 @@ std::string_view InJpeg(std::string_view file) {
   return {};
 }
 
-// Returns the EXIF data of a PNG file; empty: it has none.
+// Returns the EXIF data of a PNG file, or an empty view if the file has none.
 std::string_view InPng(std::string_view file) {
   constexpr size_t kSignature = 8, kHead = 8, kChecksum = 4;
   size_t at = kSignature;
@@ -85,7 +86,8 @@ std::string_view InPng(std::string_view file) {
   return {};
 }
 
-// Returns the EXIF data of a WebP file, without the "Exif\0\0" that some programs write before it; empty: it has none.
+// Returns the EXIF data of a WebP file, without the "Exif\0\0" that some programs write before the data, or an empty
+// view if the file has none.
 std::string_view InWebp(std::string_view file) {
   constexpr size_t kRiffHead = 12, kHead = 8;
   size_t at = kRiffHead;
@@ -103,7 +105,7 @@ std::string_view InWebp(std::string_view file) {
   return {};
 }
 
-// Returns the EXIF data of any image file; empty: it has none.
+// Returns the EXIF data of an image file of any format, or an empty view if the file has none.
 std::string_view ExifIn(std::span<const std::byte> file) {
   switch (FormatOf(file)) {
     case ImageFormat::kJpeg:

@@ -3,8 +3,8 @@
 // Promise: Turn() writes the same pixels as Pillow's ImageOps.exif_transpose. A picture is not turned if its file has
 // no such tag, a value outside 1 to 8, or damaged EXIF data.
 //
-// To cut a part out of a turned picture, the whole picture need not be turned. StoredBox() says where the part lies in
-// the picture as it is stored. The caller decodes and resizes this box, and Turn() turns the result.
+// To crop a turned picture, the caller need not turn the whole picture. StoredBox() says where the crop lies in the
+// picture as it is stored. The caller decodes and resizes this box, and Turn() turns the result.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@
 
 namespace lockstep {
 
-// How to turn a picture. Pixel (x, y) of the turned picture is pixel (x, y) of the stored picture, or pixel (y, x) if
-// `transposed`. If the picture is mirrored in x or y, that coordinate is counted from the other end.
+// The way in which a picture is turned. Pixel (x, y) of the turned picture is pixel (x, y) of the stored picture, or
+// pixel (y, x) if `transposed`. If `mirrored_x` or `mirrored_y`, the x or y coordinate of the stored pixel is counted
+// from the other end.
 struct Orientation {
   bool transposed = false;
   bool mirrored_x = false;
@@ -29,14 +30,14 @@ struct Orientation {
 // its EXIF chunk) in memory. BMP files have none.
 Orientation OrientationOf(std::span<const std::byte> file);
 
-// Returns the size of the turned picture.
+// Returns the size of the turned picture, where `stored` is the size of the stored picture.
 ImageSize TurnedSize(const ImageSize& stored, const Orientation& orientation);
 
 // Returns the box of the stored picture that becomes `box` of the turned picture.
 Box StoredBox(const Box& box, const ImageSize& stored, const Orientation& orientation);
 
 // Writes the turned picture to `turned`, with 3 bytes for each pixel and without gaps between rows. With `mirror`, left
-// and right are exchanged after that.
+// and right of the turned picture are exchanged.
 void Turn(const ImageView& stored, const Orientation& orientation, bool mirror, uint8_t* turned);
 
 }  // namespace lockstep

@@ -15,12 +15,13 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// The offsets of fields at the beginning of a PNG file: the signature is followed by the first chunk's length, type,
-// width, height, bit depth and colour type. The chunk's checksum comes after kHeadEnd.
+// The offsets, in bytes, of fields at the beginning of a PNG file: after the signature come the length, the type, the
+// width, the height, the bit depth and the colour type of the first chunk. kHeadEnd is the end of these fields; the
+// rest of the chunk and its checksum follow.
 constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kDepthAt = 24, kColoursAt = 25,
                  kHeadEnd = 26;
 
-// The bytes that libpng reads, and its message if it fails.
+// The bytes that libpng still has to read, libpng's objects, and libpng's message if it fails.
 struct Png {
   const std::byte* next;
   size_t left;
@@ -51,8 +52,8 @@ struct Png {
     png.left -= bytes;
   }
 
-  // Decodes to rows of `channels` bytes a pixel: 3 for RGB, and 1 for the numbers that the file holds. Returns false if
-  // libpng failed. libpng returns by longjmp then, so this function has no variables with destructors.
+  // Decodes to rows with `channels` bytes for each pixel: 3 for RGB, or 1 for the numbers that the file holds. Returns
+  // false if libpng failed. A failing libpng jumps to setjmp(), so this function has no variables with destructors.
   bool Decode(const ImageSize& size, int64_t channels, uint8_t* pixels) {
     if (setjmp(png_jmpbuf(reader))) return false;
     png_set_read_fn(reader, this, &Read);
@@ -62,7 +63,7 @@ struct Png {
       png_set_gray_to_rgb(reader);
       png_set_strip_16(reader);
     } else {
-      png_set_packing(reader);  // puts 1, 2 and 4 bits into a byte each, unscaled
+      png_set_packing(reader);  // puts each number of 1, 2 or 4 bits into a byte, unscaled
     }
     png_set_strip_alpha(reader);
     const int passes = png_set_interlace_handling(reader);
@@ -85,7 +86,7 @@ void Decode(std::span<const std::byte> file, int64_t channels, uint8_t* pixels) 
   png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, &Png::Fail, &Png::Ignore);
   png.info = png.reader == nullptr ? nullptr : png_create_info_struct(png.reader);
   if (png.info == nullptr) throw std::bad_alloc();
-  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the caller has checked it
+  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the caller checks sizes
   if (png.Decode(PngSize(file), channels, pixels)) return;
   if (png.truncated) throw DataError("truncated PNG file");
   throw DataError("damaged PNG file (libpng: {})", png.message.data());

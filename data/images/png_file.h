@@ -2,7 +2,7 @@
 //
 // Promise: a decode reads the whole file and compares its checksums. DecodePng() converts palettes and grey to RGB,
 // keeps the upper 8 bits of 16-bit samples, drops transparency and leaves the colours as stored (as in PIL).
-// DecodePngMask() gives each pixel the number that the file holds for it, which has 1 to 8 bits: the index in the
+// DecodePngMask() writes for each pixel the number of 1 to 8 bits that the file holds for the pixel: the index in the
 // palette, or the grey level.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc, masks_test.cc)
@@ -27,8 +27,8 @@ ImageSize PngSize(std::span<const std::byte> file);
 // rows. Throws Error (kData), std::bad_alloc.
 void DecodePng(std::span<const std::byte> file, uint8_t* rgb);
 
-// Decodes a mask in the same way, to one byte for each pixel. An RGB file is accepted as a mask if all of its pixels
-// are grey.
+// Decodes `file` like DecodePng(), but to one byte for each pixel, the value of a mask. An RGB file is accepted as a
+// mask if all of its pixels are grey.
 void DecodePngMask(std::span<const std::byte> file, uint8_t* mask);
 
 // Returns a PNG file whose pixels have the grey levels `levels`, row by row. Throws std::bad_alloc.

@@ -17,25 +17,25 @@
 #define LOCKSTEP_DATA_RESIZE_ONCE
 namespace lockstep::resize_internal {
 
-constexpr int64_t kVector = 64;      // bytes in the longest vectors used
+constexpr int64_t kVector = 64;      // the bytes of the longest vector that is used
 constexpr int64_t kGroup = 16;       // rows that are transposed at once
 constexpr int64_t kBlock = 64;       // rows in a block
-constexpr int64_t kSmallBlock = 32;  // rows in a small block; 3 of its columns fill a vector
+constexpr int64_t kSmallBlock = 32;  // rows in a small block; 3 colours of a column fill a vector
 constexpr int64_t kTileBytes = 512;  // bytes of a row in a tile of the vertical pass
 constexpr int64_t kTilePixels = 64;  // pixels of a row in a tile of the horizontal pass
 constexpr int64_t kLeastWidth = 6;   // pixels of the narrowest output (>= kGroup bytes)
-constexpr int64_t kRun = 8;          // how many products fit into 16 bits, with any shift
+constexpr int64_t kRun = 8;          // how many products are summed in 16 bits, with any shift
 
 // The memory and the sizes for one call of the vector code.
 struct Job {
-  const uint8_t* source;  // the first byte that the filters touch
+  const uint8_t* source;  // the first byte that the filters read
   int64_t stride;
-  int64_t row_bytes;  // bytes of a source row that the filters touch; >= kVector
+  int64_t row_bytes;  // the bytes of a source row that the filters read; >= kVector
   const Filters* columns;
   const Filters* rows;
   int64_t width;       // >= kLeastWidth
   int64_t height;      // >= kSmallBlock
-  int64_t tile_bytes;  // as kTileBytes; a multiple of kVector
+  int64_t tile_bytes;  // the bytes of a row in a tile; a multiple of kVector
   uint8_t* strip;
   uint8_t* transposed;
   uint8_t* sums;
@@ -51,7 +51,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Does the same as Sum() below, a byte at a time.
+// Does the same as the vectorised Sum() below, one byte at a time.
 template <int kTaps>
 void Sum(const uint8_t* in, int64_t stride, const uint32_t* weights, int64_t taps, int shift,
          int64_t n, uint8_t* out) {
@@ -74,10 +74,11 @@ using Bytes = hn::CappedTag<uint8_t, kVector>;
 using Words = hn::Repartition<uint16_t, Bytes>;
 using Longs = hn::Repartition<uint32_t, Bytes>;
 
-// out[i] = sum over t < taps of in[t * stride + i] * weights[t], for i < n. A vector of bytes is treated as a vector of
-// 16-bit words. The upper and the lower bytes of the words are summed separately and joined at the end, so no byte
-// leaves its lane. n is at least the length of a vector; the last vector overlaps the one before it. kTaps equals
-// `taps`, or is 0 for any number.
+// Sets out[i] to the rounded sum over t < taps of in[t * stride + i] * w[t] / 2^16, for each i < n, where w[t] is the
+// lower half of weights[t]. A vector of bytes is treated as a vector of 16-bit words. The upper and the lower bytes of
+// the words are summed separately and joined at the end, so no byte leaves its lane. n is at least the length of a
+// vector; the last vector may overlap the vector before it. kTaps is the number of taps if it is known at compile time,
+// and otherwise 0; then `any_taps` is their number.
 template <int kTaps>
 HWY_INLINE void NarrowSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
                           const uint32_t* HWY_RESTRICT weights, int64_t any_taps, int64_t n,
@@ -105,8 +106,8 @@ HWY_INLINE void NarrowSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
   }
 }
 
-// Does the same for weights that are 2^shift times larger: runs of kRun products are summed in 16 bits, and the sums of
-// the runs in 32 bits.
+// Does the same as NarrowSum() for weights that are scaled up by 2^shift: sums runs of kRun products in 16 bits, and
+// the sums of the runs in 32 bits.
 HWY_INLINE void WideSum(const uint8_t* HWY_RESTRICT in, int64_t stride,
                         const uint32_t* HWY_RESTRICT weights, int64_t taps, int shift, int64_t n,
                         uint8_t* HWY_RESTRICT out) {
@@ -155,7 +156,7 @@ HWY_INLINE void Sum(const uint8_t* in, int64_t stride, const uint32_t* weights, 
   }
 }
 
-// Four calls of Shuffle() transpose 16 x 16 bytes.
+// Interleaves the bytes of the vectors i and i + 8, for i < 8. Four calls of Shuffle() transpose 16 x 16 bytes.
 template <class D, class V>
 HWY_INLINE void Shuffle(D d, V& v0, V& v1, V& v2, V& v3, V& v4, V& v5, V& v6, V& v7, V& v8, V& v9,
                         V& v10, V& v11, V& v12, V& v13, V& v14, V& v15) {
@@ -179,8 +180,8 @@ HWY_INLINE void Shuffle(D d, V& v0, V& v1, V& v2, V& v3, V& v4, V& v5, V& v6, V&
   v8 = u8, v9 = u9, v10 = u10, v11 = u11, v12 = u12, v13 = u13, v14 = u14, v15 = u15;
 }
 
-// out[i * out_stride + r] = in[r * in_stride + i], for r < 16 and i < n rounded up to 16. Longer
-// vectors, stored in parts of 16 bytes, were no faster on an AVX-512 Xeon.
+// Sets out[i * out_stride + r] to in[r * in_stride + i], for each r < 16 and each i below n rounded up to a multiple of
+// 16. Longer vectors, stored in parts of 16 bytes, were no faster on an AVX-512 Xeon.
 HWY_INLINE void Transpose(const uint8_t* HWY_RESTRICT in, int64_t in_stride, int64_t n,
                           uint8_t* HWY_RESTRICT out, int64_t out_stride) {
   const hn::FixedTag<uint8_t, kGroup> d;
@@ -205,7 +206,7 @@ HWY_INLINE void Transpose(const uint8_t* HWY_RESTRICT in, int64_t in_stride, int
 
 #endif
 
-// The vertical pass: makes bytes first_byte to first_byte + n of output row y.
+// Does the vertical pass for the bytes [first_byte, first_byte + n) of output row y, and writes them to `out`.
 HWY_INLINE void SumRows(const Job& job, int64_t y, int64_t first_byte, int64_t n, uint8_t* out) {
   const Filters& rows = *job.rows;
   const uint8_t* in = job.source + rows.begin[y] * job.stride + first_byte;
@@ -224,7 +225,7 @@ HWY_INLINE void SumRows(const Job& job, int64_t y, int64_t first_byte, int64_t n
   }
 }
 
-// The horizontal pass: makes pixels first to first + n of a block of kRows rows.
+// Does the horizontal pass for the pixels [first, first + n) of a block of kRows rows, and writes them to job.sums.
 template <int kTaps, int64_t kRows>
 HWY_INLINE void SumColumns(const Job& job, int64_t first, int64_t n) {
   const Filters& columns = *job.columns;
@@ -236,12 +237,12 @@ HWY_INLINE void SumColumns(const Job& job, int64_t first, int64_t n) {
   }
 }
 
-// Makes output rows y to y + kRows. It works on tiles, so that a tile is still in the L1 cache when the next step reads
-// it.
+// Makes the output rows [y, y + kRows). Each step works on one tile after the other, so that a tile is still in the L1
+// cache when the next step reads it.
 template <int64_t kRows>
 HWY_INLINE void ResizeBlock(const Job& job, int64_t y) {
   for (int64_t i = 0; i < job.row_bytes; i += job.tile_bytes) {
-    // The last tile must be at least a vector long, so it may overlap the tile before it.
+    // The last tile must be at least as long as a vector, so it may overlap the tile before it.
     const int64_t begin = std::min(i, job.row_bytes - kVector);
     const int64_t n = std::min(job.tile_bytes, job.row_bytes - begin);
     for (int64_t group = 0; group < kRows; group += kGroup) {
@@ -255,7 +256,8 @@ HWY_INLINE void ResizeBlock(const Job& job, int64_t y) {
   for (int64_t x = 0; x < job.width; x += kTilePixels) {
     const int64_t begin = std::min(x, job.width - kLeastWidth);
     const int64_t n = std::min(kTilePixels, job.width - begin);
-    // The sum of a column has few terms. If their number is a compile-time constant, the loop over them has no branch.
+    // The sum of a column often has few terms. If the number of terms is a compile-time constant, the loop over them
+    // has no branch.
     switch (job.columns->taps) {
       case 1:
         SumColumns<1, kRows>(job, begin, n);
@@ -280,7 +282,7 @@ HWY_INLINE void ResizeBlock(const Job& job, int64_t y) {
   }
 }
 
-// The last block overlaps the one before it.
+// Makes all output rows, block by block. The last block may overlap the block before it.
 void Run(const Job& job) {
   for (int64_t y = 0; y < job.height;) {
     if (job.height - y >= kBlock) {
@@ -303,15 +305,16 @@ namespace {
 
 HWY_EXPORT(Run);
 
-// Makes the `count` filters of one axis, and then copies of the last one up to `padded` filters. `size` is the size of
-// the image along the axis.
+// Makes the `count` filters of one axis, in reverse order if `reversed`, and then copies of the last filter up to
+// `padded` filters. `size` is the size of the image along the axis.
 void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count, int64_t padded,
                  bool reversed, Filters& filters) {
   const double scale = box_size / static_cast<double>(count);
   const double support = std::max(1.0, scale);
   const double slope = 1 / support;
-  // The largest weight is below 1.34 / support, because at most a quarter of the triangle lies outside the image, which
-  // happens if one output pixel covers the image. The sum of kRun such weights, times 2^shift, is at most one.
+  // The largest weight is below 1.34 / support, because at most a quarter of the triangle's area lies outside the
+  // image. (It is a quarter if one output pixel covers the whole image.) The sum of kRun such weights, times 2^shift,
+  // is at most one.
   int shift = 0;
   while (shift < 15 && support >= 11 * (2 << shift)) ++shift;
   const double one = static_cast<double>(int64_t{1} << (16 + shift));
@@ -323,8 +326,8 @@ void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count,
   filters.weights.resize(padded * taps);
 
   const auto centre = [&](int64_t i) { return box_begin + (static_cast<double>(i) + 0.5) * scale; };
-  // Returns the first source pixel of a filter, such that all taps lie inside the image. Some weights at the end, or at
-  // the start, may be 0.
+  // Returns the first source pixel of the filter around `at`, such that all taps lie inside the image. Some weights at
+  // the start or at the end of the filter may be 0.
   const auto begin_of = [&](double at) {
     const int64_t begin = static_cast<int64_t>(std::max(0.0, at - support + 0.5));
     return std::min(begin, size - taps);
@@ -337,8 +340,9 @@ void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count,
     const int64_t begin = begin_of(at);
     const int64_t place = reversed ? count - 1 - i : i;
     uint32_t* weights = filters.weights.data() + place * taps;
-    // The sum is computed twice. The first time gives the total. The second time, each weight is the difference of two
-    // successive partial sums, which are rounded.
+    // The loop over the taps runs twice. The first loop computes `total`, the sum of the triangle's heights. In the
+    // second loop, each weight is the difference of two successive rounded partial sums, so that all weights together
+    // sum to `one`.
     const double offset = 0.5 - at + static_cast<double>(begin);
     const auto triangle = [&](int64_t t) {
       const double height = 1 - std::abs(static_cast<double>(t) + offset) * slope;
@@ -353,7 +357,7 @@ void MakeFilters(int64_t size, double box_begin, double box_size, int64_t count,
     for (int64_t t = 0; t < taps; ++t) {
       partial += triangle(t) * unit;
       const int64_t rounded = static_cast<int64_t>(partial);
-      // A single weight of 65536 does not fit; 65535 gives the same bytes.
+      // A weight of 65536 does not fit into 16 bits; 65535 gives the same bytes.
       const int64_t weight = std::min<int64_t>(rounded - before, 65535);
       before = rounded;
       weights[t] = static_cast<uint32_t>(weight) * 0x10001u;
@@ -407,7 +411,7 @@ void Resizer::Resize(const ImageView& source, const Box& box, int64_t width, int
   job.rows = &rows_;
   job.width = padded_width;
   job.height = padded_height;
-  // If many source rows make one output row, it is faster to read whole rows than to keep tiles in the cache.
+  // If many source rows make one output row, it is faster to process whole rows than tiles that fit into the cache.
   job.tile_bytes = rows_.taps <= 4 ? kTileBytes : RoundUp(job.row_bytes, kVector);
   job.strip = strip_.Get(kGroup * job.tile_bytes);
   job.transposed = transposed_.Get(kBlock * RoundUp(job.row_bytes, kVector));

@@ -1,7 +1,8 @@
 // Measures a resize to 224 x 224 on one thread: bazel run -c opt //data/images:resize_bench
 //
-// An item is an image. Each call resizes another random crop, of the given size, from an image that is a little larger.
-// Every other crop is mirrored. The time includes making the filter tables.
+// An item is an image. Each call resizes another random crop from an image that is a little larger. The arguments of
+// the benchmark are the width and the height of the crop. Every other crop is mirrored. The time includes making the
+// filter tables.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -28,7 +29,7 @@ void BM_Resize(benchmark::State& state) {
   std::vector<uint8_t> output(3 * size * size);
   Resizer resizer;
 
-  // Random bytes have the mean 127.5 in any box.
+  // The source consists of random bytes, whose mean is 127.5, so the output must have nearly this mean.
   const Box whole = {0, 0, static_cast<double>(source.width), static_cast<double>(source.height)};
   resizer.Resize(source, whole, size, size, false, output.data());
   int64_t sum = 0;
@@ -52,8 +53,8 @@ void BM_Resize(benchmark::State& state) {
 BENCHMARK(BM_Resize)
     ->ArgNames({"width", "height"})
     ->Args({370, 275})     // an average crop of an ImageNet picture
-    ->Args({100, 80})      // is enlarged
-    ->Args({2000, 1500});  // is much reduced
+    ->Args({100, 80})      // a crop that is enlarged
+    ->Args({2000, 1500});  // a crop that is much reduced
 
 }  // namespace
 }  // namespace lockstep

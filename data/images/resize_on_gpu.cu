@@ -4,15 +4,16 @@
 namespace lockstep {
 namespace {
 
-constexpr int kColumns = 32;  // the width of a thread block; kRows is its height
+constexpr int kColumns = 32;  // the width of a thread block; its height is kRows
 constexpr int kRows = 8;
 constexpr int kChannels = 3;
 
-// The source pixels [begin, end) of an axis that are under the triangle around an output pixel's centre.
+// The filter of one output pixel on one axis: the source pixels [begin, end) that are under the triangle around the
+// output pixel's centre.
 struct Filter {
   int begin;
   int end;
-  float offset;  // from the filter's centre to the middle of pixel `begin`
+  float offset;  // from the filter's centre to the centre of pixel `begin`, in pixels
   float slope;
 
   __device__ Filter(int64_t size, double box_begin, double box_size, int64_t i, int64_t count) {

@@ -1,10 +1,11 @@
-// Resizes many images in a GPU's memory at once, in the way of data/images/resize.h.
+// Resizes many images in a GPU's memory at once, as data/images/resize.h does on the CPU.
 //
 // Promise: every output byte is within 1 grey level of the exact value (data/images/resize.h) and depends only on its
 // own image.
 //
-// Each thread makes one output pixel from all source pixels under its filter, in 32-bit floats. The CPU's code makes
-// two passes. Two passes would need less arithmetic here, too, but additional memory.
+// Each GPU thread computes one output pixel from all source pixels under its filter, in 32-bit floats. The CPU's code
+// makes two passes, a vertical and a horizontal one. On the GPU, two passes would need less arithmetic, too, but
+// additional memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// An image whose last row ends at the end of its memory, so that the address sanitizer sees a read beyond it.
+// An image whose last row ends at the end of its memory, so that the address sanitizer reports a read beyond this row.
+// `gap` is the number of bytes between two rows.
 struct Image {
   Image(int64_t width, int64_t height, int64_t gap = 0)
       : bytes(3 * width * height + gap * (height - 1)),
@@ -32,7 +33,7 @@ struct Image {
   ImageView view;
 };
 
-// Returns an image of noise; with `extreme` its values are only 0 and 255.
+// Returns an image of random values from 0 to 255 or, with `extreme`, of the values 0 and 255 only.
 Image RandomImage(int64_t width, int64_t height, bool extreme = false, int64_t gap = 0) {
   Image image(width, height, gap);
   std::mt19937 random(static_cast<uint32_t>(width * 10007 + height));
@@ -45,7 +46,7 @@ Image RandomImage(int64_t width, int64_t height, bool extreme = false, int64_t g
 
 std::vector<uint8_t> Resized(const ImageView& source, const Box& box, int64_t width, int64_t height,
                              bool mirror) {
-  // The memory has exactly the result's size, so that the address sanitizer sees a write beyond it.
+  // The memory has exactly the result's size, so that the address sanitizer reports a write beyond it.
   const int64_t bytes = 3 * width * height;
   const std::unique_ptr<uint8_t[]> output(new uint8_t[bytes]);
   std::fill_n(output.get(), bytes, 77);
@@ -149,7 +150,8 @@ std::vector<Case> Cases() {
       {333, 217, {332.5, 0, 0.5, 217}, 20, 50},
       {580, 434, {205.1, 40.9, 374.9, 393.1}, 224, 224},
       {580, 434, {0, 433, 580, 1}, 224, 224},
-      // Boxes narrower than a vector in a wider image, and images about as wide as a vector.
+      // Boxes that are narrower than a vector (64 bytes, 21.3 pixels) in a wider image, and images that are about as
+      // wide as a vector.
       {100, 50, {90, 0, 10, 50}, 20, 20},
       {100, 50, {79, 10, 21, 20}, 22, 64},
       {22, 50, {0, 0, 22, 50}, 5, 65},
@@ -262,7 +264,7 @@ TEST(Resizer, KeepsNothingFromTheCallBefore) {
 }
 
 TEST(Resizer, IsTheSameWithEveryInstructionSet) {
-  // However this test ends, later tests use all instruction sets that the processor supports.
+  // The destructor of `restore` makes later tests use all instruction sets again, however this test ends.
   struct Restore {
     ~Restore() {
       hwy::SetSupportedTargetsForTest(0);

@@ -27,7 +27,8 @@ void Check(VP8StatusCode status) {
   }
 }
 
-// Throws Error (kData) if the end of the file is missing. libwebp does not always distinguish that from other damage.
+// Throws Error (kData) if the end of the file is missing. libwebp does not always distinguish a missing end from other
+// damage.
 void CheckLength(std::span<const std::byte> file) {
   constexpr size_t kLengthAt = 4, kLengthEnd = 8;
   size_t bytes = 0;  // the length of the rest of the file, as the header states it

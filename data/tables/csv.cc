@@ -42,7 +42,7 @@ class Encoder {
       }
     }
     class_places_ = PlacesOf(fit_.classes);
-    // If nothing was fitted, all feature columns are numbers.
+    // If fit_.columns is empty, because nothing was fitted, all feature columns are numbers.
     const int64_t columns = files_.front().layout.features();
     cells_begin_.resize(columns);
     for (int64_t i = 0; i < columns; ++i) {
@@ -80,7 +80,8 @@ class Encoder {
       const std::string_view text = file.text();
       const auto bytes = static_cast<int64_t>(text.size());
       const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
-      // Nearly all cells of a file take at least two bytes, with their delimiter.
+      // Nearly all cells of a file take at least two bytes, including the delimiter, so the size of the file limits
+      // their number.
       const int64_t columns = file.layout.features();
       cells += std::min(lines_here * columns, 1 + bytes / 2) * width_ / columns;
       lines += lines_here;
@@ -162,8 +163,8 @@ class Encoder {
     FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
   }
 
-  // Returns the index of the category among the trained ones. A rare text has the index after the last one. Returns -1
-  // if the text is unknown.
+  // Returns the index of the cell's text among the categories of feature column `index`. For any other text, returns
+  // the index after the last category if the column has a feature for rare texts, and otherwise -1.
   float CategoryPlace(const CsvPlace& place, int64_t index) const {
     const Places& places = category_places_[index];
     const auto found = places.find(CategoryIn(options_, place));
@@ -171,7 +172,7 @@ class Encoder {
     return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
   }
 
-  // Sets label `index` of the last row.
+  // Sets label `index` of the last row, unless the label is missing and optional.
   void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
     if (options_.label_optional && IsMissing(place.text())) return;
     if (options_.task != Task::kClassification) {
@@ -200,9 +201,9 @@ class Encoder {
   const CsvOptions& options_;
   const CsvFiles& files_;
   const CsvFit& fit_;
-  int64_t width_ = 0;                    // the number of cells of a row
-  std::vector<int64_t> cells_begin_;     // the first cell of each feature column
-  std::vector<Places> category_places_;  // for each feature column; empty: there is no category
+  int64_t width_ = 0;                    // the number of elements of CsvRows::cells for a row
+  std::vector<int64_t> cells_begin_;     // the index of each feature column's first element
+  std::vector<Places> category_places_;  // each feature column's Places; empty: no categories
   Places class_places_;
 };
 

@@ -2,23 +2,25 @@
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
 // categories, the means, deviations and quantiles of numbers, which columns lack values) come from the training rows
-// alone. Only the labels' texts come from all rows of the training files. When these values are used to read another
-// file, the same row gives the same inputs and targets. If that file has a header, its columns may be in any order.
+// alone. The texts of labels are an exception: they come from all rows of the training files. When these values are
+// used to read another file, the same row gives the same inputs and targets. If that file has a header, its columns may
+// be in any order.
 //
 // An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
-//   a number    the number, scaled; then, if a training row lacked it and missing_indicator asks for it, 1 where it is
-//               missing and 0 elsewhere
-//   a date      the days since 1970-01-01, treated as a number as above; then sine and cosine of the position in the
-//               year and in the week, and in the day if a training row had a time of day (data/tables/csv_date.h)
-//   a category  one-hot numbers: for each text of the column 1 if the row has this text, and 0 otherwise; then one such
-//               number for all rare texts together, if there are any
+//   a number    the number, scaled; then, if the column lacks a number in a training row and
+//               CsvOptions::missing_indicator is set, 1 if this row lacks the number and 0 otherwise
+//   a date      the number of days since 1970-01-01, treated like the number of a column of numbers; then the sine and
+//               the cosine of the position in the year, of the position in the week and, if a training row has a time
+//               of day, of the position in the day (data/tables/csv_date.h)
+//   a category  one-hot numbers: for each text of the column, 1 if the row has this text and 0 otherwise; then, if the
+//               column has rare texts, 1 if the row has any of them and 0 otherwise
 //
 // Invariants:
 //   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
-//      takes four bytes for each number of its input. A category column takes four bytes in all, because the ones and
-//      zeros are made in Read().
-//   2. If no value has to be fitted to the data, each file is parsed once. ROBUST and QUANTILE take eight bytes for each
-//      number of the training rows while they are fitted.
+//      takes four bytes for each number of its input. A category column takes four bytes of a sample in all, because
+//      Read() makes the ones and zeros.
+//   2. If no value has to be fitted to the data, each file is parsed once. The scalings ROBUST and QUANTILE take eight
+//      bytes for each number of the training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
@@ -55,8 +57,8 @@ struct CsvTable {
   std::vector<std::string> labels;
 };
 
-// Reads the files. The data set holds its samples in memory, and its spec().class_names are the labels' texts. Throws
-// Error (kData), and any exception of training_rows.
+// Reads options.files. The data set that it returns holds the samples in memory, and has the labels' texts as
+// spec().class_names. Throws Error (kData), and any exception that options.training_rows throws.
 CsvTable ReadCsv(const CsvOptions& options);
 
 }  // namespace lockstep

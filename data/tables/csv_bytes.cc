@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::string_view kEmptyZip = "PK\x05\x06";
-constexpr size_t kPiece = size_t{1} << 20;  // bytes for one call of zlib, which counts in 32 bits
+constexpr size_t kPiece = size_t{1} << 20;  // bytes for one call of zlib, whose counts have 32 bits
 
 [[noreturn]] void FailDamaged(const std::string& path, std::string_view what) {
   throw DataError("{}: the compressed file {}: copy it or download it again", path, what);
@@ -38,14 +38,15 @@ constexpr char kDamaged[] = "is damaged";
 // Collects the unpacked text, up to a limit.
 class Text {
  public:
-  // `expected` is the unpacked length that the file states, which need not be true.
+  // `expected` is the unpacked length that the file states, which may be wrong. `packed_bytes` is the size of the file,
+  // and `most` the limit for the unpacked length.
   Text(const std::string& path, size_t expected, size_t packed_bytes, size_t most)
       : path_(path), most_(most) {
-    constexpr size_t kBestRatio = 1032;  // deflate compresses no better
+    constexpr size_t kBestRatio = 1032;  // the best compression ratio of deflate
     text_.reserve(std::min({expected, packed_bytes * kBestRatio, most}) + kPiece);
   }
 
-  // Returns memory for the next kPiece bytes.
+  // Returns memory for the next kPiece bytes. Throws Error (kData) if the text is already longer than the limit.
   char* Piece() {
     if (length_ > most_) {
       throw DataError(
@@ -74,11 +75,12 @@ class Text {
 
 // ---- gzip ---------------------------------------------------------------------------------------
 
-// Returns the unpacked length that the last four bytes of a file with one member state. Returns 0 if they state none: a
-// file of bgzip ends in an empty member, so they are 0.
+// Returns the unpacked length that the last four bytes of a gzip file with one member state, or 0 if these bytes are 0.
+// (They are 0 in a file of bgzip, which ends in an empty member.) The bytes state the length modulo 4 GiB, so as many
+// times 4 GiB are added as make it at least the size of the file.
 size_t LengthInGzip(std::string_view packed) {
   if (packed.size() < sizeof(uint32_t)) return 0;
-  uint32_t bytes = 0;  // little-endian, as are the machines that Lockstep runs on; modulo 4 GiB
+  uint32_t bytes = 0;  // little-endian, like the machines that Lockstep runs on
   std::memcpy(&bytes, packed.data() + packed.size() - sizeof(bytes), sizeof(bytes));
   if (bytes == 0) return 0;
   size_t length = bytes;
@@ -95,7 +97,7 @@ std::string UnpackGzip(const std::string& path, std::string_view packed, size_t 
   bool in_member = true;
   while (true) {
     if (!in_member) {
-      // Zeros after a member are padding, which some archivers write.
+      // Zeros after a member are padding that some archivers write.
       packed.remove_prefix(std::min(packed.find_first_not_of('\0'), packed.size()));
       if (packed.empty()) return std::move(text).Take();
       if (!packed.starts_with(kGzip)) FailDamaged(path, "has something behind its end");
@@ -124,11 +126,13 @@ class Archive {
  public:
   explicit Archive(const std::string& path)
       : path_(path), file_(unzOpen64(path.c_str()), unzClose) {
-    // The list of the members stands at the end of the archive, so a file that is cut short has none.
+    // The list of the members is at the end of an archive, so a file that is cut short has no list and cannot be
+    // opened.
     if (!file_) FailDamaged(path, kCutShort);
   }
 
-  // Returns the names of the files, and makes the first of them the archive's current file.
+  // Returns the names of the files, without folders, hidden files and files below __MACOSX. Makes the first of these
+  // files the archive's current file.
   std::vector<std::string> Names() {
     std::vector<std::string> names;
     unz64_file_pos place{};
@@ -144,7 +148,8 @@ class Archive {
     return names;
   }
 
-  // Makes the only file of the archive its current file.
+  // Makes the only file of the archive the current file. Throws Error (kData) if the archive does not hold exactly one
+  // file, or is a spreadsheet.
   void FindFile() {
     const std::vector<std::string> names = Names();
     if (std::ranges::find(names, "[Content_Types].xml") != names.end()) {
@@ -181,7 +186,7 @@ class Archive {
       if (bytes == 0) break;
       text.Add(bytes);
     }
-    // unzCloseCurrentFile() compares the checksum, but only if the whole member was read.
+    // unzCloseCurrentFile() compares the checksum only if the whole member was read, so the length is compared here.
     std::string unpacked = std::move(text).Take();
     if (unzCloseCurrentFile(file_.get()) != UNZ_OK || unpacked.size() != info.uncompressed_size) {
       FailDamaged(path_, kDamaged);
@@ -191,7 +196,7 @@ class Archive {
 
  private:
   static std::string BaseNameOf(const std::string& name) {
-    return name.substr(name.rfind('/') + 1);  // without a slash: npos + 1, which is 0
+    return name.substr(name.rfind('/') + 1);  // if there is no slash, npos + 1 is 0
   }
 
   std::string NameHere() const {
@@ -208,7 +213,8 @@ class Archive {
   std::unique_ptr<void, int (*)(unzFile)> file_;
 };
 
-// Returns whether the first 4,096 bytes of the unpacked content are text, which has no zero bytes.
+// Returns whether the first 4,096 bytes of the unpacked content (or all bytes, if there are fewer) are text, that is,
+// have no zero byte. Returns false if there is no content or it cannot be read.
 bool BeginsWithText(const std::string& path) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   std::array<char, 4096> beginning{};

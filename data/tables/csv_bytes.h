@@ -1,14 +1,15 @@
 // CsvBytes: the text of a CSV file, which may be compressed.
 //
-// Promise: text() returns the text of the file. A gzip file or zip archive is unpacked, as gunzip or unzip would do.
-// The first bytes of the file, not its name, decide whether it is compressed. A gzip file may have several members, one
-// behind the other. A zip archive must hold exactly one file; folders, hidden files and the files that macOS adds below
-// __MACOSX do not count. Checksums and lengths are compared before the text is returned.
+// Promise: text() returns the text of the file. The text of a gzip file or a zip archive is what gunzip or unzip would
+// write. The first bytes of the file, not its name, decide whether it is compressed. A gzip file may have several
+// members, one after the other. A zip archive must hold exactly one file; folders, hidden files and the files that
+// macOS adds below __MACOSX are ignored. Checksums and lengths are compared before the text is returned.
 //
 // Invariants:
 //   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory
 //      as long as the CsvBytes object exists. Each process unpacks the file for itself.
-//   2. At most `most_bytes` bytes are unpacked.
+//   2. A file whose text has more than `most_bytes` bytes is refused, after at most `most_bytes` bytes and 1 MiB of it
+//      were unpacked.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile
@@ -31,13 +32,14 @@ namespace lockstep {
 
 class CsvBytes {
  public:
-  // Throws Error (kData).
+  // Opens the file and, if it is compressed, unpacks it. Without `most_bytes`, the limit is MostUnpackedBytes(). Throws
+  // Error (kData).
   explicit CsvBytes(const std::string& path);
   CsvBytes(const std::string& path, size_t most_bytes);
 
   std::string_view text() const;
 
-  // How many bytes were unpacked; 0 if the file is not compressed.
+  // Returns how many bytes the unpacked text has, or 0 if the file is not compressed.
   size_t unpacked_bytes() const { return unpacked_.size(); }
 
  private:
@@ -46,15 +48,15 @@ class CsvBytes {
   std::string unpacked_;
 };
 
-// Returns how many bytes may be unpacked in all: half of the memory that this process may use.
+// Returns how many bytes of text the process may keep unpacked: half of the memory that the process may use.
 size_t MostUnpackedBytes();
 
-// Returns whether a compressed file, whose name does not say what is in it, holds a table. A zip archive does if it
-// holds one file whose name ends in .csv or .tsv, and a gzip file does if it holds text. Returns false if the file
-// cannot be read.
+// Returns whether the file `path` is compressed and holds a table, by its content and not by its name. A zip archive
+// holds a table if its only file has a name that ends in .csv or .tsv, and a gzip file holds a table if its content
+// begins with text. Returns false if the file cannot be read.
 bool HoldsTable(const std::string& path);
 
-// Returns whether a name ends in .csv or .tsv, in small or capital letters.
+// Returns whether `name` ends in .csv or .tsv, in small or capital letters.
 bool IsPlainTableName(std::string_view name);
 
 }  // namespace lockstep

@@ -61,10 +61,10 @@ TEST(CsvBytes, ReadsATextAsItIs) {
 TEST(CsvBytes, UnpacksGzip) {
   EXPECT_EQ(TextOf("t.csv.gz", Gzipped(kText)), kText);
   EXPECT_EQ(TextOf("t.csv", Gzipped(kText)), kText);
-  // A file with several members, and zeros after them as padding.
+  // This file has two members, and zeros after them as padding.
   EXPECT_EQ(TextOf("t.gz", Gzipped(kText) + Gzipped("5,6,0\n") + std::string(512, '\0')),
             kText + "5,6,0\n");
-  // A text that is longer than one piece (kPiece).
+  // This text has 3 MiB, so that it is unpacked in several pieces (kPiece is 1 MiB).
   std::string text;
   for (int i = 0; text.size() < (3U << 20); ++i) text += std::to_string(i) + ",0\n";
   EXPECT_EQ(TextOf("t.csv.gz", Gzipped(text)), text);
@@ -135,7 +135,7 @@ TEST(CsvBytes, RefusesAnArchiveThatItCannotUnpack) {
   EXPECT_THAT(ErrorOf("t.zip", Zipped({{"t.csv", kText}}, Z_DEFLATED, "secret")),
               HasSubstr("t.zip: the zip archive is encrypted: unzip it first"));
   std::string zip = Zipped({{"t.csv", kText}});
-  zip[8] = 12;  // the method bzip2
+  zip[8] = 12;  // method 12 is bzip2
   zip[zip.find("PK\x01\x02") + 10] = 12;
   EXPECT_THAT(ErrorOf("t.zip", zip), HasSubstr("compressed by method 12, and deflate is read"));
 }

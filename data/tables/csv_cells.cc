@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Returns the number of line breaks in `text`. `end` is the character that follows it.
+// Returns the number of line breaks in `text`. `end` is the character that follows `text` in the file.
 int64_t LineBreaksIn(std::string_view text, char end) {
   int64_t breaks = std::count(text.begin(), text.end(), '\n');
   for (size_t at = text.find('\r'); at != text.npos; at = text.find('\r', at + 1)) {

@@ -3,11 +3,11 @@
 // Promise: CsvCells finds the cells that RFC 4180 defines and that Python's csv.reader finds. A cell in quotes may hold
 // delimiters and line breaks, and two quotes stand for one quote. A line ends in \n, \r\n or \r, and the last line may
 // have no line end. In addition, blank lines are not rows, spaces and tabs around a cell or its quotes do not belong to
-// it, and a byte order mark of UTF-8 is skipped. Other bytes stay as they are.
+// the cell, and a byte order mark of UTF-8 at the beginning is skipped. Other bytes stay as they are.
 //
 // Invariants:
-//   1. Each byte is read once or twice, however long lines and rows are. Only a quoted cell that contains quotes is
-//      copied.
+//   1. Each byte is read once or twice, however long the lines and rows are. Only the text of a quoted cell that
+//      contains quotes is copied.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a quote that is never closed, text after a closing quote -> Error (kData) with path and line
@@ -24,21 +24,21 @@ namespace lockstep {
 
 class CsvCells {
  public:
-  // Keeps references to `path`, which errors name, and to `content`. Throws Error (kData).
+  // Keeps references to `path`, which is for error messages, and to `content`. Throws Error (kData).
   CsvCells(const std::string& path, std::string_view content, char delimiter);
 
-  // Moves to the next row. All cells of the current row must have been read: NextCell() has returned false. Returns
-  // false if there are no more rows.
+  // Moves to the next row. All cells of the current row must have been read, so that NextCell() has returned false.
+  // Returns false if there are no more rows.
   bool NextRow();
 
   // Moves to the next cell of the row. Each row has at least one cell. Returns false if the row has no more cells.
   // Throws Error (kData).
   bool NextCell();
 
-  // The text of the cell. It is valid until the next call of NextCell().
+  // Returns the text of the cell, which is valid until the next call of NextCell().
   std::string_view cell() const { return cell_; }
 
-  // The number of the line, from 1, in which the cell begins, or in which NextRow() found a row.
+  // Returns the number, from 1, of the line in which the cell begins or, after NextRow(), in which the row begins.
   int64_t line() const { return line_; }
 
  private:
@@ -57,13 +57,13 @@ class CsvCells {
   int64_t line_ = 1;       // the line of the cell
   int64_t line_here_ = 1;  // the line of the text after the cell
   std::string_view cell_;
-  std::string unquoted_;  // the text of the cell, if it differs from the bytes in the file
+  std::string unquoted_;  // the cell's text, if it differs from the bytes in the file
 };
 
 // Returns `text` without the spaces and tabs around it.
 std::string_view TrimmedCell(std::string_view text);
 
-// Returns `text` as a cell, in quotes if it needs them.
+// Returns `text` as a cell of a CSV file, in quotes if `text` needs quotes.
 std::string AsCsvCell(const std::string& text);
 
 }  // namespace lockstep

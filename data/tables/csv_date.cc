@@ -12,7 +12,7 @@ namespace {
 
 namespace chrono = std::chrono;
 
-// Parses a text part by part from its beginning. Once an expected part is missing, ok() stays false.
+// Parses a text from its beginning, part by part. If an expected part is missing, ok() is false from then on.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {}
@@ -20,7 +20,7 @@ class Parts {
   bool ok() const { return ok_; }
   bool empty() const { return text_.empty(); }
 
-  // Parses a number of exactly `digits` digits.
+  // Parses exactly `digits` digits, and returns their number.
   int Number(size_t digits) {
     int number = 0;
     for (size_t i = 0; i < digits; ++i) {
@@ -31,7 +31,7 @@ class Parts {
     return number;
   }
 
-  // Skips the next character, which must be one of `characters`.
+  // Skips the next character if it is one of `characters`, and otherwise makes ok() false.
   void Require(std::string_view characters) { ok_ = Take(characters) && ok_; }
 
   bool Take(std::string_view characters) {
@@ -40,7 +40,7 @@ class Parts {
     return true;
   }
 
-  // Parses the digits after a decimal point.
+  // Parses the digits after a decimal point, and returns the fraction that they stand for.
   double Fraction() {
     double fraction = 0;
     double unit = 1;
@@ -60,7 +60,7 @@ class Parts {
   bool ok_ = true;
 };
 
-// Parses hh:mm, and returns it in minutes.
+// Parses hh:mm, and returns this time of day in minutes.
 int ClockMinutes(Parts& parts) {
   const int hours = parts.Number(2);
   parts.RequireAtMost(hours, 23);

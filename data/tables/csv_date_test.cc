@@ -65,14 +65,14 @@ TEST(CsvDate, RefusesWhatIsNoDate) {
                                  "2024-01-01 06:00 ",
                                  "20240101",
                                  "-024-01-01"}) {
-    const bool is_trimmed = text.ends_with(' ');  // the spaces around a date do not count
+    const bool is_trimmed = text.ends_with(' ');  // spaces after a date are ignored
     EXPECT_EQ(ParseDate(text).has_value(), is_trimmed) << text;
   }
 }
 
 TEST(CsvDate, PlacesAreOnCircles) {
   std::array<float, 6> numbers{};
-  // 1 July 2024 is a Monday. 182 of the 366 days of its year have passed before it.
+  // 1 July 2024 is a Monday, and 182 of the 366 days of 2024 are before it. 06:00 adds a quarter of a day.
   WriteDateCircles(CsvDates::kTimes, DaysOf("2024-07-01 06:00"), numbers.data());
   EXPECT_NEAR(numbers[0], std::sin(2 * M_PI * 182.25 / 366), 1e-7);
   EXPECT_NEAR(numbers[1], std::cos(2 * M_PI * 182.25 / 366), 1e-7);

@@ -1,4 +1,4 @@
-// CsvFiles: opens the files of a CSV table, finds the role of each column, and visits the rows in order.
+// CsvFiles: opens the files of a CSV table, assigns a role to each column, and visits the rows in order.
 #pragma once
 
 #include <cstddef>
@@ -24,19 +24,19 @@ struct CsvFile {
 
 class CsvFiles {
  public:
-  // Keeps a reference to `options`. All compressed files together may have at most `most_bytes` bytes when they are
-  // unpacked. Throws Error (kData).
+  // Keeps a reference to `options`. The texts of all compressed files together may have at most `most_bytes` bytes.
+  // Throws Error (kData).
   explicit CsvFiles(const CsvOptions& options, size_t most_bytes = MostUnpackedBytes());
 
   const CsvFile& front() const { return files_.front(); }
   auto begin() const { return files_.begin(); }
   auto end() const { return files_.end(); }
 
-  // Returns a reader of the file's cells. It stands before the first row after the header.
+  // Returns a reader of the cells of `file`. Its first call of NextRow() moves to the first row after the header.
   CsvCells RowsOf(const CsvFile& file) const;
 
-  // Calls visit(place, role, in_training) for each cell of each row. `in_training` says whether it is a training row.
-  // Throws Error (kData).
+  // Calls visit(place, role, in_training) for each cell of each row. `in_training` says whether the row is a training
+  // row. Throws Error (kData).
   template <typename Visit>
   void VisitRows(const Visit& visit) const;
 

@@ -19,17 +19,18 @@ using Kind = CsvRole::Kind;
 using Texts = std::set<std::string, std::less<>>;
 using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
-// If a column has more categories than this, it is refused as a mistake.
+// The greatest number of categories of a column. A column with more categories is refused as a mistake.
 constexpr size_t kMaxCategories = 10000;
 
-// If rare texts become one category, at most this many different texts of a column are counted. They take some 100 MB
-// of memory.
+// The greatest number of different texts of a column that are counted, if rare texts become one category. So many texts
+// take some 100 MB of memory.
 constexpr size_t kMaxCountedTexts = 1000000;
 
-// A run's config holds all quantiles. This limit keeps the config short enough to be read.
+// The greatest number of quantiles of all columns together. A run's config holds all quantiles, and this limit keeps
+// the config short enough to be read.
 constexpr size_t kMostKeptQuantiles = 200000;
 
-// The values that the training rows of a column of numbers or dates hold.
+// The values of a column of numbers or dates in the training rows that were read so far.
 struct NumbersSeen {
   Moments moments;
   std::vector<double> values;  // all numbers, if the scaling needs them
@@ -41,7 +42,7 @@ bool FitsNumbers(const CsvOptions& options) {
   return options.scaling != CsvScaling::kNone || options.mean_if_missing || !options.date.empty();
 }
 
-// Returns whether other files can be read like the training files only if the training files' columns are known.
+// Returns whether CsvFit::columns must be known to read other files in the same way as the training files.
 bool KnowsColumns(const CsvOptions& options) {
   return options.header || FitsNumbers(options) || !options.category.empty();
 }
@@ -63,7 +64,7 @@ class Fitter {
     }
     if (fits_classes || !numbers_.empty() || !categories_.empty()) {
       files_.VisitRows([&](const CsvPlace& place, const CsvRole& role, bool in_training) {
-        // Classes are taken from all rows, because the held-back rows may have a class that no training row has.
+        // The classes are taken from all rows, because a held-back row may have a class that no training row has.
         if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
         if (!in_training) return;
         const bool is_number = role.kind == Kind::kNumber || role.kind == Kind::kDate;
@@ -132,7 +133,8 @@ class Fitter {
     counts.emplace(text, 1);
   }
 
-  // `cure` is a format string, which gets the name that options use for the column.
+  // Throws Error (kData), which says `what` about feature column `index`. `cure` is a format string for the advice, and
+  // its argument is the name that options use for the column.
   [[noreturn]] void FailColumn(size_t index, const std::string& what, const char* cure) const {
     const CsvLayout& layout = files_.front().layout;
     const auto found = std::ranges::find_if(layout.roles, [&](const CsvRole& role) {
@@ -198,7 +200,7 @@ class Fitter {
     }
   }
 
-  // Throws Error (kData) if the columns in the options belong to another table than the files.
+  // Throws Error (kData) if the kinds or the names of fit_.columns differ from those of the files' columns.
   void CheckColumns() const {
     if (fit_.columns.empty()) return;
     for (const CsvFile& file : files_) {
@@ -222,10 +224,11 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
-  // The values and the texts of each feature column; empty if nothing is to be fitted.
+  // The values, and the counts of the texts, of each feature column; empty if nothing is fitted to numbers, or to
+  // categories.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
-  size_t quantiles_ = 0;  // how many quantiles will be kept of the rows read so far
+  size_t quantiles_ = 0;  // how many quantiles the rows read so far will give
   Texts classes_;
 };
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 struct CsvFit {
-  std::vector<CsvColumn> columns;    // the same as CsvTable::columns
+  std::vector<CsvColumn> columns;    // the fitted values of each feature column (CsvTable::columns)
   std::vector<std::string> classes;  // the labels' texts from all rows, in the order of the classes
 };
 
@@ -19,8 +19,8 @@ struct CsvFit {
 // training files.
 void RequireFitted(const CsvOptions& options);
 
-// Returns the fitted values that the options hold, and computes from the files those that the options lack. Throws
-// Error (kData), also if the options do not fit the files' columns.
+// Returns the fitted values. Takes those that the options hold, and computes the others from the files. Throws Error
+// (kData), also if options.columns do not match the columns of the files.
 CsvFit FitCsv(const CsvOptions& options, const CsvFiles& files);
 
 }  // namespace lockstep

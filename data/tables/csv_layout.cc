@@ -15,7 +15,8 @@ using Kind = CsvRole::Kind;
 using Numbers = std::unordered_map<std::string_view, int64_t>;
 
 std::string Suggestion(const std::string& name, const std::vector<std::string>& header) {
-  // Comparing two names takes time and memory in proportion to the product of their lengths.
+  // Only some names are compared, because comparing two names takes time and memory in proportion to the product of
+  // their lengths.
   constexpr size_t kLongest = 100;
   constexpr size_t kMost = 10000;
   if (name.size() > kLongest) return "";
@@ -82,7 +83,8 @@ class Assignment {
  private:
   int64_t columns() const { return static_cast<int64_t>(layout_.roles.size()); }
 
-  // Returns the first label column if the options give the label columns by number.
+  // Returns the number of the first label column, if the options give the label columns by number. Throws Error (kData)
+  // if a label column is outside the table.
   int64_t FirstLabel() const {
     const int64_t first = options_.label_column + (options_.label_column < 0 ? columns() : 0);
     if (first >= 0 && first <= columns() - options_.label_columns) return first;
@@ -104,12 +106,12 @@ class Assignment {
   const CsvOptions& options_;
   const std::string& path_;
   CsvLayout& layout_;
-  std::vector<const char*> fields_;  // the option that names each column; null: none does
+  std::vector<const char*> fields_;  // the option that refers to each column; null: none
   CsvColumnFinder finder_;
 };
 
-// `header` must hold the columns of the training files in any order. The ignored columns may be missing, and so may all
-// label columns if labels are optional.
+// Returns the layout of a file that is not a training file. `header` must hold the names of the training files'
+// columns, in any order. The ignored columns may be missing and, if labels are optional, all label columns.
 CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
                      std::vector<std::string> header) {
   CsvLayout layout{.roles = std::vector<CsvRole>(header.size(), {Kind::kIgnored}),

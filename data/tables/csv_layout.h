@@ -22,7 +22,7 @@ inline bool IsFeature(const CsvRole& role) {
   return role.kind != CsvRole::Kind::kLabel && role.kind != CsvRole::Kind::kIgnored;
 }
 
-// Returns the role that the feature column `trained` had in training.
+// Returns the role that a feature column with the fitted values `trained` had in training.
 CsvRole::Kind KindOf(const CsvColumn& trained);
 
 struct CsvLayout {
@@ -30,11 +30,12 @@ struct CsvLayout {
   std::vector<std::string> header;  // the names of the columns; empty: the file has no header
   bool labelled = true;
 
-  int64_t features() const;  // the number of columns of numbers, dates and categories
+  int64_t features() const;  // how many columns hold numbers, dates and categories
 
-  // Returns the name for error messages, such as "column 4 (Age)". Its number counts from 1, but `column` from 0.
+  // Returns the name of a column for error messages, such as "column 4 (Age)". The number in the name counts from 1,
+  // but `column` counts from 0.
   std::string NameOf(int64_t column) const;
-  // Returns the text that options such as `ignore` have for the column.
+  // Returns the text by which options such as `ignore` refer to the column.
   std::string Reference(int64_t column) const;
 };
 
@@ -42,11 +43,11 @@ struct CsvLayout {
 // Keeps references to `header` and `path`.
 class CsvColumnFinder {
  public:
-  // `header` is empty if the file has none. Throws Error (kData) if two columns have one name.
+  // `header` is empty if the file has no header. Throws Error (kData) if two columns have the same name.
   CsvColumnFinder(const std::vector<std::string>& header, int64_t columns, const std::string& path);
 
-  // Returns the column's number. `field` is the option that asks for it, for the error. Throws Error (kData) if there
-  // is no such column.
+  // Returns the number, from 0, of the column to which `reference` refers. Throws Error (kData), which names the option
+  // `field`, if there is no such column.
   int64_t Find(const std::string& reference, std::string_view field) const;
 
  private:
@@ -56,7 +57,7 @@ class CsvColumnFinder {
   std::unordered_map<std::string_view, int64_t> numbers_;  // each column's number by its name
 };
 
-// A file with more columns is refused as a mistake.
+// The greatest number of columns. A file with more columns is refused as a mistake.
 inline constexpr int64_t kMaxCsvColumns = int64_t{1} << 24;
 
 // Returns the layout of a training file with `columns` columns. Throws Error (kData).

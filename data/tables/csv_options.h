@@ -1,4 +1,5 @@
-// CsvOptions: how a CSV table is read, and what was fitted to each of its columns (data/tables/csv.h).
+// CsvOptions: the options for reading a CSV table, and the values that were fitted to each of its columns
+// (data/tables/csv.h).
 #pragma once
 
 #include <cstdint>
@@ -10,20 +11,20 @@
 
 namespace lockstep {
 
-// How numbers are scaled.
+// The ways in which numbers can be scaled (data/tables/csv_scaling.h).
 enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
 
 // The dates that a column held: none, days, or days with times.
 enum class CsvDates : uint8_t { kNone, kDays, kTimes };
 
-// The number of sines and cosines of a column of dates.
+// Returns the number of sines and cosines that a column with the dates `dates` becomes.
 int64_t DateCircleNumbers(CsvDates dates);
 
-// The values that were fitted to the training rows of one feature's column.
+// The values that were fitted to the training rows of one feature column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. A value
-  // that the scaling does not need has no meaning.
+  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. Values
+  // that neither the scaling nor the replacement of missing numbers uses are ignored.
   double mean = 0;
   double std = 1;             // the standard deviation of the population; 1 for a constant column
   double median = 0;          // for CsvScaling::kRobust and kQuantile
@@ -37,10 +38,10 @@ struct CsvColumn {
   bool has_rare = false;
 
   bool is_category() const { return has_rare || !categories.empty(); }
-  int64_t inputs() const;  // how many numbers of an input the column becomes
+  int64_t inputs() const;  // the number of elements of an input that the column becomes
 };
 
-// Returns, for each column of categories, the range of its features in an input.
+// Returns, for each column of categories, the range of the elements of an input that the column becomes.
 std::vector<FeatureRange> FeaturesOfCategories(const std::vector<CsvColumn>& columns);
 
 struct CsvOptions {
@@ -52,31 +53,31 @@ struct CsvOptions {
   std::vector<std::string> labels{};
   int label_column = -1;  // the first label column, from 0; a negative number counts from the end
   int64_t label_columns = 1;
-  // Columns are given by their name, or by their number from 0 if there is no header.
+  // The next three members give columns by their names or, if there is no header, by their numbers from 0.
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
   std::vector<std::string> date{};      // columns of dates
   int64_t category_min_rows = 1;        // a text in fewer training rows than this is rare
   // Whether missing values are replaced: a missing number by the mean (with kRobust and kQuantile by the median), and a
-  // missing text by a category of its own.
+  // missing text of a category column by an additional category, the empty text.
   bool mean_if_missing = false;
-  bool missing_indicator = false;  // whether columns with missing values get a 0/1 indicator
+  bool missing_indicator = false;  // whether columns with missing numbers or dates get an indicator
   CsvScaling scaling = CsvScaling::kNone;
   float scale = 1;  // the factor for numbers if `scaling` is kNone
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
-  // The labels' texts in the order of the classes; empty: the texts in the files.
+  // The labels' texts in the order of the classes; empty: the texts in the files, in ascending order.
   std::vector<std::string> class_names{};
   int64_t classes = 0;  // the number of classes; 0: the greatest label + 1
   // The values that were fitted to the training rows, in the order of the features. If `columns` is empty, the values
-  // are computed.
+  // are computed from the training rows.
   std::vector<CsvColumn> columns{};
-  // Returns the indices of the training rows among `rows` rows, in ascending order. null: all rows are for training.
+  // Returns the indices of the training rows among `rows` rows, in ascending order. null: all rows are training rows.
   std::function<std::vector<int64_t>(int64_t rows)> training_rows{};
   // The number of features of one input. 0: the files are the training files. Otherwise nothing is fitted to the files,
-  // and if they have a header, their columns are matched by name.
+  // and the columns of files with a header are found by their names.
   int64_t features = 0;
-  bool label_optional = false;  // whether all label columns, or some labels, may be missing
+  bool label_optional = false;  // whether label columns or single labels may be missing
 
   int64_t LabelCount() const {
     return labels.empty() ? label_columns : static_cast<int64_t>(labels.size());

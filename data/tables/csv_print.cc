@@ -1,5 +1,5 @@
-// Prints the cells of a CSV file for tests/csv_test.py: for each row the number of its cells, and for each cell the
-// number of its bytes and the bytes.
+// Prints the cells of a CSV file for tests/csv_test.py: for each row the number of cells, and then for each cell the
+// number of bytes and the bytes.
 //
 //   csv_print FILE DELIMITER
 

@@ -38,7 +38,8 @@ class CsvDataset : public Dataset {
   std::vector<std::string> Remarks() const override { return rows_.remarks; }
 
  private:
-  // The part of the input that comes from one column.
+  // The elements of an input that come from one feature column. `begin` is the first of them, and `cells` is the number
+  // of elements of CsvRows::cells that the column takes for each row.
   struct Part {
     int64_t begin;
     int64_t cells;
@@ -64,7 +65,7 @@ class CsvDataset : public Dataset {
   SampleSpec spec_;
   CsvRows rows_;
   int64_t width_ = 0;        // the number of cells of one row
-  std::vector<Part> parts_;  // empty: a row's cells are its input
+  std::vector<Part> parts_;  // empty: the cells of a row are the input as they are
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// CsvRows: the rows of a CSV table in memory. MakeCsvDataset() makes a data set of them.
+// CsvRows: the rows of a CSV table in memory. MakeCsvDataset() makes a data set of these rows.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace lockstep {
 
 struct CsvRows {
   int64_t count = 0;
-  // The numbers of the inputs, row by row. For a category column there is one number: the index, among the column's
-  // inputs, of the input that is 1, or -1 if all are 0.
+  // The numbers of the inputs, row by row. A category column has one number in `cells`: the index, among the elements
+  // of an input that the column becomes, of the element that is 1, or -1 if all these elements are 0.
   std::vector<float> cells;
-  std::vector<int64_t> labels;         // the labels, if they are classes
-  std::vector<float> targets;          // the targets of other tasks
+  std::vector<int64_t> labels;         // the class of each row, for kClassification
+  std::vector<float> targets;          // the targets of other tasks, row by row
   std::vector<std::string> remarks{};  // the lines of Dataset::Remarks()
 };
 
-// Returns how many elements of CsvRows::cells the column takes for each row.
+// Returns how many elements of CsvRows::cells `column` takes for each row.
 int64_t CellsOf(const CsvColumn& column);
 
-// Makes a data set of the rows. `columns` is CsvTable::columns. Sets spec.shape.
+// Returns a data set of `rows`, whose spec() is `spec` with the shape of an input. `columns` is CsvTable::columns.
 std::shared_ptr<const Dataset> MakeCsvDataset(SampleSpec spec, CsvRows rows,
                                               const std::vector<CsvColumn>& columns);
 

@@ -8,8 +8,9 @@
 namespace lockstep {
 namespace {
 
-// Returns the share of the training rows below `number`. If several quantiles equal `number`, returns the mean of the
-// least and the greatest of their shares.
+// Returns the share of the training rows below `number`, interpolated between `quantiles`, of which quantile i has the
+// share i / (quantiles.size() - 1). If several quantiles equal `number`, returns the mean of the least and the greatest
+// of their shares.
 double ShareBelow(const std::vector<double>& quantiles, double number) {
   if (number <= quantiles.front()) return 0;
   if (number >= quantiles.back()) return 1;
@@ -75,10 +76,10 @@ double Scaled(CsvScaling scaling, const CsvColumn& column, double number) {
 }
 
 double NormalQuantile(double probability) {
-  if (probability == 0.5) return 0;  // exactly, without a rounding error
+  if (probability == 0.5) return 0;  // exactly 0, without a rounding error
   if (probability > 0.5) return -NormalQuantile(1 - probability);
-  // The first value is from formula 26.2.23 of Abramowitz and Stegun, whose error is below 4.5e-4. Then each of two
-  // steps of Halley's method triples the number of correct digits.
+  // The first value of x is that of formula 26.2.23 of Abramowitz and Stegun, whose error is below 4.5e-4. Each of the
+  // two steps of Halley's method then triples the number of correct digits.
   const double t = std::sqrt(-2 * std::log(probability));
   double x = (2.515517 + t * (0.802853 + t * 0.010328)) /
                  (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) -

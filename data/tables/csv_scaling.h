@@ -1,13 +1,15 @@
-// Scales the numbers of a CSV table's column with values that were fitted to its training rows.
+// Scales the numbers of a column of a CSV table with values that were fitted to the column's numbers in the training
+// rows.
 //
 // Promise: all values are computed in double. Quantiles equal NumPy's: they are interpolated between the sorted values.
 //   kStandard  (x - mean) / standard deviation
-//   kRobust    (x - median) / (75th percentile - 25th percentile), as scikit-learn's RobustScaler
-//   kQuantile  F^-1(r), where F is the normal distribution and r the share of the training rows below x, interpolated
-//              between up to kMostQuantiles quantiles; the least value and all values below it become F^-1(1e-7) =
-//              -5.199, the greatest value and all values above it 5.199, as in scikit-learn's QuantileTransformer
-//              (subsample=None). scikit-learn does the same to values that differ from the least or the greatest value
-//              by less than 1e-7. Lockstep does not, because that would destroy a column of small numbers.
+//   kRobust    (x - median) / (75th percentile - 25th percentile), as in scikit-learn's RobustScaler
+//   kQuantile  F^-1(r), where F is the standard normal distribution function and r is the share of the training rows
+//              below x, interpolated between up to kMostQuantiles quantiles; the least value and all values below it
+//              become F^-1(1e-7) = -5.199, the greatest value and all values above it 5.199, as in scikit-learn's
+//              QuantileTransformer (subsample=None). scikit-learn does the same to values that differ from the least or
+//              the greatest value by less than 1e-7. Lockstep does not, because a column of small numbers would lose
+//              its information.
 //
 // what can fail -> nothing; the tests are in data/tables/csv_scaling_test.cc
 #pragma once
@@ -22,16 +24,16 @@ namespace lockstep {
 
 inline constexpr size_t kMostQuantiles = 1000;
 
-// Returns the (part / parts)-quantile of `sorted`, whose numbers are in ascending order. Its position is computed in
-// integers, so that equal numbers give equal quantiles.
+// Returns the (part / parts)-quantile of `sorted`, whose numbers are in ascending order. The position of the quantile
+// in `sorted` is computed in integers, so that equal numbers give equal quantiles.
 double QuantileOf(std::span<const double> sorted, size_t part, size_t parts);
 
-// Writes the values that the scaling needs, except mean and standard deviation, to `column`. `values` holds the numbers
-// of the training rows, at least one. FitScaling() sorts them.
+// Writes the values that `scaling` needs, except the mean and the standard deviation, to `column`. `values` holds the
+// numbers of the training rows, at least one, and may be sorted by FitScaling().
 void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& column);
 
-// Returns the number that replaces a missing one: with kRobust and kQuantile the median, because these scalings are
-// made for columns with outliers, which would move the mean; otherwise the mean.
+// Returns the number that replaces a missing number: the median with kRobust and kQuantile, because these scalings are
+// for columns with outliers, which would change the mean much, and otherwise the mean.
 double ValueIfMissing(CsvScaling scaling, const CsvColumn& column);
 
 // Returns the scaled number. With kNone the number does not change.

@@ -123,7 +123,7 @@ struct Sample {
   int64_t label = -2;
 };
 
-// Returns the inputs of sample `index`, and writes the bytes of its target to `target`.
+// Returns the input of sample `index`, and writes the bytes of the sample's target to `target`.
 std::vector<float> Read(const CsvTable& table, int64_t index, std::vector<std::byte>& target) {
   std::vector<float> input(table.dataset->spec().bytes() / sizeof(float));
   target.resize(table.dataset->spec().target_bytes());
@@ -151,7 +151,7 @@ std::vector<float> TargetOf(const CsvTable& table, int64_t index) {
   return target;
 }
 
-// Returns the error message of reading `content` with `options`.
+// Returns the message of the error that ReadCsv() throws for a file with `content`.
 std::string ErrorOf(const std::string& content, CsvOptions options = {}) {
   options.files = {WriteTestFile("t.csv", content)};
   return DataErrorOf([&] { ReadCsv(options); });
@@ -162,7 +162,8 @@ CsvTable Read(const std::string& content, CsvOptions options = {}) {
   return ReadCsv(options);
 }
 
-// Returns `options` for another file with `content`, with the values that were fitted to the training files of `table`.
+// Returns `options` for reading another file, which has `content`, with the values that were fitted to the training
+// files of `table`.
 CsvOptions AsTrained(CsvOptions options, const CsvTable& table, const std::string& content) {
   options.files = {WriteTestFile("other.csv", content)};
   options.columns = table.columns;
@@ -256,7 +257,8 @@ TEST(Csv, AMissingCategoryIsOneOnlyWhereTrainingHadIt) {
 }
 
 TEST(Csv, StandardizesNumbers) {
-  // The mean is 3e9 and the standard deviation 2. As floats the two numbers would be equal.
+  // The first column has the mean 3e9 and the standard deviation 2. If its two numbers were read as floats, they would
+  // be equal.
   const CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kStandard};
   const CsvTable table = Read("2999999998,5,0\n3000000002,5,1\n", options);
   EXPECT_EQ(table.columns[0].mean, 3e9);
@@ -271,8 +273,8 @@ TEST(Csv, StandardizesNumbers) {
 
 TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kRobust};
-  // Rows 0 to 4 train: their mean is 16, their quartiles are 1, 3 and 5. A missing number becomes the median, which the
-  // outlier 71 does not move.
+  // Rows 0 to 4 are the training rows: the mean of their numbers is 16, and the quartiles are 1, 3 and 5. A missing
+  // number becomes the median, which the outlier 71 does not move.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
   const std::string content = "1,0\n3,0\n71,1\n0,1\n5,0\n1000,1\n,1\n";
   const CsvTable table = Read(content, options);
@@ -289,7 +291,7 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   const CsvTable other = Read(content, options);
   EXPECT_THAT(other.columns[0].quantiles, ElementsAre(0, 1, 3, 5, 71));
   EXPECT_EQ(InputOf(other, 1), std::vector<float>{0});
-  EXPECT_NEAR(InputOf(other, 0)[0], -0.67448975, 1e-7);  // the quartile of the normal distribution
+  EXPECT_NEAR(InputOf(other, 0)[0], -0.67448975, 1e-7);  // the lower quartile of N(0, 1)
   EXPECT_NEAR(InputOf(other, 5)[0], 5.1993376, 1e-6);
   EXPECT_EQ(other.columns[0].median, 3);
   EXPECT_EQ(InputOf(other, 6), std::vector<float>{0});
@@ -298,7 +300,7 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
 
 TEST(Csv, SaysWhereValuesAreMissing) {
   CsvOptions options{.mean_if_missing = true, .missing_indicator = true};
-  // In the third column only a held-back row lacks a value.
+  // In the third column only row 3 lacks a value, which is not a training row, so this column has no indicator.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2}; };
   const CsvTable table = Read("1,2,3,0\n,5,9,1\n4,NA,3,0\n7,8,,1\n", options);
   EXPECT_EQ(table.dataset->spec().shape, std::vector<int64_t>{5});
@@ -310,7 +312,7 @@ TEST(Csv, SaysWhereValuesAreMissing) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
             (std::vector<float>{2.5, 1, 3.5, 1, 5}));
 
-  // The column of numbers stands beside a category column, whose missing texts are a category of their own.
+  // A column of numbers is beside a category column. The missing texts of the category column are a category.
   options.header = true;
   options.category = {"c"};
   options.scaling = CsvScaling::kStandard;
@@ -338,8 +340,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
             4.25);
 
-  // The column is given by number and scaled, and one training row has a time. A missing date has sines and cosines of
-  // 0.
+  // The column is given by its number and scaled, and two training rows have a time of day. For a missing date, all
+  // sines and cosines are 0.
   options = {.date = {"0"},
              .mean_if_missing = true,
              .missing_indicator = true,
@@ -354,7 +356,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(noon[7], -1);
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, timed, "1970-01-03 12:00,0\n")), 0),
             InputOf(timed, 2));
-  // With an offset, noon in local time is on another day in UTC, but has the same position in the day.
+  // Noon in local time with the offset -14:00 is on the next day in UTC, but has the same positions in the year, the
+  // week and the day.
   const std::vector<float> far =
       InputOf(ReadCsv(AsTrained(options, timed, "1970-01-01 12:00-14:00,0\n")), 0);
   EXPECT_NEAR(far[0], -1 + 14.0 / 24, 1e-6);
@@ -442,7 +445,7 @@ TEST(Csv, LabelsMayBeTexts) {
   EXPECT_THAT(
       DataErrorOf([&] { ReadCsv(AsTrained(options, table, "kind,x\ncat,1\ncow,2\n")); }),
       HasSubstr("other.csv:3: column 1 (kind): label \"cow\" is none of those in training"));
-  // Any order of classes may be given.
+  // The user may give the classes in any order.
   options.class_names = {"cat", "a, dog"};
   EXPECT_EQ(SampleOf(Read("x,kind\n1,cat\n2,\"a, dog\"\n", options), 1).label, 1);
 }
@@ -462,7 +465,7 @@ TEST(Csv, ReadsSeveralLabels) {
 }
 
 TEST(Csv, MatchesOtherFilesLabelsByName) {
-  // For the training file the labels are given by number.
+  // For the training file, the labels are given by the number of their first column.
   CsvOptions options{
       .header = true, .label_column = 1, .label_columns = 3, .task = Task::kRegression};
   const CsvTable table = Read("x,y1,y2,y3\n1,10,20,30\n", options);
@@ -573,7 +576,8 @@ TEST(Csv, RefusesARaggedRow) {
   EXPECT_THAT(ErrorOf("1,2,0\n1,0\n"), HasSubstr("t.csv:2: 2 columns where 3 are expected"));
   EXPECT_THAT(ErrorOf("1,2,0\n1,2,3,0\n"), HasSubstr("t.csv:2: 4 columns where 3 are expected"));
   EXPECT_THAT(ErrorOf("7\n"), HasSubstr("only 1 column: a row needs a feature and 1 label"));
-  // The error is about the number of cells, and not about a cell that is in the wrong column because of it.
+  // The error is about the number of cells in the row, and not about the cell "a", which is in the label column because
+  // the row has one cell too many.
   EXPECT_THAT(ErrorOf("x,y\n1,0\n\"1\n\",a,0\n", {.header = true}),
               HasSubstr("t.csv:3: 3 columns where 2 are expected"));
   const std::vector<std::string> files{WriteTestFile("a.csv", "1,0\n"),
@@ -620,7 +624,8 @@ TEST(Csv, RefusesACellThatIsNoDate) {
       HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
 }
 
-// The columns of a trained run cannot change, so the error does not propose a change of the config.
+// Checks that errors in files other than the training files do not propose a change of the config, because the columns
+// of a trained run cannot change.
 TEST(Csv, SaysOfAnotherFileHowToWriteACell) {
   CsvOptions options{.header = true, .labels = {"y"}, .date = {"day"}};
   const CsvTable table = Read("day,x,y\n2024-01-01,1,0\n", options);
@@ -653,7 +658,8 @@ TEST(Csv, RefusesAMissingCell) {
     EXPECT_THAT(ErrorOf("1,a,0\n1," + cell + ",0\n", {.category = {"1"}}),
                 HasSubstr("t.csv:2: column 2: \""));
   }
-  // A category may have a name such as None.
+  // In a column of numbers or dates, the texts None and NaT stand for a missing value. In a category column, they are
+  // categories like others.
   for (const std::string cell : {"None", "NaT", "none"}) {
     EXPECT_THAT(ErrorOf("1,2,0\n1," + cell + ",0\n"), HasSubstr("is no value: fill it in"));
     EXPECT_THAT(ErrorOf(cell + ",0\n", {.date = {"0"}}), HasSubstr("is no value: fill it in"));
@@ -791,7 +797,8 @@ TEST(Csv, RefusesColumnsOfAnotherTable) {
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", options), HasSubstr("data.csv.column is not of these columns"));
   options.columns = {{.name = "x", .categories = {"1"}}};
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", options), HasSubstr("data.csv.column is not of these columns"));
-  // Nothing is ever fitted to files that are not for training.
+  // Nothing is fitted to files that are not training files (`features` is not 0), so the options must have the fitted
+  // values.
   EXPECT_THAT(ErrorOf("1,0\n", {.scaling = CsvScaling::kStandard, .features = 1}),
               HasSubstr("data.csv.column does not say what the training files held: train again"));
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", {.header = true, .columns = {{.name = "x"}}, .features = 1}),

@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and its columns are made.
+// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and the function first adds
+// the columns that are to be read to `columns`.
 void ReadFile(const CsvTextOptions& options, const std::string& path,
               std::vector<CsvTextColumn>& columns) {
   const CsvBytes bytes(path);

@@ -1,4 +1,5 @@
-// Reads cells of CSV files as texts, without parsing them, such as the ids that are written beside predictions.
+// Reads columns of CSV files as texts, without parsing them as numbers, such as the ids that are written beside
+// predictions.
 //
 // Promise: row i of the files, read one after the other, is sample i of ReadCsv() (data/tables/csv.h).
 //
@@ -18,7 +19,8 @@ struct CsvTextOptions {
   std::vector<std::string> files;
   char delimiter = ',';
   bool header = true;  // whether the first line of every file holds the columns' names
-  // The columns by name, or by number from 0 if there is no header; empty: all columns of a file with a header.
+  // The columns to read, by name or, if there is no header, by number from 0; empty: all columns of a file with a
+  // header.
   std::vector<std::string> columns{};
   std::string_view field = "";  // the option that asks for the columns, for error messages
 };
@@ -28,7 +30,7 @@ struct CsvTextColumn {
   std::vector<std::string> texts;  // one for each row
 };
 
-// Returns the columns in the order in which they are asked for. Throws Error (kData).
+// Returns the columns in the order of options.columns. Throws Error (kData).
 std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options);
 
 // Returns the texts of the first label column of training files, one for each row. Throws Error (kData).

@@ -9,7 +9,7 @@ namespace {
 
 bool IsTraining(const CsvOptions& options) { return options.features == 0; }
 
-// Returns the beginning of a cell in small letters, which is enough to see whether the cell is missing.
+// Returns the first five characters of a cell in small letters, which are enough to see whether the cell is missing.
 std::string SmallBeginning(std::string_view text) {
   constexpr size_t kLongest = 5;
   return InSmallLetters(TrimmedCell(text).substr(0, kLongest));
@@ -82,7 +82,7 @@ bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
 }
 
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
-  // A double holds every integer that a label can be; a float does not.
+  // The label is parsed as a double, because a float cannot hold every integer that a label can be.
   double value = 0;
   if (!ParseNumber(place.text(), value) || !(value >= 0) || value != std::floor(value)) {
     FailAt(place, fmt::format("label {} is no class number (an integer from 0); for texts set "

@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-// One cell: a column of one row of a file. `cells` is at this cell.
+// The place of one cell: column `column`, from 0, of the row that begins in line `row_line`, from 1, of a file. `cells`
+// has just read this cell.
 struct CsvPlace {
   const std::string& path;
   const CsvLayout& layout;
@@ -26,35 +27,37 @@ struct CsvPlace {
   std::string_view text() const { return cells.cell(); }
 };
 
-// FailAt() throws Error (kData) with the place of the cell and `what`. If the row has too many or too few cells, its
-// cells may be in the wrong columns, and the error says that instead. FailRagged() throws the error about the number of
-// cells.
+// FailAt() throws Error (kData) with the place of the cell and `what`. If the row has too many or too few cells, they
+// may be in the wrong columns; FailAt() then calls FailRagged(). FailRagged() throws Error (kData), which says that the
+// row has `columns` cells and how many are expected.
 [[noreturn]] void FailAt(const CsvPlace& place, const std::string& what);
 [[noreturn]] void FailRagged(const CsvPlace& place, int64_t columns);
 
 // Returns the beginning of `text` in quotes, for an error message.
 std::string Quoted(std::string_view text);
 
-// Return whether `text` stands for a missing value. NumberIsMissing() is for numbers and dates. It also counts NaT and
-// None as missing, which pandas and Python write. IsMissing() does not, because a category or a class may have such a
-// name.
+// IsMissing() returns whether `text` stands for a missing value. NumberIsMissing() returns the same for a number or a
+// date: it also counts NaT and None, which pandas and Python write, as missing. IsMissing() does not count these texts,
+// because a category or a class may have such a name.
 bool IsMissing(std::string_view text);
 bool NumberIsMissing(std::string_view text);
 
+// Parses the whole of `text` as a number, and writes it to `number`. Returns false if `text` is no number of this type.
 template <typename Number>
 bool ParseWhole(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Returns whether `text` is a number in the range of a float. A number that is too small for a float is accepted, but a
-// number that is too small even for a long double (1e-5000) is refused as a mistake.
+// Parses `text`, writes its number to `number`, and returns whether `text` is a number in the range of a float. A
+// number that is too close to 0 for a float is accepted, but a number that is too close to 0 even for a long double
+// (1e-5000) is refused as a mistake.
 template <typename Number>
 bool ParseNumber(std::string_view text, Number& number) {
   constexpr auto kGreatest = std::numeric_limits<float>::max();
   if (ParseWhole(text, number)) return std::abs(number) <= kGreatest;
-  // The text may have spaces inside quotes, a plus sign, which from_chars refuses, or a number that is too small for a
-  // float.
+  // from_chars refuses spaces, which a cell may have inside its quotes, a plus sign, and numbers that are too close to
+  // 0 for the type `Number`.
   text = TrimmedCell(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   long double wide = 0;
@@ -63,15 +66,16 @@ bool ParseNumber(std::string_view text, Number& number) {
   return std::abs(wide) <= kGreatest;
 }
 
-// Both functions throw Error (kData) unless the options say that another value replaces a missing one. RequireMean() is
-// for a cell that is known to be missing. RequireMissing() is for a cell that is not a number, and also throws if the
-// cell is not missing. The error proposes a change of the config only if the file is a training file, because the
-// columns of a trained model cannot change.
+// RequireMean() is for a cell that is missing. It throws Error (kData) unless options.mean_if_missing is set.
+// RequireMissing() is for a cell that is not a number. It throws Error (kData) if the cell is not missing, and
+// otherwise calls RequireMean(). The errors propose a change of the config only if the file is a training file, because
+// the columns of a trained model cannot change.
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place);
 
-// ReadNumber() reads a cell of a column of numbers, and ReadDate() a cell of a column of dates. They return false if
-// the cell is missing. They throw Error (kData) if the cell holds something else, or if it must not be missing.
+// ReadNumber() reads a cell of a column of numbers, and ReadDate() a cell of a column of dates. Both return false if
+// the cell is missing. Both throw Error (kData) if the cell holds anything else, or if it is missing although
+// options.mean_if_missing is not set.
 template <typename Number>
 bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number) {
   if (ParseNumber(place.text(), number)) return true;
@@ -80,10 +84,10 @@ bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number
 }
 bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date);
 
-// The following functions return the value of a cell. They throw Error (kData) if the cell holds something else.
+// The following functions return the value of a cell. They throw Error (kData) if the cell does not hold such a value.
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number
 std::string_view ClassNameIn(const CsvPlace& place);
-// The target of a task without classes.
+// Returns the target of a task other than classification.
 float TargetIn(const CsvOptions& options, const CsvPlace& place);
 std::string_view CategoryIn(const CsvOptions& options, const CsvPlace& place);
 

@@ -22,7 +22,7 @@ constexpr int64_t kMaxTokens = int64_t{1} << 16;
 constexpr size_t kKnownWords = size_t{1} << 16;
 constexpr size_t kKnownBytes = 15;
 
-// Returns the character that stands for a byte in the files, in UTF-8.
+// Returns the character, in UTF-8, that stands for a byte in the files of a vocabulary.
 std::string CharacterOf(int byte) {
   const auto is_printable = [](int b) {
     return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -137,7 +137,7 @@ void BytePairEncoder::EncodeWord(std::string_view word, std::vector<uint16_t>& t
   }
   std::array<uint64_t, 2> key{};
   std::memcpy(key.data(), word.data(), word.size());
-  key[1] |= uint64_t{word.size()} << 56;  // the last byte, on a little-endian machine
+  key[1] |= uint64_t{word.size()} << 56;  // the last byte of `key` (little-endian)
   Known& known = known_[Mix(key[0] ^ Mix(key[1])) % kKnownWords];
   if (known.word != key) {
     const size_t begin = tokens.size();
@@ -179,7 +179,7 @@ void BytePairEncoder::MergeWord(std::string_view word, std::vector<uint16_t>& to
     const Candidate candidate = candidates_.back();
     candidates_.pop_back();
     Symbol& left = symbols_[candidate.place];
-    // One of the two tokens may have been merged with another one since the pair became a candidate.
+    // Since the pair became a candidate, one of its two tokens may have been merged with another token.
     if (left.token != candidate.left || left.after < 0) continue;
     Symbol& right = symbols_[left.after];
     if (right.token != candidate.right) continue;

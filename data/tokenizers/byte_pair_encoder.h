@@ -1,17 +1,17 @@
 // Byte pair encoding with GPT-2's vocabularies (Sennrich et al. 2016; Radford et al. 2019).
 //
-// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files. The tokens of a word
-// (data/tokenizers/gpt2_words.h) are at first its bytes. The encoder then looks for the pair of neighbouring tokens
-// that comes first in the list of merges, and makes one token of the pair. If this pair occurs several times, the
-// encoder takes the leftmost. The encoder repeats this until the list has none of the pairs.
+// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files. At first, each byte of a
+// word (data/tokenizers/gpt2_words.h) is a token. The encoder then looks for the pair of neighbouring tokens that comes
+// first in the list of merges, and replaces the pair by one token. If this pair occurs several times in the word, the
+// encoder replaces the leftmost one. The encoder repeats this step until no pair of neighbouring tokens is in the list.
 //
-// Files: one folder has encoder.json or vocab.json, an object of tokens' texts and numbers, and vocab.bpe or
-// merges.txt, which has one pair in each line, in the order of their rank, after a line that begins with #version. Both
-// files write a byte as a character. A byte that is a printable character of Latin-1 is written as that character, and
-// the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the token between texts. If a text
-// contains the characters <|endoftext|>, they become ordinary tokens.
+// Files: one folder has encoder.json or vocab.json, a JSON object that maps the text of each token to its number, and
+// vocab.bpe or merges.txt, which has one merge in each line, in the order of their ranks, after a line that begins with
+// #version. Both files write each byte of a token as a character. A byte that is a printable character of Latin-1 is
+// written as that character, and the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the
+// token between texts. If a text contains the characters <|endoftext|>, they become ordinary tokens.
 //
-// Cost: O(n log n) for a word of n bytes. A hash table of 65,536 places caches the tokens of words of up to 15 bytes
+// Cost: O(n log n) for a word of n bytes. A hash table with 65,536 entries caches the tokens of words of up to 15 bytes
 // and 7 tokens, so most words cost one look-up.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
@@ -40,7 +40,7 @@ class BytePairVocabulary {
     uint16_t token;
   };
 
-  // Parses the contents of the two files. The names are for error messages. Throws Error (kData).
+  // Parses the contents of the two files. The names of the files are for error messages. Throws Error (kData).
   BytePairVocabulary(std::string_view tokens_json, const std::string& tokens_name,
                      std::string_view merges, const std::string& merges_name);
 
@@ -49,13 +49,13 @@ class BytePairVocabulary {
 
   int64_t size() const { return size_; }
 
-  // A hash of the contents of the files.
+  // Returns a hash of the contents of the files.
   uint64_t hash() const { return hash_; }
 
   uint16_t end_of_text() const { return end_of_text_; }
   uint16_t TokenOf(unsigned char byte) const { return byte_tokens_[byte]; }
 
-  // Returns the merge of a pair of tokens, or nullptr if the pair is not merged.
+  // Returns the merge of a pair of tokens, or nullptr if the list of merges does not have the pair.
   const Merge* Find(uint16_t left, uint16_t right) const {
     const auto found = merges_.find(KeyOf(left, right));
     return found == merges_.end() ? nullptr : &found->second;
@@ -83,19 +83,20 @@ class BytePairEncoder : public Tokenizer {
   }
 
  private:
-  // A word and its tokens.
+  // An entry of the cache: a word and its tokens.
   struct Known {
-    // The word's bytes, then zeros; the last byte is the number of bytes.
+    // The bytes of the word, then zeros; the last of the 16 bytes is the number of the word's bytes.
     std::array<uint64_t, 2> word{};
     std::array<uint16_t, 7> tokens{};
     uint16_t count = 0;
   };
 
-  // A token of a word that is being merged. `before` and `after` are the places of its neighbours.
+  // A token of a word that is being merged. `before` and `after` are the indices in symbols_ of the tokens before and
+  // after it.
   struct Symbol {
     int32_t before;
     int32_t after;  // -1: none
-    int32_t token;  // -1: it was merged into the token before it
+    int32_t token;  // -1: the token was merged into the token before it
   };
 
   struct Candidate {
@@ -105,7 +106,7 @@ class BytePairEncoder : public Tokenizer {
     uint16_t right;
     uint16_t merged;
 
-    bool operator<(const Candidate& other) const {  // the heap's top is the greatest element
+    bool operator<(const Candidate& other) const {  // the top of a heap is its greatest element
       return rank != other.rank ? rank > other.rank : place > other.place;
     }
   };
@@ -118,7 +119,7 @@ class BytePairEncoder : public Tokenizer {
   Gpt2Words words_;
   std::vector<Known> known_;
   std::vector<Symbol> symbols_;        // the tokens of the current word
-  std::vector<Candidate> candidates_;  // a heap of the pairs that can be merged
+  std::vector<Candidate> candidates_;  // a heap of the pairs that may be merged
 };
 
 }  // namespace lockstep

@@ -31,8 +31,8 @@ std::vector<std::string> TextsOf(const TinyVocabulary& tiny, const std::vector<u
   return texts;
 }
 
-// Encodes a word by the definition: as long as there is a merge, applies the one with the lowest rank, and the leftmost
-// one of several.
+// Returns the texts of a word's tokens by the definition: as long as the word has a pair with a merge, applies the
+// merge with the lowest rank, at the leftmost place where its pair occurs.
 std::vector<std::string> MergedByDefinition(const Merges& merges, const std::string& word) {
   std::vector<std::string> parts;
   for (const char byte : word) parts.emplace_back(1, byte);
@@ -79,7 +79,8 @@ TEST(BytePairEncoder, MergesByRankAndPlace) {
 TEST(BytePairEncoder, TellsWordsApart) {
   const TinyVocabulary tiny({{"a", "b"}, {"ab", "c"}});
   BytePairEncoder encoder(std::make_shared<BytePairVocabulary>(Parse(tiny)));
-  // Words of up to 15 bytes are cached, so the words here are shorter and longer. Some differ only in zero bytes.
+  // Words of up to 15 bytes are cached, so the words of this test have 0 to 22 bytes. The words of the second loop
+  // consist of zero bytes, and differ only in their number.
   for (int length = 0; length < 20; ++length) {
     for (const std::string tail : {"", "c", "abc"}) {
       const std::string word = std::string(length, 'x') + tail;

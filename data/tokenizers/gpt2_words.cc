@@ -13,11 +13,12 @@
 namespace lockstep {
 namespace {
 
-// The characters with the property White_Space of the Unicode character database. (PCRE2's \s also has U+180E.)
+// The characters with Unicode's property White_Space, for a character class. (PCRE2's \s also includes U+180E.)
 #define LOCKSTEP_SPACE \
   R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})"
 
-// These matches are always as long as possible, so ++ (possessive) avoids useless backtracking.
+// The pattern of the header. A part with ++ (a possessive quantifier) never has to give characters back, so ++ avoids
+// useless backtracking.
 constexpr char kPattern[] =
     R"('(?:[stmd]|re|ve|ll)| ?\p{L}++| ?\p{N}++| ?[^\p{L}\p{N})" LOCKSTEP_SPACE
     R"(]++|[)" LOCKSTEP_SPACE R"(]+(?![^)" LOCKSTEP_SPACE R"(])|[)" LOCKSTEP_SPACE R"(]++)";
@@ -62,7 +63,7 @@ struct Gpt2Words::Pattern {
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF,
                          &error, &offset, nullptr);
     if (code == nullptr) throw BugError("PCRE2 error {} at {} of {}", error, offset, kPattern);
-    // If PCRE2 cannot make machine code for this processor, the pattern is interpreted.
+    // The result is ignored: if PCRE2 cannot make machine code for this processor, it interprets the pattern.
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     match = pcre2_match_data_create(/*ovecsize=*/1, nullptr);
     if (match == nullptr) throw std::bad_alloc();

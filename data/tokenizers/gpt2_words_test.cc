@@ -29,7 +29,7 @@ TEST(Gpt2Words, AreThoseOfEncoderPy) {
   EXPECT_EQ(WordsOf("x1234.5%  "), (Words{"x", "1234", ".", "5", "%", "  "}));
   EXPECT_EQ(WordsOf("Größe 中文 \xf0\x9f\x98\x80!"),
             (Words{"Größe", " 中文", " \xf0\x9f\x98\x80!"}));
-  // Unicode's spaces are white space, but U+180E is not a space. U+00B2 is a number.
+  // U+00A0 and U+3000 are white space, but U+180E is not. U+00B2 is a number (\p{N}).
   EXPECT_EQ(WordsOf("a\u00a0b\u3000\u3000c\u180ed\u00b2"),
             (Words{"a", "\u00a0", "b", "\u3000", "\u3000", "c", "\u180e", "d", "\u00b2"}));
 }

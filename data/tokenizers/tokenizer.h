@@ -9,26 +9,26 @@
 
 namespace lockstep {
 
-// Each thread must have its own object.
+// Each thread must have its own Tokenizer.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // The number of different tokens. All tokens are in [0, vocabulary()).
+  // Returns the size of the vocabulary. All tokens are in [0, vocabulary()).
   virtual int64_t vocabulary() const = 0;
 
-  // The token that stands before each document.
+  // Returns the token that is put before each document.
   virtual uint16_t end_of_text() const = 0;
 
   // Appends the tokens of `text`. Throws BadText.
   virtual void Encode(std::string_view text, std::vector<uint16_t>& tokens) = 0;
 
-  // Returns whether the tokens of `text` are always the tokens of its first `position` bytes followed by the tokens of
-  // the rest. 0 < position < text.size().
+  // Returns true only if the tokens of `text` are the tokens of its first `position` bytes followed by the tokens of
+  // the rest. `position` must be in [1, text.size() - 1].
   virtual bool CutsAt(std::string_view text, size_t position) const = 0;
 };
 
-// Encode() throws a BadText if the text is not valid. `position` is the position of the first wrong byte.
+// The exception that Encode() throws if the text is not valid. `position` is the index of the first wrong byte.
 struct BadText {
   size_t position;
   const char* reason;

@@ -1,5 +1,5 @@
 // The format of llm.c's token files. The header has 256 numbers of 32 bits; the first three are the magic number, the
-// version and the number of tokens. The tokens follow, with 16 bits each. All numbers are little-endian.
+// version and the number of tokens. After the header come the tokens, with 16 bits each. All numbers are little-endian.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A data set of memory-mapped token files. They hold 16-bit little-endian numbers, after llm.c's header (token_file.h)
-// if there is one.
+// A data set of memory-mapped token files. The files hold 16-bit little-endian numbers, which come after llm.c's header
+// (token_file.h) if a file has that header.
 
 #include "data/tokens/tokens.h"
 
@@ -71,7 +71,7 @@ class Tokens : public Dataset {
     const TokenFile& file = files_[end - ends_.begin()];
     const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);
     const int64_t begin = (index - first_sample) * length_;
-    // The three loops have a form that compilers vectorise.
+    // Compilers vectorise loops of the form of the three loops below.
     const uint16_t* tokens = file.data() + begin;
     uint16_t greatest = 0;
     for (int64_t i = 0; i <= length_; ++i) greatest = std::max(greatest, tokens[i]);
@@ -94,7 +94,7 @@ class Tokens : public Dataset {
   SampleSpec spec_;
   std::vector<TokenFile> files_;
   std::vector<int64_t>
-      ends_;  // for each file, the number of samples in it and in the files before it
+      ends_;  // for each file, the number of samples in this file and in all files before it
 };
 
 }  // namespace

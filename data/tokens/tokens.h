@@ -16,15 +16,17 @@
 namespace lockstep {
 
 struct TokensOptions {
-  // Files of 16-bit tokens: llm.c's files, or nanoGPT's files, which have no header.
+  // The paths of files of 16-bit tokens: llm.c's files, or nanoGPT's files, which have no header.
   std::vector<std::string> files;
   int64_t length = 1024;    // the number of tokens of one sample
   int64_t classes = 50257;  // all tokens must be in [0, classes)
 };
 
 // Returns a data set of token files. Sample i is the tokens [i * length, (i + 1) * length) of a file, and its target is
-// the same range shifted by one token. Tokens that remain at the end of a file are not used. The files are mapped into
-// memory and not read. Throws Error (kData); Read() also throws it if a token is out of range.
+// the tokens [i * length + 1, (i + 1) * length + 1). Samples are numbered through all files, and i counts from the
+// first sample of a file. Tokens at the end of a file that do not fill a sample are not used. MapTokens() maps the
+// files into memory without reading the tokens. Throws Error (kData). Read() of the data set also throws Error (kData),
+// if a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns `tokens` as 16-bit numbers, after llm.c's header if `header` is true.
+// Returns the bytes of a file of `tokens`: llm.c's header if `header` is true, and then the tokens as 16-bit numbers.
 std::string TokenBytes(const std::vector<uint16_t>& tokens, bool header) {
   std::string bytes;
   if (header) {

@@ -1,5 +1,4 @@
-// A user-defined data set: points in the plane. They are read from text files that have one line "x y class" for each
-// point.
+// A user-defined data set: points in the plane, read from text files that have one line "x y class" for each point.
 #pragma once
 
 #include <algorithm>

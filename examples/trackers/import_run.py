@@ -18,7 +18,7 @@ import json
 import pathlib
 import sys
 
-# For each event of the log: from the name of a field to its name in the tracker. Other numbers keep their names.
+# For each event of the log, the names of fields that have another name in the tracker. Other fields keep their names.
 NAMES = {
     "step": {"loss": "train_loss", "samples_per_s": "throughput/samples_per_sec"},
     "epoch": {"train_loss": "train_loss_epoch", "samples_per_s": "throughput/samples_per_sec_epoch"},
@@ -44,7 +44,8 @@ def lines_of(path):
 
 
 def numbers_of(line, names):
-    """Returns the numbers of a line, by their names in the tracker."""
+    """Returns the numbers of a line of the log, by their names in the tracker. `names` are the renamed fields of its
+    event."""
     numbers = {
         names.get(field, field): value
         for field, value in line.items()
@@ -79,7 +80,8 @@ def read_run(run_dir):
             by_step = up_to(last_step, by_step)
         elif event in NAMES:
             if event == "step" and line["step"] <= last_step:
-                # A step that occurs again, for whatever reason, replaces itself and all later steps.
+                # If a step occurs a second time, for whatever reason, its earlier numbers and those of all later steps
+                # are dropped.
                 by_step = up_to(line["step"] - 1, by_step)
             last_step = line.get("step", last_step)
             by_step.setdefault(last_step, {}).update(numbers_of(line, NAMES[event]))

@@ -49,8 +49,8 @@ constexpr char kWheelArchive[] =
 #include "launch/bundle/bundle_wheel_archive.inc"
     ;
 
-// The files of the Python package. For each file, the array has its path in a wheel and its text, each with a
-// terminating zero byte.
+// The files of the Python package. For each file, the array has the file's path in a wheel and the file's text, each
+// with a terminating zero byte.
 constexpr char kPackage[] =
 #include "launch/bundle/bundle_package.inc"
     ;
@@ -71,7 +71,7 @@ constexpr char kProgramInWheel[] = "lockstep/_program";
 
 std::string ThisProgram() { return fs::read_symlink("/proc/self/exe"); }
 
-// Returns the folder of the bundle to which `program` belongs; empty if it belongs to none.
+// Returns the folder of the bundle to which `program` belongs; an empty string if `program` belongs to no bundle.
 std::string BundleOf(const std::string& program) {
   const fs::path folder = fs::path(program).parent_path().parent_path();
   const bool is_bundle = fs::path(program).parent_path().filename() == "bin" &&
@@ -79,7 +79,8 @@ std::string BundleOf(const std::string& program) {
   return is_bundle ? folder.string() : "";
 }
 
-// The folder in which the torch wheel was installed (site-packages), and the versions in its version.py.
+// The folder in which the torch wheel was installed (site-packages), and the versions in the wheel's file
+// torch/version.py.
 struct Torch {
   std::string site;
   std::string version;  // such as "2.11.0", without "+cu130"
@@ -109,7 +110,7 @@ Torch TorchOf(const Libraries& libraries) {
   return torch;
 }
 
-// The folder in /dev/shm in which the files of the bundle are put together.
+// A folder in /dev/shm in which the files of a bundle or a wheel are collected before they are packed.
 class Stage {
  public:
   explicit Stage(std::string root) : root_(std::move(root)) {}
@@ -121,7 +122,7 @@ class Stage {
     return path;
   }
 
-  // Writes a file with the content `text`.
+  // Writes `text` to the file `name` of this folder. Throws Error (kCheckpoint).
   void Write(const std::string& name, std::string_view text) {
     errno = 0;
     std::ofstream file(Path(name), std::ios::binary);
@@ -145,7 +146,8 @@ class Stage {
     Write(name, bytes);
   }
 
-  // Open MPI and PMIx read their error messages from these files.
+  // Copies the files whose names begin with "help-" from the folder `from` to the folder `name`. Open MPI and PMIx read
+  // their error messages from these files.
   void CopyHelpTexts(const std::string& from, const std::string& name) {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
@@ -154,7 +156,7 @@ class Stage {
     }
   }
 
-  // Adds a file that a tool has written into the folder.
+  // Adds `name` to files(), for a file that a tool writes into this folder.
   void Add(const std::string& name) { files_.insert(name); }
 
   void SetExecutable(const std::string& name) { chmod(Path(name).c_str(), 0755); }
@@ -171,11 +173,11 @@ struct OpenMpi {
   std::string mpirun;
   std::string orted;
   std::vector<std::string> plugins;       // Open MPI's plugins
-  std::vector<std::string> pmix_plugins;  // PMIx's plugins; an Open MPI plugin loads PMIx
+  std::vector<std::string> pmix_plugins;  // plugins of PMIx, which an Open MPI plugin loads
   std::string texts;                      // folder of Open MPI's help texts
   std::string pmix_texts;
   std::string settings;  // folder of openmpi-mca-params.conf
-  Libraries libraries;   // the libraries that all these files need
+  Libraries libraries;   // the libraries that these files and this program need
 };
 
 std::vector<std::string> SharedObjectsIn(const std::string& folder) {
@@ -191,7 +193,7 @@ std::vector<std::string> SharedObjectsIn(const std::string& folder) {
   return paths;
 }
 
-// Returns the folder that ompi_info lists under `name`.
+// Returns the folder that `ompi_info --path NAME` prints. Throws Error (kUsage) if it prints none.
 std::string OpenMpiFolder(const std::string& name) {
   const std::string key = "path:" + name + ":";
   const std::string output = OutputOf({"ompi_info", "--parsable", "--path", name});
@@ -200,7 +202,8 @@ std::string OpenMpiFolder(const std::string& name) {
   return FirstLine(std::string_view(output).substr(begin + key.size()));
 }
 
-// Finds Open MPI's files and the libraries that they need. `also` has the libraries that this program needs.
+// Finds the files of Open MPI on this machine, and the libraries that these files need. `also` has the libraries that
+// this program needs. Throws Error (kUsage).
 OpenMpi FindOpenMpi(const Libraries& also) {
   OpenMpi mpi;
   mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
@@ -218,8 +221,8 @@ OpenMpi FindOpenMpi(const Libraries& also) {
     }
   }
   mpi.libraries.insert(also.begin(), also.end());
-  // A plugin for one machine may also need system libraries, Open MPI's own libraries, libmunge, and PMIx, through
-  // which mpirun communicates with its ranks.
+  // A plugin that works on one machine may also need libraries that are not in `mpi.libraries` so far: system
+  // libraries, Open MPI's own libraries, libmunge, and libpmix, through which mpirun communicates with its ranks.
   const auto may_be_added = [](const std::string& library) {
     return IsTheSystems(library) || library.starts_with("libmca_common_") ||
            library.starts_with("libpmix.") || library.starts_with("libmunge.");
@@ -256,7 +259,7 @@ std::string ManifestText(const std::string& program, const std::string& version,
                          const SymbolVersions& symbols,
                          const std::vector<std::pair<std::string, std::string>>& wheel_libraries,
                          const std::set<std::string>& files) {
-  // data/images/nvjpeg.h loads this library at run time, if the machine has it.
+  // The code of data/images/nvjpeg.h loads this library at run time, if the machine has the library.
   constexpr char kNvjpeg[] = "nvidia/cu13/lib/libnvjpeg.so.13";
   std::vector<std::string> wheel_files{kNvjpeg};
   for (const auto& [name, file] : wheel_libraries) wheel_files.push_back(file);
@@ -298,7 +301,7 @@ struct Needs {
   std::string torch;
 };
 
-// Copies `program`, under the name `name`, and everything that it needs into `stage`.
+// Copies `program` to bin/NAME of `stage`, where NAME is `name`, and adds all other files of a bundle.
 Needs Fill(Stage& stage, const std::string& program, const std::string& name,
            const std::string& version) {
   const Libraries needs = LibrariesOf({program}).front();
@@ -367,7 +370,7 @@ void RequireFolder(const ScratchFolder& scratch) {
     throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
 }
 
-// Writes the file completely or not at all, and never replaces an existing file.
+// Writes `bytes` to the file `archive`, completely or not at all. Throws Error (kCheckpoint), also if the file exists.
 void WriteArchive(const std::string& archive, const std::string& bytes) {
   const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
   try {
@@ -381,7 +384,7 @@ void WriteArchive(const std::string& archive, const std::string& bytes) {
   SyncFolder(ParentFolder(archive), kSaving);
 }
 
-// Writes the files of the Python package.
+// Writes the files of the Python package (kPackage) to `stage`.
 void WritePackage(Stage& stage) {
   auto next = [rest = std::string_view(kPackage, sizeof(kPackage) - 1)]() mutable {
     const size_t length = rest.find('\0');
@@ -411,7 +414,7 @@ void MakeBundle(const std::string& archive, const std::string& version) {
   }
   RequireNew(archive);
   RequireNoBundle(program);
-  // If a tool is missing, the error comes before any work is done.
+  // The tools are looked for first, so that an error about a missing tool comes before any work is done.
   for (const auto& [tool, package] : kTools) FindTool(tool, package);
 
   const ScratchFolder scratch;

@@ -1,22 +1,25 @@
 // `lockstep bundle`: packs this program into one archive (a bundle) for a machine that has only a torch wheel, or into
 // a wheel that pip installs beside torch.
 //
-// Promise: the archive unpacks to one folder. The program in it runs from any path and on any machine of this
-// architecture whose glibc and libstdc++ are new enough and whose Python has the torch wheel that the program was
-// linked with. The program runs as one process, or as several ranks that the bundle's own mpirun starts. The bundle
-// contains no library that belongs to the wheels or to glibc, so no library is loaded twice. Two bundles of the same
-// program have the same bytes. The archive is written completely or not at all, and never replaces an existing file.
+// Promise: the archive unpacks to one folder. The program in this folder runs from any path and on any machine of the
+// same CPU architecture whose glibc and libstdc++ are new enough and whose Python has a torch wheel of the version and
+// for the CUDA that the program was linked with. The program runs as one process, or as several ranks that the bundle's
+// own mpirun starts. The bundle contains no library that belongs to the wheels or to glibc, so no library is loaded
+// twice. Two bundles of the same program have the same bytes. The archive is written completely or not at all, and
+// never replaces an existing file.
 //
-// How: the bundle contains /proc/self/exe, so a program with models of its own bundles itself.
-//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. If a plugin needs a library
-//      that neither the program nor mpirun nor orted needs, it is a plugin for a network. Such a plugin is left out,
-//      because a bundle is for one machine
-//   2. these libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the compiler
-//      (libstdc++ and libgcc_s, because torch needs the machine's own)
-//   3. objdump tells which versions of glibc and libstdc++ the libraries need. These versions, and the wheels'
-//      libraries, versions and packages, go into manifest.json. The start script (launch/bundle/bundle_start.py)
-//      compares manifest.json with the machine
-//   4. tar and gzip work in memory; the archive gets its final name when all its bytes are on the disk
+// How: the bundle contains the program that runs (/proc/self/exe), so a user's program with models of its own can
+// bundle itself.
+//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin is taken for a plugin
+//      of a network if it needs a library that neither the program nor mpirun nor orted needs (FindOpenMpi() lists
+//      exceptions). Plugins of networks are left out, because a bundle is for one machine
+//   2. the needed libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the
+//      compiler (libstdc++ and libgcc_s, because torch needs the machine's own versions)
+//   3. objdump tells which versions of glibc and libstdc++ the bundle's programs, libraries and plugins need. These
+//      versions, and the libraries, versions and packages of the wheels, go into manifest.json. The start script
+//      (launch/bundle/bundle_start.py) compares manifest.json with the machine
+//   4. tar and gzip write the archive to memory. Its bytes are then written to a temporary file beside the final path,
+//      and this file gets the final name when all bytes are on the disk
 //
 //   lockstep/lockstep             the start script
 //   lockstep/bin/                 the program, stripped; mpirun, orted
@@ -25,18 +28,21 @@
 //   lockstep/examples/digits/     a config and its data
 //   lockstep/manifest.json        the bundle's files, and the versions that it needs
 //
-// A wheel contains the same folder as lockstep/_program, and the modules of the Python package (python/lockstep), which
-// start the program through the same start script. The wheel's platform tag names the newest version of glibc that its
-// files need. launch/bundle/wheel_archive.py writes the wheel with Python's zipfile.
+// A wheel contains the files of this folder in lockstep/_program, and the modules of the Python package
+// (python/lockstep). These modules start the program through the start script. The wheel's platform tag names the
+// newest version of glibc that the wheel's files need. launch/bundle/wheel_archive.py writes the wheel with Python's
+// zipfile.
 //
 // what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
 //   a file with the archive's name exists -> Error (kUsage); that file is left as it is -> test_nothing_is_replaced
 //   strip, tar, mpirun or another tool is not installed -> Error (kUsage) that names its package
 //     -> test_a_missing_tool_is_said
 //   this program was started from a bundle -> Error (kUsage) -> test_a_bundle_makes_no_bundle
-//   the archive cannot be written (no such folder, no permission, disk full) -> Error (kCheckpoint); no part of an
+//   the archive cannot be written (no such folder, no permission, disk full) -> Error (kCheckpoint); no part of the
 //     archive is left
 //     -> test_an_archive_that_cannot_be_written
+//   mpirun and this program use two libraries with the same name -> Error (kUsage) that names both paths
+//     -> (needs a broken machine)
 //   a wheel with that name exists, or its folder does not exist -> Error (kUsage)
 //     -> tests/python_test.py, test_a_wheel_that_cannot_be_made
 #pragma once
@@ -45,14 +51,15 @@
 
 namespace lockstep {
 
-// Makes the archive of this program, whose version is `version`. Throws Error (kUsage, kCheckpoint).
+// Packs this program, whose version is `version`, into the file `archive`. Throws Error (kUsage, kCheckpoint).
 void MakeBundle(const std::string& archive, const std::string& version);
 
-// Makes the wheel of this program in `folder`, which must exist. Throws Error (kUsage, kCheckpoint).
+// Packs this program, whose version is `version`, into a wheel in `folder`, which must exist. Throws Error (kUsage,
+// kCheckpoint).
 void MakeWheel(const std::string& folder, const std::string& version);
 
-// If this program belongs to a bundle, returns the path of the bundle's start script, which other processes must call.
-// Otherwise returns `program`.
+// If this program belongs to a bundle, returns the path of the bundle's start script, through which other processes
+// must start the program. Otherwise returns `program`.
 std::string StartScriptOr(const std::string& program);
 
 }  // namespace lockstep

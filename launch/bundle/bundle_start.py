@@ -11,10 +11,12 @@ folders of the wheels, and then in the machine's own folders, in this order. man
 This script does not import torch, because that takes seconds.
 
 what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
-  there is no torch, or one of another version or for another CUDA -> the pip command to run
+  there is no torch, or torch has another version or was built for another CUDA -> the pip command to run
     -> test_another_torch_is_said
-  a library of a wheel, or of the bundle, is missing -> its name, and how to get it -> test_a_missing_library_is_said
-  the machine's glibc or libstdc++ is too old, or its CPU is another -> its version, and the version that is needed
+  a library of a wheel, or of the bundle, is missing -> the library's name, and how to get it
+    -> test_a_missing_library_is_said
+  the machine's glibc or libstdc++ is too old, or its CPU architecture is another -> what the machine has or lacks, and
+    what the bundle needs
     -> test_another_machine_is_said
   files of the bundle are not executable -> the script makes them executable, or says what to do
     -> test_files_that_cannot_be_executed
@@ -25,8 +27,8 @@ what can fail -> what the user sees -> the test that shows it (tests/bundle_test
 import _signal
 
 # From here on Ctrl-C ends this script without a traceback. The built-in `_signal` is used, because importing `signal`
-# takes milliseconds, in which Ctrl-C would print a traceback. For the same reason Python starts with -S, and this
-# script calls site.main() later.
+# takes milliseconds, in which Ctrl-C would print a traceback. Importing `site` takes time, too. Python therefore starts
+# with -S, and this script calls site.main() below.
 _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import json  # noqa: E402
@@ -48,7 +50,7 @@ def fail(what):
 
 
 def numbers(version):
-    """Returns the numbers of a version: "2.11.0+cu130" gives [2, 11, 0]."""
+    """Returns the numbers of a version, for example [2, 11, 0] for "2.11.0+cu130"."""
     found = []
     for part in version.split("+")[0].split("."):
         digits = ""
@@ -93,9 +95,9 @@ def check_machine(manifest):
 
 
 def check_libstdcxx(manifest, folders):
-    """Fails if libstdc++ is missing or too old.
+    """Prints an error and exits with status 2 if libstdc++ is missing or too old.
 
-    Otherwise the dynamic loader would print its own error when the program starts, and exit with another status.
+    Without this check the dynamic loader would print an error of its own and exit with another status.
     """
     usual = ["/lib/%s-linux-gnu" % manifest["architecture"], "/usr/lib/%s-linux-gnu" % manifest["architecture"]]
     for folder in folders + usual + ["/lib64", "/usr/lib64", "/lib", "/usr/lib"]:
@@ -114,7 +116,7 @@ def check_libstdcxx(manifest, folders):
 
 
 def where_to_look():
-    """Returns the folders from which this Python imports packages, or the folder in $LOCKSTEP_TORCH."""
+    """Returns the folders from which this Python imports packages; if $LOCKSTEP_TORCH is set, only that folder."""
     named = os.environ.get("LOCKSTEP_TORCH")
     if named:
         named = os.path.abspath(named)
@@ -126,7 +128,7 @@ def where_to_look():
 
 
 def version_of(site, package):
-    """Returns the version of a package that pip installed in `site`; None if it is not there."""
+    """Returns the version of `package`, as pip installed it in `site`; None if `site` does not have the package."""
     begin = package.replace("-", "_") + "-"
     try:
         for name in os.listdir(site):
@@ -138,7 +140,7 @@ def version_of(site, package):
 
 
 def torch_versions(site):
-    """Returns the version of the torch in `site`, and the version of CUDA for which it was built; None: unknown."""
+    """Returns the version of the torch in `site` (or "of no version") and its CUDA version (or None if unknown)."""
     version, cuda = version_of(site, "torch"), None
     try:
         with open(os.path.join(site, "torch", "version.py")) as file:
@@ -155,7 +157,10 @@ def torch_versions(site):
 
 
 def find_torch(manifest, sites):
-    """Returns the folder with the torch that this Python would import. Fails if that torch does not fit."""
+    """Returns the first of the folders `sites` that has torch, which is the torch that this Python would import.
+
+    Prints an error and exits with status 2 if there is no torch, or if its version (such as 2.11) or CUDA does not fit.
+    """
     wanted = "torch %s for CUDA %s" % (manifest["torch"], manifest["cuda"])
     elsewhere = ", or set LOCKSTEP_TORCH to a site-packages folder that has it"
     for site in sites:
@@ -180,7 +185,11 @@ def find_torch(manifest, sites):
 
 
 def find_libraries(manifest, torch, sites):
-    """Returns the folders of the wheels' libraries. The folders of libraries that the program links come first."""
+    """Returns the folders of the wheels' libraries: torch/lib first, then the folders of the other libraries that the
+    program links, and then those of libraries that are loaded at run time.
+
+    Prints an error and exits with status 2 if a linked library is missing, or if NCCL or cuDNN is too old.
+    """
     folders = []
     sites = [torch] + [site for site in sites if site != torch]
     for name in sorted(manifest["wheels"]):
@@ -193,7 +202,7 @@ def find_libraries(manifest, torch, sites):
                 "%s is not in %s: pip install --force-reinstall %s==%s"
                 % (wheel["file"], torch, wheel["package"], wheel["version"])
             )
-        # The program uses functions that NCCL and cuDNN have only from some version on.
+        # The program uses functions that older versions of NCCL and cuDNN do not have.
         if name.startswith(("libnccl.", "libcudnn.")):
             found, needed = version_of(site, wheel["package"]), wheel["version"]
             if found is None or numbers(found)[:1] != numbers(needed)[:1] or numbers(found) < numbers(needed):
@@ -205,7 +214,7 @@ def find_libraries(manifest, torch, sites):
         if folder not in folders:
             folders.append(folder)
     folders.sort(key=lambda folder: not folder.endswith("/torch/lib"))
-    # These folders hold libraries that are loaded only when they are needed: nvJPEG and parts of cuDNN.
+    # The folders nvidia/*/lib hold libraries that are loaded only when they are needed: nvJPEG and parts of cuDNN.
     for site in sites:
         try:
             packages = sorted(os.listdir(os.path.join(site, "nvidia")))
@@ -219,7 +228,7 @@ def find_libraries(manifest, torch, sites):
 
 
 def make_executable(folder):
-    """Makes the files in `folder` executable, because some notebook services drop file modes when they unpack."""
+    """Makes the files in `folder` executable, because some notebook services drop file modes on unpacking."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if os.access(path, os.X_OK):
@@ -238,18 +247,19 @@ def main():
     torch = find_torch(manifest, sites)
     library_path = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders = [os.path.join(ROOT, "lib")] + find_libraries(manifest, torch, sites)
-    # On some machines LD_LIBRARY_PATH has the folder of the GPU driver's libraries.
+    # The folders of LD_LIBRARY_PATH are kept, because on some machines the GPU driver's libraries are in one of them.
     folders += [folder for folder in library_path if folder not in folders]
     check_libstdcxx(manifest, folders)
     make_executable(os.path.join(ROOT, "bin"))
     environment = dict(
         os.environ,
         LD_LIBRARY_PATH=":".join(folders),
-        # If a command of the program starts this script again, env finds the same Python first.
+        # The folder of this Python precedes the user's PATH, so that `env` starts the same Python if the program starts
+        # this script again.
         PATH=":".join(
             [os.path.join(ROOT, "bin"), os.path.dirname(sys.executable), os.environ.get("PATH") or STANDARD_PATH]
         ),
-        # In these folders Open MPI, PMIx and hwloc look for their plugins and help texts.
+        # These variables name the folders in which Open MPI, PMIx and hwloc look for their plugins and help texts.
         OPAL_PREFIX=ROOT,
         OPAL_LIBDIR=os.path.join(ROOT, "lib"),
         OPAL_PKGLIBDIR=os.path.join(ROOT, "lib/openmpi"),

@@ -33,7 +33,8 @@ std::string TextOf(const FileDescriptor& file) {
 }
 
 FileDescriptor FileInMemory() {
-  // The flag MFD_CLOEXEC is not set, because a shell in a child process opens the file by its number.
+  // The flag MFD_CLOEXEC is not set, because a shell in a child process opens the file through its descriptor number
+  // (/proc/self/fd/NUMBER).
   FileDescriptor file(memfd_create("lockstep", 0));
   if (file.get() < 0) throw BugError("memfd_create: {}", std::strerror(errno));
   return file;
@@ -51,7 +52,8 @@ void KeepNewer(std::string& newest, const std::string& version) {
   if (Numbers(newest) < Numbers(version)) newest = version;
 }
 
-// Returns the rest of the first line in the file `path` that begins with `key`.
+// Returns what follows `key` in the first line of the file `path` that begins with `key`. Throws Error (kUsage) if
+// there is no such line.
 std::string Field(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -91,7 +93,7 @@ std::string OutputOf(const std::vector<std::string>& command) {
 std::vector<Libraries> LibrariesOf(const std::vector<std::string>& files) {
   std::vector<std::string> command{"ldd"};
   command.insert(command.end(), files.begin(), files.end());
-  // ldd prints no file name if it gets only one file, so the command names the first file twice.
+  // ldd prints no file name if the command names only one file, so the command names the first file a second time.
   command.push_back(files.front());
   std::vector<Libraries> libraries;
   std::istringstream lines(OutputOf(command));

@@ -2,9 +2,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bundle_test.py)
 //   a tool is not installed -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
-//   a tool fails -> Error (kUsage) with the first line of its complaint -> (needs a broken tool)
-//   a library is not found, or two libraries have the same name -> Error (kUsage) that names them
-//     -> (needs a broken machine)
+//   a tool fails -> Error (kUsage) with the first line of the tool's standard error -> (needs a broken tool)
+//   a library is not found -> Error (kUsage) that names the library -> (needs a broken machine)
 #pragma once
 
 #include <map>
@@ -18,18 +17,18 @@ namespace lockstep {
 std::string FindTool(const std::string& tool, const std::string& package);
 
 // Runs `command` and returns its standard output. If the command fails, throws Error (kUsage) with the first line of
-// its error message.
+// the command's standard error.
 std::string OutputOf(const std::vector<std::string>& command);
 
 // Maps the name of each library, such as libfmt.so.9, to its path.
 using Libraries = std::map<std::string, std::string>;
 
-// Returns, for each of `files`, the shared libraries that it needs, directly or through other libraries. Throws Error
-// (kUsage).
+// Returns, for each of `files`, the shared libraries that the file needs, directly or through other libraries. Throws
+// Error (kUsage) if a library is not found.
 std::vector<Libraries> LibrariesOf(const std::vector<std::string>& files);
 
-// Returns whether `library` belongs to glibc or to the libraries of the C++ compiler, so that every machine has its own
-// version of it.
+// Returns whether `library` belongs to glibc or to the libraries of the C++ compiler. Every machine has its own
+// versions of these libraries.
 bool IsTheSystems(const std::string& library);
 
 // The newest versions of glibc's and libstdc++'s symbols that files need.
@@ -45,8 +44,8 @@ struct Wheel {
   std::string version;  // such as "2.28.9"
 };
 
-// Maps each of `files` that belongs to an installed package to that package. The paths are relative to `site`, the
-// folder of the installed packages. Throws Error (kUsage).
+// Returns a map from each of `files` that belongs to an installed package to that package. The paths in `files` are
+// relative to `site`, the folder of the installed packages. Throws Error (kUsage).
 std::map<std::string, Wheel> WheelsOf(const std::vector<std::string>& files,
                                       const std::string& site);
 

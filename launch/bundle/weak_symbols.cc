@@ -36,7 +36,7 @@ class Elf {
     return At<Elf64_Shdr>(At<Elf64_Ehdr>(0)->e_shoff + number * sizeof(Elf64_Shdr));
   }
 
-  // Returns the first section of that type; null if there is none.
+  // Returns the first section of the type `type`; null if there is none.
   const Elf64_Shdr* SectionOf(uint32_t type) {
     for (int i = 0; i < At<Elf64_Ehdr>(0)->e_shnum; ++i) {
       if (Section(i)->sh_type == type) return Section(i);
@@ -62,7 +62,7 @@ void MakeWeak(std::string& library, const std::vector<std::string>& functions) {
   const Elf64_Shdr* needs = elf.SectionOf(SHT_GNU_verneed);
   if (symbols == nullptr || versions == nullptr || needs == nullptr) return;
 
-  std::map<int, bool> is_weak;  // for each version number: are all its references weak?
+  std::map<int, bool> is_weak;  // by version number: whether all its symbols become weak
   const uint64_t names = elf.Section(symbols->sh_link)->sh_offset;
   for (uint64_t i = 0; i < symbols->sh_size / sizeof(Elf64_Sym); ++i) {
     auto* symbol = elf.At<Elf64_Sym>(symbols->sh_offset + i * sizeof(Elf64_Sym));

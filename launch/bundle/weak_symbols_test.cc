@@ -15,7 +15,7 @@ using testing::HasSubstr;
 // Returns the bytes of this test program, which calls functions of glibc.
 std::string ThisProgram() { return ReadFile("/proc/self/exe"); }
 
-// Returns how many bytes differ between `a` and `b`; the sizes must be the same.
+// Returns how many bytes differ between `a` and `b`, which must have the same size.
 int Differences(const std::string& a, const std::string& b) {
   int count = a.size() == b.size() ? 0 : -1;
   for (size_t i = 0; i < a.size() && i < b.size(); ++i) count += a[i] != b[i] ? 1 : 0;
@@ -37,10 +37,11 @@ TEST(WeakSymbols, LeavesAVersionThatOtherFunctionsNeed) {
 
 TEST(WeakSymbols, ChangesAVersionThatNothingElseNeeds) {
   char byte = 0;
-  EXPECT_EQ(getentropy(&byte, 1), 0);  // the only function of GLIBC_2.25 in this program
+  EXPECT_EQ(getentropy(&byte, 1), 0);  // this program needs GLIBC_2.25 for this function only
   std::string program = ThisProgram();
   MakeWeak(program, {"getentropy"});
-  // These bytes differ: the version's name and its hash, and the binding of the symbol.
+  // At least one byte differs in each of three fields: the version's name, the version's hash, and the symbol's
+  // binding.
   EXPECT_GT(Differences(program, ThisProgram()), 2);
 }
 

@@ -1,8 +1,10 @@
-"""python3 -c THIS FOLDER NAME VERSION TAG TORCH COMMAND: writes a wheel of the files in FOLDER to standard output.
+"""Writes a wheel of the files in FOLDER to standard output.
 
-NAME and VERSION are those of the distribution. TAG is the wheel's tag, for example py3-none-manylinux_2_34_x86_64.
-TORCH is the version of torch that the program needs. COMMAND is the name of the command that starts the program. The
-same files make a wheel with the same bytes.
+    python3 -c SCRIPT FOLDER NAME VERSION TAG TORCH COMMAND
+
+SCRIPT is the text of this file. NAME and VERSION are the name and the version of the Python distribution. TAG is the
+wheel's tag, for example py3-none-manylinux_2_34_x86_64. TORCH is the version of torch that the program needs. COMMAND
+is the name of the command that starts the program. The same files make a wheel with the same bytes.
 """
 
 import base64
@@ -39,7 +41,7 @@ def main(folder, name, version, tag, torch, command):
     facts = {"name": name, "version": version, "tag": tag, "command": command}
     facts["torch"] = ".".join(torch.split(".")[:2])
     info = f"{name}-{version}.dist-info/"
-    files = {}  # path: (content, mode)
+    files = {}  # maps a path in the wheel to the file's content and mode
     for path, _, names in os.walk(folder):
         for file_name in names:
             full = os.path.join(path, file_name)
@@ -57,7 +59,7 @@ def main(folder, name, version, tag, torch, command):
     with zipfile.ZipFile(sys.stdout.buffer, "w") as archive:
         for path in sorted(files, key=lambda path: (path.startswith(info), path)):
             content, mode = files[path]
-            entry = zipfile.ZipInfo(path)  # its date is the default, 1980-01-01, so that the bytes do not change
+            entry = zipfile.ZipInfo(path)  # dated 1980-01-01, the default, so that the same files make the same bytes
             entry.external_attr = (0o100000 | mode) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 6)
 

@@ -27,10 +27,10 @@ struct KnownOption {
 
 // The words that can follow the words of one command.
 struct Place {
-  std::string words;                                          // "", "bench" or "bench step"
+  std::string words;                                          // "" (no command) or "bench step"
   std::vector<std::pair<std::string, std::string>> commands;  // name and help
   std::vector<KnownOption> options;
-  std::vector<std::string> values;  // the allowed values of its argument
+  std::vector<std::string> values;  // the allowed values of the command's argument
 };
 
 // Returns the allowed values of an option. CLI11 has them in the option's type name, for example "TEXT:{cpu,cuda}".
@@ -96,8 +96,8 @@ std::string InFishQuotes(const std::string& text) {
   return quoted + "'";
 }
 
-// Returns the options before a command whose value is the next word, with `between` between them: "-n | --ranks |
-// --hosts".
+// Returns the names of the options that may stand before a command and take the next word as their value, joined by
+// `between`: "-n | --ranks | --hosts".
 std::string WithValues(const Place& root, const char* between) {
   std::vector<std::string> names;
   for (const KnownOption& option : root.options) {
@@ -106,8 +106,8 @@ std::string WithValues(const Place& root, const char* between) {
   return fmt::format("{}", fmt::join(names, between));
 }
 
-// Returns shell patterns that match the words before the cursor if they belong to `place`. A command of one word that
-// has no subcommands may have arguments after it.
+// Returns shell patterns. They match the command words before the cursor if these words belong to `place`. The second
+// pattern is for a command of one word without subcommands, because such a command may have arguments.
 std::vector<std::string> PatternsOf(const Place& place) {
   std::vector<std::string> patterns{InQuotes(place.words)};
   const bool is_last = place.commands.empty() && place.words.find(' ') == std::string::npos;
@@ -115,7 +115,8 @@ std::vector<std::string> PatternsOf(const Place& place) {
   return patterns;
 }
 
-// Returns a `case` statement for bash and zsh that sets the values of the option before the cursor.
+// Returns a `case` statement for bash and zsh that sets `values` to the allowed values of the option before the cursor.
+// `previous` is the shell expression for that option. Returns an empty string if no option has a list of values.
 std::string CasesOfValues(const Place& place, const char* previous) {
   std::string cases;
   for (const KnownOption& option : place.options) {

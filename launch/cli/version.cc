@@ -1,4 +1,4 @@
-// lockstep version: prints the version of this program, and those of the libraries that it uses.
+// lockstep version: prints the versions of this program, LibTorch and NCCL.
 #include "base/version.h"
 
 #include <nccl.h>

@@ -39,7 +39,7 @@ Crew::Crew(CrewOptions options)
 Crew::~Crew() {
   if (running_.empty()) return;
   for (const int64_t number : running_) {
-    members_[number].process.reset();  // kills it
+    members_[number].process.reset();  // kills the job
     End(members_[number], JobState::kStopped);
   }
   Write();
@@ -73,8 +73,8 @@ std::vector<int64_t> Crew::Wait() {
   return ended;
 }
 
-// Starts jobs while places are free. Returns the jobs that need no start because they are done, or that could not be
-// started.
+// Starts jobs while places are free. Returns the numbers of the jobs that need no start because they are done, and of
+// the jobs that could not be started.
 std::vector<int64_t> Crew::StartSome() {
   std::vector<int64_t> ended;
   while (MayStart() && std::ssize(running_) < options_.places) {
@@ -173,7 +173,8 @@ void Crew::Settle(int64_t number, const ChildProcess::End& end) {
   if (!was_killed) Fail(number);
 }
 
-// Only the first failure counts. A failure after a stop does not count, because the stop may have caused it.
+// Notes that a job has failed, and asks the other jobs to stop if `stops_at_failure` is set. Only the first failure
+// counts. A failure after a stop does not count, because the stop may have caused the failure.
 void Crew::Fail(int64_t number) {
   if (stopped_ || failed_) return;
   failed_ = number;

@@ -8,32 +8,35 @@
 // Protocol:
 //   1. call Add() for each job, at any time, and call Wait() while IsBusy(). Wait() starts the jobs in the order of
 //      Add(), each in the first free place, and returns the jobs that have ended
-//   2. SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR2 make the crew send SIGTERM to all jobs, which asks them to save
-//      their state and stop, and start no other job. A second such signal makes the crew kill the jobs, and so does the
-//      end of `patience_s`
-//   3. if a job fails and `stops_at_failure` is set, the crew asks the other jobs to stop in the same way
+//   2. if SIGINT, SIGTERM, SIGHUP, SIGQUIT or SIGUSR2 comes, the crew sends SIGTERM to the running jobs, which asks
+//      them to save their state and stop, and starts no other job. If a second such signal comes, or a job still runs
+//      after `patience_s` seconds, the crew kills the jobs
+//   3. if a job fails and `stops_at_failure` is set, the crew sends SIGTERM to the other running jobs and starts no
+//      other job
 //   4. if a job stops by itself (for example because its time is over), the other running jobs go on, and no other job
 //      is started
 //   5. the crew sends SIGTERM to a job at most once, because a second SIGTERM would end the job's run at once
 //   6. if this process is killed, the kernel sends SIGTERM to the jobs (launch/machine/child_process.h)
 //
 // The state of a job that has ended is kDone if its exit status is 0. It is kStopped if the exit status is 75 or 130,
-// or if a signal ended the job after it was asked to stop. Otherwise it is kFailed.
+// or if a signal ended the job after the crew had sent it SIGTERM. Otherwise it is kFailed.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/crew/crew_test.cc)
-//   a job's program cannot be started, or its output file cannot be made -> the job has failed, with the reason
+//   a job's program cannot be started, or its output file cannot be made -> the job's record has kFailed and the reason
 //     -> CrewTest.AJobThatCannotBeStarted
-//   a job fails -> its record has its exit status and its error message -> CrewTest.TellsOfEachEnd
-//   a signal ends a job that nobody asked to stop -> its record has kPeer and a line that names the signal
+//   a job fails -> the job's record has kFailed, the exit status and the error message -> CrewTest.TellsOfEachEnd
+//   a signal ends a job that the crew did not ask to stop -> the job's record has kPeer and a line that names the
+//     signal
 //     -> CrewTest.TellsOfEachEnd
 //   a job fails and `stops_at_failure` is set -> the other jobs stop, and no job is started
 //     -> CrewTest.AFailureStopsTheOthers
 //   a job stops by itself -> stopped() has its exit status, and no other job is started
 //     -> CrewTest.AJobThatStopsByItself
-//   this process gets a signal -> stopped() has 130 for SIGINT and 75 for the others -> CrewTest.ASignalStopsAll
+//   this process gets a signal of step 2 -> stopped() is 130 for SIGINT and 75 for the other signals
+//     -> CrewTest.ASignalStopsAll
 //   a job does not stop -> the crew kills it after a second signal or after `patience_s`
 //     -> CrewTest.ASecondSignalKills, .PatienceEnds
-//   the crew is destroyed while jobs run -> they are killed, and crew.json says that they were stopped
+//   the crew is destroyed while jobs run -> these jobs are killed, and crew.json says that they were stopped
 //     -> CrewTest.EndsItsJobs
 //   another crew runs jobs in the folder -> Error (kUsage) -> CrewFile.HasOneOwner
 #pragma once
@@ -59,8 +62,8 @@ struct CrewJob {
   // Returns the program and its arguments. Jobs that run at the same time have different values of `place`, which count
   // from 0.
   std::function<std::vector<std::string>(int64_t place)> command;
-  // The files to which the job's standard output (`output`) and standard error (`said`) are appended. Empty: the job
-  // has the stream of this process. If the job fails, its error message is read from `said`.
+  // The files to which the job's standard output (`output`) and standard error (`said`) are appended. If the path is
+  // empty, the job writes to the same stream of this process. If the job fails, its error message is read from `said`.
   std::string output{};
   std::string said{};
   // Returns whether the job was done before, so that it need not be started.
@@ -71,29 +74,29 @@ struct CrewOptions {
   std::string folder;  // the folder that has crew.json
   int64_t places = 1;  // how many jobs run at the same time
   bool stops_at_failure = false;
-  double patience_s = HUGE_VAL;  // seconds after which jobs that a signal asked to stop are killed
+  double patience_s = HUGE_VAL;  // seconds from a signal's request to stop until jobs are killed
 };
 
 class Crew {
  public:
-  // Blocks the signals of step 2 until this process ends, so that none is lost before a Crew is made.
+  // Blocks the signals of step 2 until this process ends, so that no signal is lost before a Crew is made.
   static void HoldSignals();
 
-  // Throws Error (kUsage).
+  // Makes a crew without jobs, and locks the folder for it. Throws Error (kUsage) if another crew has the folder.
   explicit Crew(CrewOptions options);
   // Kills the running jobs.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  // Returns the job's number, from 0.
+  // Adds a job and returns the job's number, counted from 0.
   int64_t Add(CrewJob job);
 
-  // Whether a job runs or may still be started.
+  // Returns whether a job runs or may still be started.
   bool IsBusy() const;
 
   // Starts the jobs that may be started, and then waits until a job ends or a signal comes, for a fifth of a second at
-  // most. Returns the numbers of the jobs that have ended.
+  // most. Returns the numbers of the jobs that have ended, also of those that were done before or could not be started.
   std::vector<int64_t> Wait();
 
   // The numbers of the running jobs, in the order in which they were started.
@@ -104,7 +107,7 @@ class Crew {
   // The first signal that asked the jobs to stop; 0: none.
   int signal() const { return signal_; }
 
-  // The exit status for this process if a signal has come or a job has stopped by itself; otherwise nothing.
+  // The exit status for this process if a signal of step 2 has come or a job has stopped by itself; otherwise nothing.
   const std::optional<ExitStatus>& stopped() const { return stopped_; }
 
   // The number of the first job that failed; nothing if no job failed before the first stop.
@@ -115,7 +118,7 @@ class Crew {
     CrewJob job;
     JobRecord record;
     int64_t place = 0;
-    bool was_asked = false;  // the job was sent SIGTERM
+    bool was_asked = false;  // SIGTERM was sent to the job
     double began_s = 0;      // start of the job, in seconds since boot
     std::optional<SaidFile> output{};
     std::optional<SaidFile> said{};

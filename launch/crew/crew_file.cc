@@ -73,7 +73,7 @@ CrewFile::CrewFile(const std::string& folder) : path_(FilePath(folder)) {
   std::string why;
   lock_ = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDWR | O_CREAT, why);
   if (lock_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(folder), why);
-  // Any other error says that the file system has no locks. The crew then runs without the lock.
+  // Any other error of LockFile() says that the file system has no locks. The crew then runs without the lock.
   if (LockFile(lock_.get()) == EWOULDBLOCK) {
     throw UsageError("{}: another command runs its jobs in it: wait until it has ended", folder);
   }
@@ -84,7 +84,7 @@ void CrewFile::Write(const std::vector<JobRecord>& jobs) {
   Json all{{"jobs", Json::array()}};
   for (const JobRecord& job : jobs) all["jobs"].push_back(JsonOf(job));
   try {
-    // A job's output may have bytes that are not valid UTF-8.
+    // A job's error message may have bytes that are not valid UTF-8.
     WriteFileAtomically(path_, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const Error& error) {
     if (!std::exchange(warned_, true)) Warn(error.what());

@@ -1,20 +1,21 @@
 // CrewFile: writes and reads FOLDER/crew.json, which has the state of each job of a crew (launch/crew/crew.h). Other
 // processes can read it, too, and it stays when the crew has ended.
 //
-// Promise: a reader always sees a complete file, as it was after one of the changes. Once a crew has ended, for
-// whatever reason, Read() returns none of its jobs as running.
+// Promise: a reader always sees a complete file, as the crew wrote it after one of its changes. Once a crew has ended,
+// for whatever reason, Read() returns none of its jobs as running.
 //
 // Protocol: the crew holds a lock on FOLDER/crew.lock from its beginning to its end, and replaces FOLDER/crew.json in
 // one step after each change. If a reader can take the lock, there is no crew. Jobs that the file still calls running
 // were then stopped by the end of the crew.
 //
-// The format: {"jobs": [JOB, ...]}, in the order of Crew::Add(). JOB has "name", "state" ("waiting", "running", "done",
-// "stopped", "failed"); once it has begun, "begin" in Unix seconds; and once it has ended, "end", "seconds" (how long
-// it ran), "status" (the exit status), "signal" (the signal that ended it; 0: none), and "line" (its error message).
+// The format: {"jobs": [JOB, ...]}, in the order of Crew::Add(). JOB has "name" and "state" ("waiting", "running",
+// "done", "stopped", "failed"). Once the job has begun, JOB also has "begin" in Unix seconds. Once the job has ended,
+// JOB also has "end" in Unix seconds, "seconds" (how long the job ran), "status" (the exit status), "signal" (the
+// signal that ended the job; 0: none), and "line" (the error message).
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/crew/crew_file_test.cc)
 //   the file cannot be written -> a warning, once, and the jobs go on -> CrewFile.CannotBeWritten
-//   there is no file, or its content is no such JSON -> Read() returns no jobs -> CrewFile.IsMissingOrDamaged
+//   there is no file, or its content does not have this format -> Read() returns no jobs -> CrewFile.IsMissingOrDamaged
 //   the crew was killed -> Read() returns its running jobs as stopped -> CrewFile.OfACrewThatWasKilled
 //   another crew holds the folder -> Error (kUsage) -> CrewFile.HasOneOwner
 //   the file system has no locks -> two crews in one folder do not notice each other -> (none)
@@ -35,9 +36,9 @@ enum class JobState { kWaiting, kRunning, kDone, kStopped, kFailed };
 struct JobRecord {
   std::string name;
   JobState state = JobState::kWaiting;
-  double begin = 0;                       // Unix time; 0: it has not begun
-  double end = 0;                         // Unix time; 0: it has not ended
-  double seconds = 0;                     // how long it ran
+  double begin = 0;                       // Unix time in seconds; 0: the job has not begun
+  double end = 0;                         // Unix time in seconds; 0: the job has not ended
+  double seconds = 0;                     // how many seconds the job ran
   ExitStatus status = ExitStatus::kDone;  // the exit status; kPeer if a signal ended the job
   int signal = 0;                         // the signal that ended the job; 0: none
   std::string line{};                     // the error message of the job, if it failed
@@ -48,10 +49,10 @@ class CrewFile {
   // Locks `folder`, which must exist, for one crew. Throws Error (kUsage).
   explicit CrewFile(const std::string& folder);
 
-  // Replaces crew.json.
+  // Replaces the content of crew.json by `jobs`. If that fails, the first call that fails prints a warning.
   void Write(const std::vector<JobRecord>& jobs);
 
-  // Returns the jobs of the folder's newest crew.
+  // Returns the jobs of the folder's newest crew; no jobs if crew.json is missing or damaged.
   static std::vector<JobRecord> Read(const std::string& folder);
 
  private:

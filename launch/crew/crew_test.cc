@@ -20,7 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A named pipe through which a job tells the test how far it is, or the test lets a job go on.
+// A named pipe. A job writes to the pipe to tell the test that it has begun, or waits until the test writes to the
+// pipe.
 class Gate {
  public:
   Gate() : path_(NewPath()) { EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0); }
@@ -44,7 +45,7 @@ class Gate {
   std::string path_;
 };
 
-// Makes shell scripts for a job that runs until it gets SIGTERM, and then prints "saved".
+// Makes shell scripts for a job that runs until it gets SIGTERM. The job then prints "saved" and exits with `status`.
 class LongJob {
  public:
   LongJob() { EXPECT_EQ(mkfifo(never_.c_str(), 0600), 0); }
@@ -72,7 +73,7 @@ class CrewTest : public testing::Test {
         .said = folder_ + "/" + name + ".said"};
   }
 
-  // Waits until the crew has nothing to do. Returns the jobs in the order of their ends.
+  // Waits until the crew has nothing to do. Returns the numbers of the jobs in the order in which the jobs ended.
   static std::vector<int64_t> WaitForAll(Crew& crew) {
     std::vector<int64_t> all;
     while (crew.IsBusy()) {
@@ -278,7 +279,7 @@ TEST_F(CrewTest, StartsNothingThatIsDone) {
     crew.Add(job);
     EXPECT_THAT(WaitForAll(crew), ElementsAre(0));
     EXPECT_EQ(crew.job(0).state, JobState::kDone);
-    EXPECT_GT(crew.job(0).end, 0);  // the second time, the end is that of the earlier crew
+    EXPECT_GT(crew.job(0).end, 0);  // in the second round: taken from the record of the first crew
   }
   EXPECT_EQ(ReadFile(folder_ + "/a.txt"), "again\n");
 }

@@ -38,7 +38,7 @@ std::vector<std::string> WithoutOptions(const std::vector<std::string>& words,
     const auto is = [&](const std::string& name) { return words[i] == name; };
     const auto begins = [&](const std::string& name) { return words[i].starts_with(name + "="); };
     if (std::ranges::any_of(names, is)) {
-      ++i;  // its value
+      ++i;  // skips the option's value
     } else if (std::ranges::none_of(names, begins)) {
       left.push_back(words[i]);
     }

@@ -21,13 +21,13 @@ namespace lockstep {
 
 struct FoldPlan {
   std::vector<std::string>
-      program;  // this program, and the user's command line without --folds and --side-by-side
-  std::string run_dir;              // the run folder of the cross-validation
-  int64_t count = 0;                // the number of folds
-  std::vector<std::string> gpus{};  // GPUs to train on; empty: train on the CPU, or as ranks
+      program;          // this program, and the user's words without --folds and --side-by-side
+  std::string run_dir;  // the run folder of the cross-validation
+  int64_t count = 0;    // the number of folds
+  std::vector<std::string> gpus{};  // GPUs to train on; empty: folds train on the CPU or as ranks
   int cores = 1;                    // the number of cores that this process may use
   bool starts_ranks = false;        // whether the command starts ranks
-  int64_t asked = 0;                // how many folds the user wants at a time; 0: the plan decides
+  int64_t asked = 0;                // how many folds at a time the user wants; 0: the plan decides
 
   // Returns how many folds are trained at the same time.
   int64_t SideBySide() const;

@@ -25,7 +25,8 @@ std::string BestText(const RunHistory& history) {
               : "";
 }
 
-// Makes the folder `run_dir` if it is missing, and returns its path. Throws Error (kUsage) if it holds a plain run.
+// Makes the folder `run_dir` if it is missing, and returns its path. Throws Error (kUsage) if the folder cannot be made
+// or is the run folder of a plain run.
 std::string FolderOfFolds(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
@@ -102,7 +103,7 @@ std::string FoldTraining::Progress() {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Returns the line that is printed for a fold that has ended; empty if the fold failed or was killed.
+// Returns the line that is printed for a fold that has ended; an empty string if the fold failed or was killed.
 std::string FoldTraining::TextOf(int64_t fold) {
   const JobRecord& job = crew_.job(fold);
   if (job.state == JobState::kDone) {

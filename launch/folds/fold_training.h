@@ -3,8 +3,9 @@
 //
 // Promise: each fold is a run of its own (use/named_runs.h says in which folder). If the command was stopped or killed,
 // the same command therefore continues each fold, and the results are the same as without the interruption
-// (launch/folds/fold_plan.h). A fold that is done is not trained again. The process of the fold decides this itself,
-// because the config may have been changed to more epochs. If a fold fails, the others save their state and stop.
+// (launch/folds/fold_plan.h). A fold that is done is not trained again. The fold's own process decides whether the fold
+// is done, because the user may have changed the config to more epochs. If a fold fails, the others save their state
+// and stop.
 //
 // Protocol: the folds, and then the commands, are the jobs of one crew (launch/crew/crew.h). The crew starts the
 // processes, handles signals and writes RUN/crew.json. The output of fold K is appended to RUN/fold-K.txt. For each
@@ -13,7 +14,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/folds_test.py)
 //   the folder is the run folder of a plain run -> Error (kUsage) -> test_a_folder_with_a_run
 //   a fold fails -> Error with the fold's exit status, number and error message -> test_a_fold_that_fails
-//   a signal comes, or the time of a fold is over -> status 130 or 75 -> test_a_signal_stops_all_folds
+//   a signal comes, or a fold stops because its time is over -> Train() returns kInterrupted (130) or kStopped (75)
+//     -> test_a_signal_stops_all_folds
 //   this process is killed -> the same command continues the folds -> test_folds_that_are_killed
 //   another command trains the same folds -> Error (kUsage) -> test_folds_have_one_owner
 #pragma once
@@ -32,14 +34,15 @@ namespace lockstep {
 
 class FoldTraining {
  public:
-  // Throws Error (kUsage).
+  // Makes the run folder, and locks it for this process. Throws Error (kUsage).
   explicit FoldTraining(FoldPlan plan);
 
-  // Call it once. Returns kDone, kStopped or kInterrupted. Throws Error.
+  // Trains all folds. Call it once. Returns kDone, kStopped or kInterrupted. Throws Error, also if a fold fails.
   ExitStatus Train();
 
-  // Runs a command that uses the folds as a job of the crew, and returns its exit status. The command prints to the
-  // output of this process. `name` is the name of the job in crew.json. Throws Error (kUsage, kPeer).
+  // Runs a command that uses the trained folds as a job of the crew, and returns the command's exit status. The command
+  // prints to the standard output and error of this process. `name` is the name of the job in crew.json. Throws Error
+  // (kUsage, kPeer).
   ExitStatus Run(const std::string& name, const std::vector<std::string>& command);
 
  private:

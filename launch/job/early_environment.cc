@@ -16,8 +16,8 @@ constexpr int kMostVariables = 4096;
 
 }  // namespace
 
-// When this function runs, no library is initialised, not even the C++ library. It therefore uses only system calls and
-// simple functions of the C library.
+// Uses only system calls and simple functions of the C library, because no library is initialised when this function
+// runs, not even the C++ library.
 void StartWithEnvironment(char** arguments, char** environment) {
   // AT_BASE is 0 if the user started the dynamic loader as the program. /proc/self/exe then names the loader, so that
   // execve() below would start the loader with the wrong arguments.

@@ -2,16 +2,16 @@
 //
 // LibTorch's threads wait for each other in OpenMP's barriers. By default libgomp's threads spin for a millisecond
 // before they sleep. If other processes occupy the cores, the thread that they wait for may not run in that time. The
-// README's first training, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two
-// cores the training took 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds,
+// first training of the README, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two
+// cores the training takes 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds,
 // the same training takes 5.3 to 5.9 s beside the busy processes. Without other processes it then makes 6 % fewer
 // samples a second than with libgomp's default. (With OMP_WAIT_POLICY=passive the training takes 4.8 to 6.2 s beside
 // the busy processes, but without other processes it takes 3.5 times as long as by default.) libgomp reads
 // GOMP_SPINCOUNT in its constructor, and has no function that changes the value later.
 //
 // How: before any library is initialised (.preinit_array, System V ABI), the program sets GOMP_SPINCOUNT and executes
-// itself again. This takes some milliseconds. The process ID, the arguments, the open files and the signal mask stay
-// the same.
+// itself again. This takes some milliseconds. The process ID, the arguments, the open files and the signal mask of the
+// process stay the same.
 //
 // what can fail -> what the user sees -> the test that shows it
 //   the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT -> the program does not change the environment
@@ -23,8 +23,9 @@
 
 namespace lockstep {
 
-// Call it from a function in .preinit_array, with the arguments that this function gets. If the variable has to be set,
-// the program starts again and this function does not return.
+// Executes the program again with GOMP_SPINCOUNT set, and does not return. If the variable is set already, and in the
+// cases of the table above, this function returns without an effect. Call it from a function in .preinit_array, with
+// the arguments that the system passes to that function.
 void StartWithEnvironment(char** arguments, char** environment);
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace {
 sigset_t mask_at_start;
 
 void BeforeLibraries(int /*count*/, char** arguments, char** environment) {
-  // This call comes before the signals are blocked. Otherwise the program that StartWithEnvironment() executes would
-  // inherit the mask, and take the signals for blocked by its parent.
+  // StartWithEnvironment() is called before the signals are blocked. Otherwise the program that it executes would
+  // inherit the signal mask, and MaskAtStart() would say there that the parent had blocked the signals.
   StartWithEnvironment(arguments, environment);
   sigset_t early;
   sigemptyset(&early);

@@ -1,7 +1,7 @@
 // Holds back signals that come before main() begins.
 //
-// A program that links LibTorch needs a third of a second to load LibTorch. A signal that asks a run to stop, and comes
-// in that time, would end the process. This code therefore blocks SIGUSR2, SIGTERM, SIGHUP and SIGINT before the
+// A program that links LibTorch needs a third of a second to load LibTorch. A signal that asks a run to stop would end
+// the process if it came in that time. This code therefore blocks SIGUSR2, SIGTERM, SIGHUP and SIGINT before the
 // constructor of the first library runs (.preinit_array, System V ABI).
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// If a signal other than SIGUSR2 asks a job to stop while the job still starts, the job may go on with its start for so
-// many seconds. If the job trains by then, it stops in the regular way; otherwise it ends at once.
+// If a signal other than SIGUSR2 asks a job to stop while the job still starts, the job may go on with its start for
+// kPatienceS seconds. If the job trains by then, it stops in the regular way; otherwise it ends at once.
 inline constexpr unsigned kPatienceS = 5;
 
 // Returns the signals that were blocked when the program was started.
 const sigset_t& MaskAtStart();
 
-// Unblocks the signals that were blocked before main(). A process that does not handle them calls this function; each
-// of them then has its default effect.
+// Unblocks the signals that were blocked before main(). A process that does not handle these signals calls this
+// function; each of the signals then has its default effect.
 void LetEarlySignalsCome();
 
 }  // namespace lockstep

@@ -15,15 +15,15 @@
 
 namespace lockstep {
 
-// Runs all `commands` at the same time, and returns the indices of those that end with status 0 within `limit_s`
-// seconds.
+// Runs all `commands` at the same time, and returns the indices of the commands that end with status 0 within `limit_s`
+// seconds. Kills the commands that still run after that time.
 std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& commands,
                                  double limit_s);
 
 // Returns the GPUs that this process may use, in the form of entries of CUDA_VISIBLE_DEVICES.
 std::vector<std::string> GpusHere();
 
-// Returns those of `gpus` that work. `program` is the path of this program.
+// Returns those of `gpus` that work, according to ProbeGpu(). `program` is the path of this program.
 std::vector<std::string> WorkingGpus(const std::vector<std::string>& gpus,
                                      const std::string& program);
 
@@ -33,8 +33,8 @@ std::string ReachableHosts(const std::string& hosts);
 // Returns one line that says why the ranks on `hosts` did not meet.
 std::string WhyNoStart(const std::string& hosts);
 
-// The name of the command that WorkingGpus() runs, and the function that carries it out. The exit status is 0 if the
-// first visible GPU works.
+// kProbeGpu is the name of the command that WorkingGpus() runs for each GPU. ProbeGpu() does the work of that command,
+// and returns its exit status: 0 if the first visible GPU works.
 inline constexpr char kProbeGpu[] = "probe-gpu";
 int ProbeGpu();
 

@@ -68,7 +68,8 @@ std::string NetworkOf(const std::vector<uint32_t>& addresses,
                       const std::vector<Interface>& interfaces) {
   const Interface* smallest = nullptr;
   for (const Interface& interface : interfaces) {
-    // A network with a single address (mask 255.255.255.255) is left out, because Open MPI takes it for all networks.
+    // A network with a single address (mask 255.255.255.255) is left out, because Open MPI would take this mask for all
+    // networks.
     const bool holds_all =
         interface.mask != ~0U && std::ranges::all_of(addresses, [&](uint32_t address) {
           return (address & interface.mask) == (interface.address & interface.mask);
@@ -89,7 +90,7 @@ std::string NetworkBetween(const std::vector<Host>& hosts) {
     const std::optional<uint32_t> address = AddressOf(host.name);
     if (!address) return "";
     constexpr uint32_t kLoopback = 127;
-    if (*address >> 24 == kLoopback) continue;  // Debian's address for this machine's name
+    if (*address >> 24 == kLoopback) continue;  // Debian's address for the machine's own name
     addresses.push_back(*address);
   }
   if (addresses.empty()) return "";

@@ -1,4 +1,4 @@
-// Hosts: the machines of --hosts, and the networks between them.
+// Hosts: reads the list of machines of the option --hosts, and finds the network between the machines.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a text is no list of machines -> Error (kUsage) -> launch/job/hosts_test.cc
@@ -31,11 +31,11 @@ struct Interface {
 std::vector<Interface> InterfacesHere();
 
 // Returns the smallest network, such as "10.0.0.0/16", that contains all of `addresses` and is the network of one of
-// `interfaces`; empty if there is none.
+// `interfaces`; an empty string if there is none.
 std::string NetworkOf(const std::vector<uint32_t>& addresses,
                       const std::vector<Interface>& interfaces);
 
-// Returns the network that connects this machine and `hosts`; empty if it is unknown.
+// Returns the network that connects this machine and `hosts`, such as "10.0.0.0/16"; an empty string if it is unknown.
 std::string NetworkBetween(const std::vector<Host>& hosts);
 
 }  // namespace lockstep

@@ -63,15 +63,16 @@ Job::Job() {
   RequireSharedMemory(LocalRanks(std::getenv));
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before prctl() was called; the kernel then sends no signal.
+  // If the parent died before prctl() was called, the kernel sends no signal. This process then has another parent.
   if (getppid() != parent) std::_Exit(static_cast<int>(ExitStatus::kPeer));
-  // SIGTERM is blocked here and in every thread that is made later, because the watchdog receives it with a thread of
-  // its own.
+  // SIGTERM is blocked here and in every thread that is made later, because the watchdog receives SIGTERM in a thread
+  // of its own.
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  // If all ranks are on one machine, Open MPI's TCP transport is left out, so that it does not listen on the network.
+  // If all ranks are on one machine, Open MPI's TCP transport is left out, so that this process does not listen on the
+  // network.
   if (AreOnOneMachine(std::getenv)) setenv("OMPI_MCA_btl", "^tcp", /*overwrite=*/0);
   // If a file size limit (ulimit -f) keeps MPI from making its files, SIGXFSZ must end this rank, because with SIGXFSZ
   // ignored MPI would wait for ever.
@@ -111,8 +112,8 @@ World Job::Connect(config::Config::Device wanted) {
     // The default stream cannot be captured in a CUDA graph.
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
   });
-  // This is not inside Together(): while NCCL connects, the ranks wait for each other, so a rank on which it fails must
-  // end and cannot agree with the others on the error.
+  // This is not inside Together(): while NCCL connects, the ranks wait for each other, so a rank on which the
+  // connection fails must end and cannot agree with the other ranks on the error.
   gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
   return {*device,       *gpus_,    *host_, cores,     local_rank(),
@@ -146,8 +147,8 @@ at::Device Job::ChooseDevice(config::Config::Device wanted) const {
         "CUDA_VISIBLE_DEVICES",
         local_ranks(), local_ranks() == 1 ? "" : "s");
   }
-  // The launcher may have given each rank one GPU, which is then the only one that the rank sees. If there are too few
-  // GPUs, RequireOwnGpus() throws.
+  // If the launcher has given each rank one GPU, the rank sees only that GPU, as number 0. The remainder of the
+  // division by the number of visible GPUs is therefore used. RequireOwnGpus() throws if there are too few GPUs.
   return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank() % gpus)};
 }
 

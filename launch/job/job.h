@@ -14,13 +14,14 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   more ranks than GPUs, or `device: CUDA` without a GPU -> Error (kUsage) on every rank
 //     -> tests/bad_input_test.py, test_more_ranks_than_gpus
-//   the ranks cannot meet, or two ranks share a GPU -> launch/job/launcher.h, launch/machine/placement.h
+//   the ranks cannot meet, or two ranks share a GPU
+//     -> the errors in launch/job/launcher.h and launch/machine/placement.h
 //   too little shared memory for the ranks of a machine -> Error (kUsage), before the initialisation of MPI, which
 //     would crash
 //     -> tests/start_test.py, test_little_shared_memory
 //   the NVIDIA driver is too old for this CUDA -> Error (kUsage); the job does not fall back to the CPU
 //     -> launch/machine/driver_test.cc
-//   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG)
+//   mpirun is killed -> the kernel kills the ranks on that machine (PR_SET_PDEATHSIG)
 //     -> tests/fault_test.py, test_mpirun_is_killed
 //   a collective fails -> Error with the cause that the watchdog found -> tests/fault_test.py
 #pragma once
@@ -46,30 +47,30 @@ class Job {
   // Returns whether mpirun or Slurm started this process. Throws Error (kUsage).
   static bool IsRank();
 
-  // Joins the other ranks, if there are any. Throws Error (kUsage, kPeer).
+  // Joins the other ranks of the job, if there are any. Throws Error (kUsage, kPeer).
   Job();
 
   // The communicator for CPU tensors.
   Communicator& host() { return *host_; }
 
-  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once. If it fails on any rank,
-  // it throws Error on every rank.
+  // Chooses this rank's device and connects the ranks' devices. Every rank must call this function, once. Throws Error.
   World Connect(config::Config::Device device);
 
-  // Returns a text that says what slows down the ranks on this machine; empty if nothing does. Call it after Connect().
+  // Returns a text that says what slows down the job's ranks; an empty string if nothing does. Call it after Connect().
   const std::string& what_is_narrow() const { return what_is_narrow_; }
 
-  // The places of all ranks. Call it after Connect().
+  // The places of all ranks, by rank. Call it after Connect().
   const std::vector<Place>& places() const { return places_; }
 
-  // The number of this rank among the ranks on this machine.
+  // local_rank() is the number of this rank among the job's ranks on this machine, counted from 0. local_ranks() is the
+  // number of these ranks.
   int local_rank() const { return mpi_ != nullptr ? mpi_->local_rank() : 0; }
   int local_ranks() const { return mpi_ != nullptr ? mpi_->local_ranks() : 1; }
 
   // The watchdog; null for a process that runs alone.
   Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
 
-  // Leaves the job together with the other ranks. Every rank must call it, after its last collective.
+  // Leaves the job together with the other ranks. Every rank must call this function, after its last collective.
   void Leave();
 
   // Prints the error, tells the other ranks, and ends this process (invariant 2).
@@ -81,7 +82,7 @@ class Job {
   std::unique_ptr<Communicator> ConnectGpus(at::Device device);
 
   FlightRecorder flight_;
-  MpiCommunicator* mpi_ = nullptr;  // host_, if that one uses MPI; otherwise null
+  MpiCommunicator* mpi_ = nullptr;  // the same object as host_, if host_ uses MPI; otherwise null
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> gpus_;
   std::optional<Watchdog> watchdog_;

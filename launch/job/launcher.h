@@ -12,14 +12,15 @@
 namespace lockstep {
 
 enum class Launcher {
-  kNone,    // the process runs alone, or it starts the ranks itself
+  kNone,    // no launcher: the process runs alone, or starts ranks itself
   kMpirun,  // mpirun of Open MPI 4 or 5
   kSrun,    // Slurm's srun, with PMIx
 };
 
 // Returns the launcher that started this process. `variable` reads an environment variable like std::getenv. If mpirun
-// runs inside a Slurm job, its processes have both launchers' variables, and Slurm's are those of the job's first
-// process; the function therefore looks for mpirun's variables first. Throws Error (kUsage).
+// runs inside a Slurm job, the processes that mpirun starts have the variables of both launchers, and the values of
+// Slurm's variables are those of the Slurm job's first process. The function therefore looks for mpirun's variables
+// first. Throws Error (kUsage).
 Launcher FindLauncher(const std::function<const char*(const char*)>& variable);
 
 // Returns how many ranks of the job are on this machine according to the launcher, or 1 if the launcher does not say.

@@ -25,10 +25,11 @@ TEST(Launcher, IsToldByItsVariables) {
   EXPECT_EQ(Found({}), Launcher::kNone);
   EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}}), Launcher::kMpirun);
   EXPECT_EQ(Found({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Launcher::kSrun);
-  // These variables are set if mpirun runs inside a Slurm batch job.
+  // A rank has these variables if mpirun runs inside a Slurm batch job.
   EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "1"}, {"SLURM_PROCID", "0"}}),
             Launcher::kMpirun);
-  // The process of a batch script, a single task of srun, and a single rank of an mpiexec run alone.
+  // These processes run alone: the process of a Slurm batch script, a single task of srun, and a single rank of an
+  // mpiexec.
   EXPECT_EQ(Found({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), Launcher::kNone);
   EXPECT_EQ(Found({{"SLURM_STEP_NUM_TASKS", "1"}}), Launcher::kNone);
   EXPECT_EQ(Found({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), Launcher::kNone);

@@ -23,7 +23,7 @@ constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_
                                          "OMPI_MCA_btl_vader_backing_directory",
                                          "OMPI_MCA_btl_sm_backing_directory"};
 
-// Adds the network settings for --hosts, unless the user has set them.
+// Adds the network settings for --hosts to `command`, except settings that the user has made.
 void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
   // Without this setting Open MPI assumes that every interface that is up leads to the other machines.
   if (std::getenv("OMPI_MCA_btl_tcp_if_include") == nullptr &&
@@ -78,7 +78,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
     // and prints no message.
     add({"--oversubscribe"});
   } else {
-    // Ranks are placed machine by machine: on each machine as many as Slurm has tasks there, or as --hosts lists.
+    // Ranks are placed machine by machine. Each machine gets as many ranks as Slurm has tasks on it, or as --hosts
+    // lists for it.
     add({"--map-by", "slot"});
   }
   if (machines.kind == Machines::Kind::kListed) {

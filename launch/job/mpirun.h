@@ -1,4 +1,4 @@
-// Finds Open MPI's mpirun, and builds the command line and the environment that start a job with it.
+// Finds Open MPI's mpirun, and builds the command line and the environment that start a job with mpirun.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ Machines MachinesFor(const std::string& hosts);
 // Returns the command that runs `program` with `arguments` as `ranks` ranks. The command has the flags that mpirun
 // needs in a container, as root, without ssh, or with more ranks than cores. For kListed the command also names the
 // network that connects the machines, makes mpirun notice a machine that is lost, and passes environment variables to
-// the ranks on other machines: those that begin with NCCL_, and those named in `variables`, which the caller may set
-// later.
+// the ranks on other machines: those that begin with NCCL_, and those named in `variables`. The caller may set the
+// latter variables after this call.
 std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
                                        const std::string& program,
                                        const std::vector<std::string>& arguments,
@@ -37,11 +37,11 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
 void RequireMpirun();
 
 // Makes mpirun and its ranks keep their temporary files in `folder`, so that no file is left if they are killed. If
-// `folder` is empty, they use their own default places.
+// `folder` is empty, does nothing, and mpirun and its ranks use their default folders.
 void KeepMpirunsFilesIn(const std::string& folder);
 
-// Returns a text that names the limits and environment variables of this process that may cause mpirun to fail; empty
-// if there are none. Leaves out the variables that KeepMpirunsFilesIn() sets.
+// Returns a text that names the limits and environment variables of this process that may cause mpirun to fail; an
+// empty string if there are none. Leaves out the variables that KeepMpirunsFilesIn() sets.
 std::string WhatMpirunMayStumbleOver();
 
 }  // namespace lockstep

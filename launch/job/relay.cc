@@ -62,7 +62,7 @@ std::string SignReader::Take(bool all) {
   std::string_view lines = text;
   while (!lines.empty()) {
     const size_t end = lines.find('\n');
-    // Before the ranks have met, an incomplete line is kept, because it may turn out to be one of Lockstep's own.
+    // Before the ranks have met, an incomplete line is kept, because it may turn out to be a line of Lockstep's own.
     if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
     const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     PassLine(line, passed);
@@ -109,8 +109,8 @@ void Relay::Begin() {
   });
 }
 
-// Reads the pipe until the job has ended and the pipe is empty. It does not wait for the end of file, because processes
-// that the job left behind may still have the pipe open.
+// Reads `pipe` and passes each piece to `take`, until the job has ended and the pipe is empty. Does not wait for the
+// end of file, because processes that the job left behind may still have the pipe open.
 template <typename Take>
 void Relay::Pump(const Pipe& pipe, const Take& take) const {
   std::array<char, 16384> piece;

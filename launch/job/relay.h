@@ -1,13 +1,13 @@
 // Relay: copies the job's standard output and standard error to this process's own streams.
 //
-// Promise: if one of this process's streams is full or closed, or its reader has left, this never delays or ends the
-// job. The relay removes signs (launch/job/sign.h) from the output. It holds back the text that the job's launcher
-// (mpirun) prints before the ranks have met. If the ranks meet, the relay then prints this text. If they do not meet,
-// the caller prints the text as part of its one error line, because the launcher's text says why the ranks did not
-// meet.
+// Promise: the job goes on if one of this process's streams cannot be written because the disk is full, the stream is
+// closed, or its reader has ended. The relay removes signs (launch/job/sign.h) from standard error. It holds back the
+// text that the job's launcher (mpirun) prints to standard error before the ranks have met. When the ranks have met,
+// the relay prints this text. If they never meet, the caller prints the text as part of its one error line, because the
+// launcher's text says why the ranks did not meet.
 //
-// How: there are two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's own, and
-// are always passed on at once.
+// How: the job writes to two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's
+// own. The relay never holds them back.
 #pragma once
 
 #include <array>
@@ -24,11 +24,12 @@ namespace lockstep {
 // Finds signs (launch/job/sign.h) and Lockstep's own lines in a text that arrives in pieces.
 class SignReader {
  public:
-  // Adds a piece of the text. Returns the text to print now, which can be from this piece or from earlier ones.
+  // Adds a piece of the text. Returns the text to print, which can be from this piece and from earlier pieces.
   std::string Add(std::string_view piece);
-  // Returns the rest of the text to print. Call it after the last piece.
+  // Returns the rest of the text to print. Call it after Add() was called for the last piece.
   std::string Finish();
 
+  // Returns whether the text so far had `sign`. Any thread may call it.
   bool Has(Sign sign) const;
   // The text that was held back because the ranks have not met.
   std::string held() const { return held_; }
@@ -47,7 +48,7 @@ class SignReader {
 
 class Relay {
  public:
-  // Throws Error (kUsage).
+  // Makes the pipes. Throws Error (kUsage) if the system does not allow that.
   Relay();
   ~Relay();
   Relay(const Relay&) = delete;
@@ -57,19 +58,19 @@ class Relay {
   int output() const { return output_.writing.get(); }
   int error() const { return error_.writing.get(); }
 
-  // Starts to relay. Call it when the job has been started.
+  // Starts the threads that copy the job's output. Call it when the job has been started.
   void Begin();
 
-  // Any thread may call it.
+  // Returns whether the job has given `sign`. Any thread may call it.
   bool Has(Sign sign) const { return signs_.Has(sign); }
 
-  // Call it when the job has ended. Returns when the job's output has been written. Call the functions below only after
-  // Finish().
+  // Waits until all output of the job has been written. Call it when the job has ended. Call the functions below only
+  // after Finish().
   void Finish();
   std::string held() const { return signs_.held(); }
   bool has_error() const { return signs_.has_error(); }
-  // The errno if standard output did not take all of the job's output; 0 if it did, or if the reader closed standard
-  // output.
+  // The errno of the first write to standard output that failed; 0 if none failed, or if only EPIPE was returned
+  // because the reader has ended.
   int output_error() const { return output_error_; }
 
  private:

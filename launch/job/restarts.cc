@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// After so many failures at about the same step, the job is not started again.
+// After kEnough failures at about the same step, the job is not started again.
 constexpr int kEnough = 3;
 
 // Failures whose steps differ by at most this number count as failures at the same step. On GPUs the host runs ahead of

@@ -18,11 +18,11 @@ class Restarts {
   struct Decision {
     bool again = false;
     double delay_s = 0;
-    std::string why;  // if `again` is false: the reason
+    std::string why;  // if `again` is false: why the job is not started again
   };
 
-  // Decides after the job failed with `status`. `step` is the number of the last step that the job has begun, or 0 if
-  // it has begun none.
+  // Decides whether the job, which failed with `status`, is started again. `step` is the number of the last step that
+  // the job had begun, or 0 if it had begun none.
   Decision After(int status, int64_t step);
 
   // The number of restarts so far, including the one that After() decided on last.

@@ -10,8 +10,8 @@ namespace lockstep {
 
 enum class Sign : char {
   kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
-  kTrains = 't',  // the job trains; from here on, work is lost if it is not saved
-  kLeaves = 'l',  // the job is done, or stopped as it was asked to
+  kTrains = 't',  // the job has begun to train, so work is lost if it is not saved
+  kLeaves = 'l',  // the job has ended well: it is done, or it stopped when it was asked to
 };
 
 // Returns the text that represents the sign.
@@ -20,8 +20,8 @@ std::string TextOf(Sign sign);
 // Writes the sign, if this process belongs to a supervised job (launch/job/supervised_job.h).
 void Give(Sign sign);
 
-// An environment variable of a supervised job. It holds the job's name, which is random, so that jobs differ in it. The
-// lock file of the run folder holds the same name once the ranks have met.
+// An environment variable of a supervised job. It holds the job's name, which is random, so that different jobs have
+// different names. The lock file of the run folder holds the same name once the ranks have met.
 inline constexpr char kJobName[] = "LOCKSTEP_JOB";
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Writes a Slurm job script. The script trains, gets a signal from Slurm some time before the job's time limit, and
-// then submits itself again.
+// SlurmScript(): makes the text of a Slurm job script. The script trains, gets a signal from Slurm some time before the
+// job's time limit, saves its state, and is then put into Slurm's queue again.
 //
 // tests/slurm_test.py runs such a script in a real Slurm.
 #pragma once

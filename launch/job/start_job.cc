@@ -28,7 +28,7 @@ namespace {
 // The environment variables of step 2 of the protocol.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // Unix time, the same on all machines
 constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // Unix time
-constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: the output goes to a terminal
+constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: a terminal shows the output
 
 int RanksOn(const std::string& hosts) {
   int ranks = 0;
@@ -133,7 +133,7 @@ class Starting {
   const std::string program_;
   const std::vector<std::string> words_;
   const Machines machines_;
-  std::string hosts_;  // the machines of the current start
+  std::string hosts_;  // the machines of the ranks that were started last; empty without --hosts
   const int ranks_;
   std::optional<ScratchFolder> scratch_;
   std::vector<std::string> gpus_;

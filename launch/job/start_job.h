@@ -5,14 +5,15 @@
 //   1. the process that the user started checks the command line and the config, and prints any mistake once and fast
 //   2. this process passes three facts to the ranks in environment variables: when the command began, when it must have
 //      ended, and whether its output goes to a terminal
-//   3. mpirun starts this program as each rank, with the same arguments except -n, --hosts and the like
+//   3. mpirun starts this program once for each rank, with the same arguments except the StartOptions (-n, --hosts,
+//      ...)
 //   4. a supervisor waits for the job (launch/job/supervised_job.h) and starts the job again if --restarts allows this;
 //      with --elastic the new job uses the machines and GPUs that still work
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   -n is given inside mpirun, more ranks are asked for than --hosts lists, or the config is a pipe -> Error (kUsage)
 //     -> tests/cli_test.py, tests/start_test.py
-//   a rank or mpirun fails -> the exit status says how -> tests/endings_test.py
+//   a rank or mpirun fails -> StartJob() returns an exit status that says how -> tests/endings_test.py
 #pragma once
 
 #include <limits>
@@ -29,7 +30,7 @@ struct StartOptions {
   int restarts = 0;
   bool elastic = false;
 
-  // Returns the first of these options that was given; empty if none was given.
+  // Returns the name of the first of these options that was given, such as "-n"; an empty string if none was given.
   std::string First() const;
 
   // Returns how many ranks the options ask for. 0: the command runs in this process alone. Throws Error (kUsage).
@@ -39,8 +40,8 @@ struct StartOptions {
 // Returns the words of a command line without the StartOptions and their values.
 std::vector<std::string> WithoutStartOptions(const std::vector<std::string>& words);
 
-// Throws Error (kUsage) if a command cannot be started with these options. `trains` says whether the command trains, so
-// that it can continue from checkpoints.
+// Checks that a command can be started with these options; otherwise throws Error (kUsage). `trains` says whether the
+// command trains and can therefore continue from checkpoints.
 void CheckStart(const StartOptions& start, bool trains);
 
 // The command that StartJob() starts.
@@ -50,22 +51,24 @@ struct StartedCommand {
   std::string config;              // the config file that each rank reads; empty: there is none
   std::string run_dir;             // the run folder; empty: the command does not train
   bool may_use_gpus = true;
-  double end_by_s = std::numeric_limits<double>::infinity();  // its deadline, in Unix time
+  double end_by_s = std::numeric_limits<double>::infinity();  // deadline, in Unix time
   bool prints_result = true;  // false: the result is a file, and the output only tells about it
 };
 
 // Starts the command and returns the job's exit status. Throws Error (kUsage).
 int StartJob(const StartOptions& start, const StartedCommand& command);
 
-// Sets the environment variable that tells child processes when they must have ended. `end_by_s` is in Unix time;
-// infinity says that there is no limit.
+// Sets the environment variable that tells child processes when they must have ended. `end_by_s` is in Unix seconds; if
+// it is infinite, there is no limit, and the variable is not set.
 void HandDownEnd(double end_by_s);
 
-// These functions return the facts of step 2. In a process that the user started, they return the facts of this
-// process.
-double CommandStart();  // when the command began, on the clock of base/clock.h
-// Returns when the command must have ended, in Unix time; nothing if there is no limit.
+// The following three functions return the facts of step 2. In a process that the user started, the facts are about
+// this process.
+// Returns when the command began, on the clock of base/clock.h.
+double CommandStart();
+// Returns when the command must have ended, in Unix seconds; nothing if there is no limit.
 std::optional<double> EndByOfJob();
+// Returns whether the output of the command goes to a terminal.
 bool TerminalShowsOutput();
 
 // Converts a Unix time to the clock of base/clock.h.

@@ -34,7 +34,8 @@ void OnSignal(int number) {
   (number == SIGINT ? interrupt : stop) = true;
 }
 
-// The handler in a process that is no rank. It sets an alarm, because no other process would end this one.
+// Handles the signals in a process that is no rank. At the first SIGTERM, SIGHUP or SIGINT it sets an alarm, because no
+// other process would end this process.
 void OnSignalAlone(int number) {
   int none = 0;
   if (number != SIGUSR2 && number != SIGALRM && demanded.compare_exchange_strong(none, number)) {

@@ -14,21 +14,22 @@
 
 namespace lockstep {
 
-// A process makes one object. Its signal handlers stay installed until the process ends, so that a signal that arrives
-// at the very end does not change the exit status.
+// A process makes one object of this class. The object's signal handlers stay installed until the process ends, so that
+// a signal that arrives at the very end does not change the exit status.
 class StopSignals {
  public:
-  // `is_rank` says whether this process is a rank. If a rank does not stop, another process ends it; a process that is
-  // no rank sets a timer that ends it.
+  // Installs the signal handlers. `is_rank` says whether this process is a rank. If a rank does not stop, another
+  // process (mpirun or the supervisor) ends the rank. A process that is no rank sets a timer that ends the process
+  // itself.
   explicit StopSignals(bool is_rank);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Returns what the signals have asked for so far. From the first call on the run counts as training.
+  // Returns how the signals so far have asked the run to stop. From the first call on, the run counts as training.
   StopRequest Asked();
 
-  // The watchdog calls it when SIGTERM has come. If the run trains, asks the run to stop and returns true. Otherwise
-  // returns false, and the watchdog lets SIGTERM end the process. Any thread may call it.
+  // Asks the run to stop and returns true, if the run trains. Otherwise returns false. The watchdog calls this function
+  // when SIGTERM has come, and lets SIGTERM end the process if the function returns false. Any thread may call it.
   static bool TakeTerm();
 };
 

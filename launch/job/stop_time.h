@@ -1,4 +1,4 @@
-// Reads the times by which a run must have ended, as users write them (--time-budget 8h30m, --stop-at 18:30).
+// Parses the times by which a run must have ended, as users write them (--time-budget 8h30m, --stop-at 18:30).
 #pragma once
 
 #include <ctime>
@@ -9,7 +9,7 @@ namespace lockstep {
 // Converts a duration, such as "8h30m", "90s", "1d12h" or "1.5h", to seconds. Throws Error (kUsage).
 double ParseDuration(const std::string& text);
 
-// Converts a time of day to seconds since 1970. The time is "18:30" (the next 18:30 after `now`), "2026-12-01 18:30" or
+// Converts a time to Unix seconds. The text is "18:30" (the next 18:30 after `now`), "2026-12-01 18:30" or
 // "2026-12-01T18:30:00" in this machine's time zone, or in UTC if a Z follows it. Throws Error (kUsage).
 std::time_t ParseClockTime(const std::string& text, std::time_t now);
 

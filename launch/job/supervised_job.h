@@ -2,7 +2,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/restart_test.py)
 //   the job fails -> it is started again, as often as allowed -> test_a_job_goes_on_by_itself
-//   the job fails several times at the same step -> it is not started again, and a line says so
+//   the job fails three times at about the same step -> it is not started again, and a line says so
 //     -> test_a_job_that_gets_no_further
 //   the job fails when its time is over, or after its user has made the file STOP -> it is not started again; status 75
 //     or 130
@@ -22,15 +22,16 @@ namespace lockstep {
 struct SupervisedJob {
   Supervisor::Program program;
   std::string run_dir;  // the run folder; empty: the job does not train
-  double end_by_s = std::numeric_limits<double>::infinity();  // on the clock of base/clock.h
+  double end_by_s = std::numeric_limits<double>::infinity();  // deadline, on base/clock.h's clock
   int restarts = 0;  // how many restarts after failures are allowed
   // Whether the job's output is its result, so that lost output is an error.
   bool prints_result = false;
   bool on_other_machines = false;
-  // Returns a line that says why the ranks did not meet. It is called for a job that trains, if no rank was killed.
+  // Returns a line that says why the ranks did not meet. It is called if the ranks of a job that trains did not meet,
+  // no rank was killed, and the user did not ask the job to end.
   std::function<std::string()> why_no_start;
-  // Returns the program to start after a failure. It is not set if that program is always `program`. Returns nothing if
-  // no machine or GPU is left.
+  // Returns the program to start after a failure; nothing if no machine or GPU is left. If what_is_left is not set,
+  // `program` is started again.
   std::function<std::optional<Supervisor::Program>()> what_is_left;
 };
 

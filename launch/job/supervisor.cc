@@ -20,15 +20,15 @@ constexpr std::chrono::seconds kPatience{kPatienceS};
 constexpr double kLongTime = 3600;
 
 // `kHeldInterval` is the interval, in seconds, at which Run() checks whether the job's rank 0 still runs. `kAlone` is
-// how many seconds mpirun may run after the end of rank 0. In a job that ends regularly the ranks leave within a
-// second, and otherwise they are ended within five.
+// how many seconds mpirun may run after the end of rank 0. In a job that ends regularly all ranks leave within a second
+// after rank 0; otherwise all ranks have ended within five seconds.
 constexpr double kHeldInterval = 1;
 constexpr double kAlone = 10;
 
-// The exit statuses that a rank ends with.
+// The exit statuses with which a rank of Lockstep can end.
 constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
 
-// Returns the text of a launcher on one line, without rules of dashes and cut to 400 characters.
+// Returns a launcher's text on one line, without the words that consist of dashes, and cut off after 400 characters.
 std::string OnOneLine(const std::string& text) {
   constexpr size_t kMost = 400;
   std::istringstream lines(text);
@@ -49,7 +49,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
                    relay.error());
   relay.Begin();
   bool told = false;
-  int ends = 0;  // how often the job was made to end
+  int ends = 0;  // the value of `ends_` when the job was last sent a signal to end
   bool was_held = false;
   auto held_at = Clock::now();
   std::optional<ChildProcess::End> end;
@@ -60,7 +60,8 @@ Supervisor::End Supervisor::Run(const Program& program) {
     const bool is_held = program.is_held && program.is_held();
     was_held = was_held || is_held;
     if (is_held || !was_held) held_at = Clock::now();
-    // The last condition is for a process that was itself stopped (SIGSTOP) for some time, in which the job has ended.
+    // The last condition is for the case that this process was stopped (SIGSTOP) for some time, and that the job ended
+    // in that time.
     if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone) && !job.Poll()) {
       job.Abandon();
       return {.status = static_cast<int>(ExitStatus::kPeer),
@@ -93,14 +94,14 @@ Supervisor::End Supervisor::Run(const Program& program) {
           .error = wrong,
           .by_user = by_user,
           // If a signal kills a rank, mpirun returns 128 + the signal. For its own failures mpirun
-          // returns 1, or a higher status than these.
+          // returns 1, or a status above 128 + SIGRTMAX.
           .rank_killed = end->code > 128 && end->code <= 128 + SIGRTMAX,
           .met = relay.Has(Sign::kMet),
           .output_error = relay.output_error()};
 }
 
-// Returns an error message about how the job ended; empty if the job ended regularly, or if an error was printed
-// already.
+// Returns an error message about how the job ended; an empty string if the job ended regularly, or if an error was
+// printed already.
 std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::End& end,
                                     const Relay& relay) const {
   if (ended_by_ != 0 || relay.has_error()) return "";

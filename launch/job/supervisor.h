@@ -18,7 +18,7 @@
 // How: the constructor blocks these signals, and the supervisor then takes one signal after the other, so no signal is
 // lost. mpirun runs in a process group of its own, so that the terminal's Ctrl-C does not reach mpirun, which would
 // then end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that have no
-// signal handler yet. The supervisor therefore holds SIGUSR2 back until rank 0 says that all ranks have met
+// signal handler yet. The supervisor therefore does not send SIGUSR2 before rank 0 says that all ranks have met
 // (launch/job/sign.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
@@ -53,30 +53,30 @@ class Supervisor {
   struct End {
     int status = 0;
     std::string error;         // the error message for the user, if the job could not print one
-    bool by_user = false;      // the user asked the job to end
+    bool by_user = false;      // a signal to this process asked the job to end
     bool rank_killed = false;  // a signal killed a rank
     bool met = false;          // all ranks have met (Sign::kMet)
-    // The errno, if standard output did not take all that the job printed; otherwise 0.
+    // The errno of the first write of the job's output to standard output that failed; 0: none failed.
     int output_error = 0;
   };
 
   struct Program {
     std::vector<std::string> command;
-    std::string name;     // how messages to the user name the program
+    std::string name;     // the program's name in messages to the user
     int end_at_once = 0;  // the signal that makes the program end the job at once
     // True: the program (mpirun) starts the ranks; false: it is itself the only rank.
     bool launches = true;
     // Returns whether the job's rank 0 holds the lock of its run folder. It is set only for jobs on several machines.
-    // If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun some time
-    // after rank 0 has ended.
+    // If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun if it still
+    // runs ten seconds after rank 0 has ended.
     std::function<bool()> is_held{};
   };
 
   // Runs a job to its end. Throws Error (kUsage).
   End Run(const Program& program);
 
-  // Waits for `seconds` seconds before a restart. If the user asks the job to end in the meantime, returns how the job
-  // is to end.
+  // Waits for `seconds` seconds before a restart. If a signal asks the job to end in the meantime, returns the End for
+  // the user; otherwise returns nothing.
   std::optional<End> Pause(double seconds);
 
  private:
@@ -92,15 +92,15 @@ class Supervisor {
   bool asked_ = false;        // a signal has asked the job to stop
   bool interrupted_ = false;  // SIGINT (Ctrl-C) has asked for the stop
   int demands_ = 0;           // how many SIGTERM and SIGINT signals have come
-  int patient_for_ = 0;       // the first signal that came, except SIGUSR2
+  int patient_for_ = 0;       // the first signal but SIGUSR2 that asked the job to stop; 0: none
   Clock::time_point patient_until_;
   int ended_by_ = 0;             // the signal for which the job must end at once
   int ends_ = 0;                 // how often a signal or a time limit made the job end at once
   Clock::time_point killed_at_;  // when the job is killed, if it has not ended by then
 };
 
-// Converts the exit status of a job's program to the job's exit status. If a signal killed a rank, mpirun has a status
-// of its own, and the job's status is kPeer.
+// Converts the exit status of a job's program to the job's exit status. If a signal killed a rank, the exit status of
+// mpirun is above 128 (and not 130), and the job's status is kPeer.
 int JobStatus(int code);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// TakenSignals: blocks signals, so that a command can receive them one by one while it waits for a job.
+// TakenSignals: blocks signals, so that a command can receive the signals one by one while it waits for a job.
 //
 // The signals stay blocked when the object is destroyed, so that a signal that arrives while the process ends does not
 // change the exit status. A signal that the process ignores (nohup) stays ignored.
@@ -16,7 +16,7 @@ class TakenSignals {
   // was started with SIGCHLD ignored.
   explicit TakenSignals(std::initializer_list<int> signals);
 
-  // Returns the next signal; 0 if none comes within `seconds`.
+  // Waits for the next signal and returns its number; 0 if no signal comes within `seconds` seconds.
   int Wait(double seconds) const;
 
  private:

@@ -23,8 +23,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  // If execvp() succeeds, it closes the child's end of this pipe (O_CLOEXEC). If it fails, the child writes errno to
-  // the pipe.
+  // If execvp() succeeds, it closes the child's end of this pipe (O_CLOEXEC). If execvp() fails, the child writes errno
+  // to the pipe.
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail(errno);
   const FileDescriptor told(ends[0]);
@@ -34,14 +34,14 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
   if (pid_ < 0) fail(errno);
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // The parent may have died before prctl() was called; the kernel then sends no signal.
+    // If the parent died before prctl() was called, the kernel sends no signal. The child then has another parent.
     if (getppid() != parent) _exit(static_cast<int>(ExitStatus::kPeer));
     if (group == Group::kOwn) setpgid(0, 0);
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (error >= 0) dup2(error, STDERR_FILENO);
-    // Lockstep ignores these signals itself. The child must not inherit that.
+    // This process ignores SIGPIPE and SIGXFSZ. The child would inherit that, so it restores their default effect.
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);

@@ -1,4 +1,4 @@
-// ChildProcess: a program that runs as a child of this process.
+// ChildProcess: runs a program as a child of this process.
 //
 // Promise: the child ends when this process ends, whatever ends this process (PR_SET_PDEATHSIG). The child gets
 // SIGTERM, so that mpirun, if it is the child, can end its ranks. The child's standard input is /dev/null.
@@ -25,13 +25,13 @@ class ChildProcess {
     int signal = 0;  // the signal that ended the child; 0: none
   };
 
-  // The process group of the child. If the child has a group of its own, the terminal's Ctrl-C and Ctrl-Z do not reach
-  // it.
+  // The process group of the child. kOurs is the group of this process. If the child has a group of its own (kOwn), the
+  // terminal's Ctrl-C and Ctrl-Z do not reach the child.
   enum class Group { kOurs, kOwn };
 
-  // `command` is the program, which is searched in $PATH, and its arguments. `output` and `error` are the child's
-  // standard output and standard error; with -1 the child has those of this process. The child starts with the signals
-  // of `mask` blocked.
+  // Starts the child. `command` is the program, which is searched for in $PATH, and the program's arguments. `output`
+  // and `error` are the file descriptors of the child's standard output and standard error; -1: those of this process.
+  // The child starts with the signals of `mask` blocked. Throws Error (kUsage).
   ChildProcess(const std::vector<std::string>& command, Group group, int output,
                const sigset_t& mask, int error = -1);
   // Kills the child if it has not ended, and waits for its end.
@@ -42,7 +42,7 @@ class ChildProcess {
   // Sends a signal to the child, if it has not ended.
   void Send(int signal) const;
 
-  // Kills the child, and makes the destructor not wait for its end.
+  // Kills the child, and makes the destructor not wait for the child's end.
   void Abandon();
 
   // Returns how the child ended, or nothing if it has not ended.
@@ -58,11 +58,11 @@ class ChildProcess {
   std::optional<End> end_;
 };
 
-// Runs `command` to its end, and appends its standard output to `output`. The terminal's Ctrl-C reaches this process
-// and the command. Throws Error (kUsage).
+// Runs `command`, waits for its end, and appends its standard output to `output`. The terminal's Ctrl-C reaches both
+// this process and the command. Throws Error (kUsage).
 ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output);
 
-// Returns the path of the program in $PATH; empty if no folder of $PATH has the program.
+// Returns the path of the program in $PATH; an empty string if no folder of $PATH has the program.
 std::string FindInPath(const std::string& program);
 
 }  // namespace lockstep

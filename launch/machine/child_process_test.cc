@@ -36,7 +36,7 @@ TEST(ChildProcess, EndsWithAStatusOrASignal) {
 TEST(ChildProcess, WritesWhereItIsToldTo) {
   const std::string path = NewPath();
   const FileDescriptor file(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // standard input is empty
+  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // `cat` prints nothing: no input
   EXPECT_EQ(ReadFile(path), "said\n");
 }
 
@@ -58,7 +58,7 @@ TEST(ChildProcess, GetsSignals) {
   child.Send(SIGTERM);
   EXPECT_EQ(child.Wait().signal, SIGTERM);
   EXPECT_EQ(child.Poll()->signal, SIGTERM);
-  child.Send(SIGTERM);  // must not signal another process that got the same number
+  child.Send(SIGTERM);  // sends nothing, as another process may have got this process ID
 }
 
 TEST(ChildProcess, SaysWhyAProgramCannotBeStarted) {

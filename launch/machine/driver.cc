@@ -78,7 +78,8 @@ std::string DriverVersion(const std::string& version_file) {
 std::string InstalledDriver() { return DriverVersion(VersionFile()); }
 
 void RequireWorkingDriver(int code, const std::string& version_file) {
-  // Without a driver CUDA returns cudaErrorInsufficientDriver, too, so the version file decides.
+  // CUDA returns cudaErrorInsufficientDriver for a driver that is too old, but also without a driver. An empty
+  // `version_file` says that there is no driver.
   if (code == cudaErrorNoDevice || version_file.empty()) return;
   if (code == cudaErrorInsufficientDriver) {
     throw UsageError(

@@ -40,7 +40,7 @@ TEST(Driver, DoesNotWork) {
 
 TEST(Driver, NoneIsNoError) {
   RequireWorkingDriver(cudaErrorInsufficientDriver, "");
-  RequireWorkingDriver(cudaErrorNoDevice, kFile);  // all GPUs are hidden
+  RequireWorkingDriver(cudaErrorNoDevice, kFile);  // CUDA's error if all GPUs are hidden
 }
 
 }  // namespace

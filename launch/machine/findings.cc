@@ -29,7 +29,7 @@ Json ToJson(const Finding& finding) {
   return json;
 }
 
-// Returns the beginning of a line, for example "rank 1: " or "ranks 0-3, 5: ".
+// Returns the beginning of a line about `ranks`, for example "rank 1: " or "ranks 0-3, 5: ".
 std::string RanksText(const std::vector<size_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size();) {
@@ -69,7 +69,7 @@ std::vector<Group> GroupsOf(const std::string& check,
   return groups;
 }
 
-// Replaces all groups that are ok and have a value by the one with the least value.
+// Replaces the groups that are ok and have a value, if there are several, by the group with the least value.
 void LeaveTheLeast(std::vector<Group>& groups) {
   const auto measured_well = [](const Group& group) {
     return group.finding.state == State::kOk && !std::isnan(group.finding.value);

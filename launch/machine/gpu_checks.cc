@@ -18,16 +18,17 @@ namespace lockstep {
 namespace {
 
 constexpr double kGib = 1 << 30;
-constexpr int64_t kCopied = int64_t{256} << 20;  // bytes
+constexpr int64_t kCopied = int64_t{256} << 20;  // bytes of each copy
 constexpr int kCopies = 8;
 
-// A copy is called slow if it reaches less than this share of the hardware's maximum. (Healthy machines reach 0.85 to
-// 0.9 within the GPU and between host and GPU, and 0.75 over NVLink.)
+// A copy is called slow if its speed is less than this share of the hardware's maximum: within the GPU's memory, over
+// PCIe, and over NVLink. (Healthy machines reach 0.85 to 0.9 within the GPU's memory and over PCIe, and 0.75 over
+// NVLink.)
 constexpr double kLeastMemory = 0.7;
 constexpr double kLeastPcie = 0.5;
 constexpr double kLeastNvlink = 0.5;
 
-// Copies `from` to `to` several times, and returns the speed in GB/s.
+// Copies `from` to `to` nine times, and returns the speed of the last eight copies in GB/s.
 double CopyGbs(const at::Tensor& to, const at::Tensor& from) {
   const at::cuda::CUDAStream stream = at::cuda::getCurrentCUDAStream();
   const auto copy = [&] {
@@ -58,7 +59,7 @@ double MemoryGbs(at::Device gpu) {
       cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, gpu.index()) != cudaSuccess) {
     return 0;
   }
-  return 2.0 * khz * bits / 8 * 1e-6;  // two transfers a clock
+  return 2.0 * khz * bits / 8 * 1e-6;  // two transfers in each clock cycle
 }
 
 Finding Wrong(const std::string& check, const std::string& way) {
@@ -95,7 +96,7 @@ Finding CheckPcie(const at::Tensor& on_gpu, const GpuCondition* condition) {
   return finding;
 }
 
-// Checks copies from the GPU to the next visible GPU.
+// Checks copies from the GPU of `on_gpu` to the visible GPU with the next number.
 Finding CheckPeer(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const auto other =
       static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());
@@ -140,7 +141,7 @@ Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
                   .figure = fmt::format("{}, {:.1f} GiB", properties.name,
                                         static_cast<double>(properties.totalGlobalMem) / kGib)};
   if (condition == nullptr) return finding;
-  // The driver and this process's own CUDA context may take up to this much memory.
+  // The driver and this process's own CUDA context may take up to this much memory and 5 % of the GPU's memory.
   constexpr double kOwn = 2;  // GiB
   if (condition->ecc_errors > 0) {
     finding.state = State::kFail;
@@ -167,7 +168,7 @@ std::vector<Finding> CheckTransfers(at::Device gpu, const GpuCondition* conditio
       at::arange(kCopied / 4, at::TensorOptions().dtype(at::kInt).device(gpu));
   const at::Tensor copy = at::empty_like(pattern);
   const double most = MemoryGbs(gpu);
-  const double gbs = 2 * CopyGbs(copy, pattern);  // each byte is read and written
+  const double gbs = 2 * CopyGbs(copy, pattern);  // factor 2: each byte is read and written
   if (!at::equal(copy, pattern)) {
     findings.push_back(Wrong("gpu memory", "within the GPU's memory"));
   } else {

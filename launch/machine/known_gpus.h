@@ -1,4 +1,4 @@
-// A list of common GPUs, so that the memory of a training on them can be estimated on another machine.
+// Lists common GPUs, so that the memory of a training on them can be estimated on another machine.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep {
 struct KnownGpu {
   std::string_view name;
   GpuTraits traits;
-  int64_t memory_mib = 0;    // as the driver reports it
+  int64_t memory_mib = 0;    // the size of the GPU's memory, as the driver reports it
   bool is_measured = false;  // whether the memory that Lockstep takes was measured on this GPU
 };
 
 std::span<const KnownGpu> KnownGpus();
 
-// Returns the GPU with this name, or null if the list does not have it. Case and spaces do not matter: "rtx3090" finds
-// "RTX 3090".
+// Returns the GPU with the name `name`, or null if the list does not have such a GPU. Case and spaces do not matter:
+// "rtx3090" finds "RTX 3090".
 const KnownGpu* FindGpu(std::string_view name);
 
 // The GPU memory, in MiB, that the CUDA context and CUDA's libraries take for themselves, as measured on one H100.

@@ -29,9 +29,9 @@ std::string Refusal(const std::vector<Place>& places) {
 
 TEST(Placement, AllowsAGpuForEach) {
   RequireOwnGpus({On("a", 2, 1, {}), On("a", 2, 2, {})});
-  // Slurm may bind GPUs: each rank then sees only its own GPU, as number 0.
+  // If Slurm binds GPUs, each rank sees only its own GPU, as number 0.
   RequireOwnGpus({On("a", 1, 1, {}), On("a", 1, 2, {})});
-  // The same UUID on two machines is no error, because machines are told apart by their names.
+  // GPUs of two machines are different GPUs, even with the same UUID.
   RequireOwnGpus({On("a", 1, 1, {}), On("b", 1, 1, {})});
   RequireOwnGpus({On("a", 0, 0, {}), On("a", 0, 0, {})});
 }
@@ -73,7 +73,7 @@ TEST(Placement, SharesCores) {
   // Three ranks share one core.
   const Place one = On("a", 0, 0, {0});
   EXPECT_EQ(CoresOf({one, one, one}, 2), 1);
-  // A container may use the time of four cores only.
+  // A container with eight cores may use the CPU time of four cores only.
   Place limited = On("a", 0, 0, {0, 1, 2, 3, 4, 5, 6, 7});
   limited.most_cores = 4;
   EXPECT_EQ(CoresOf({limited}, 0), 4);
@@ -83,11 +83,11 @@ TEST(Placement, SharesCores) {
 TEST(Placement, NoticesRanksOnOneCore) {
   const std::vector<Place> bound{On("a", 0, 0, {0}), On("a", 0, 0, {1})};
   EXPECT_THAT(WhatIsNarrow(bound, 64), HasSubstr("2 of 2 ranks are bound to one core of 64"));
-  EXPECT_EQ(WhatIsNarrow(bound, 2), "");  // the machine has no more than two cores
+  EXPECT_EQ(WhatIsNarrow(bound, 2), "");  // the machine has as many cores as ranks
   EXPECT_EQ(WhatIsNarrow({On("a", 0, 0, {0, 1}), On("a", 0, 0, {0, 1})}, 64), "");
 }
 
-// Returns the place with its GPU beside `cores`.
+// Returns `place` with `cores` as the cores of its GPU's NUMA node.
 Place Beside(Place place, const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET(core, &place.beside_gpu);
   return place;
@@ -111,14 +111,15 @@ TEST(Placement, RanksKeepBesideTheirGpus) {
 
 TEST(Placement, NoRankLosesCoresToBeBesideItsGpu) {
   const std::vector<int> all{0, 1, 2, 3};
-  // Both GPUs are attached to the same half of the cores. If the ranks were bound to it, the other half would be idle.
+  // Both GPUs are attached to the same half of the cores. If both ranks were bound to this half, the other half would
+  // be idle.
   std::vector<Place> places =
       BesideTheirGpus({Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {0, 1})});
   EXPECT_EQ(CoresIn(places[0].cores), all);
   // A binding by the user is kept, even if its cores are not beside the GPU.
   places = BesideTheirGpus({Beside(On("a", 1, 1, {2, 3}), {0, 1})});
   EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{2, 3}));
-  // On machine "a" it is unknown which cores are beside the GPU; on machine "b" it is known.
+  // On machine "a" the cores of the GPU's NUMA node are unknown; on machine "b" all cores belong to that node.
   places = BesideTheirGpus({On("a", 1, 1, all), Beside(On("b", 1, 2, all), all)});
   EXPECT_EQ(CoresIn(places[0].cores), all);
   EXPECT_EQ(CoresIn(places[1].cores), all);

@@ -2,7 +2,7 @@
 // that output.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/said_file_test.cc)
-//   the file cannot be written, or is a link -> Error (kUsage) with the reason -> SaidFile.Refuses*
+//   the file cannot be written, or is a symbolic link -> Error (kUsage) with the reason -> SaidFile.Refuses*
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace lockstep {
 
 class SaidFile {
  public:
-  // Opens the file for appending, and makes it if it is missing. Throws Error (kUsage).
+  // Opens the file `path` for appending, and makes the file if it is missing. Throws Error (kUsage).
   explicit SaidFile(std::string path);
 
   int descriptor() const { return file_.get(); }
 
   // Returns the last error message that was printed since this object opened the file, without the prefix "lockstep:
-  // error: ". If there is no error message, returns the last line that is not empty, or an empty string if there is
-  // none.
+  // error: ". If there is no error message, returns the last line that is not empty, or an empty string if there is no
+  // such line.
   std::string LastError() const;
 
  private:

@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-// The shared memory that each rank needs. Open MPI crashes if there is less.
+// The shared memory that each rank needs. Open MPI crashes if /dev/shm has less for each rank of the machine.
 inline constexpr int64_t kSharedMemoryPerRank = 5 << 20;  // bytes
 
 inline constexpr char kMoreSharedMemory[] =
     "in a container start it with --shm-size=1g, elsewhere mount -o remount,size=1g /dev/shm";
 
-// Returns the free space of /dev/shm in bytes, or nothing if the system does not say.
+// Returns the free space of /dev/shm in bytes; nothing if there is no /dev/shm.
 inline std::optional<int64_t> FreeSharedMemory() {
   struct statvfs status {};
   if (statvfs("/dev/shm", &status) != 0) return std::nullopt;

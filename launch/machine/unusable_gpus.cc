@@ -22,7 +22,7 @@ constexpr unsigned kNvidia = 0x10de;
 constexpr unsigned kDisplay = 0x03;
 constexpr unsigned kAccelerator = 0x12;
 
-// Returns the number in a file such as "0x1002\n"; 0 if there is none.
+// Returns the hexadecimal number in the file `path`, for example 0x1002; 0 if the file has none.
 unsigned NumberIn(const std::filesystem::path& path) {
   std::ifstream file(path);
   unsigned number = 0;
@@ -30,8 +30,8 @@ unsigned NumberIn(const std::filesystem::path& path) {
   return number;
 }
 
-// Returns the maker of a GPU, such as "AMD"; an empty string if the device is no GPU of one of the three makers. AMD's
-// GPUs for servers have the class of accelerators and not that of displays.
+// Returns the maker of a GPU, such as "AMD"; an empty string if the device is no GPU of AMD, Intel or NVIDIA. AMD's
+// GPUs for servers have the PCI class of accelerators and not that of displays.
 std::string MakerOf(unsigned vendor, unsigned device_class) {
   if (vendor == kAmd && (device_class == kDisplay || device_class == kAccelerator)) return "AMD";
   if (vendor == kIntel && device_class == kDisplay) return "Intel";
@@ -64,7 +64,7 @@ std::vector<Finding> UnusableGpus(const std::vector<DriverGpu>& gpus, const std:
     const unsigned vendor = NumberIn(path / "vendor");
     const std::string maker = MakerOf(vendor, NumberIn(path / "class") >> kKindBits);
     const bool is_nvidia = maker == "NVIDIA";
-    // If NVIDIA's driver works, the loop above has handled its GPUs.
+    // If NVIDIA's driver works, `gpus` has NVIDIA's GPUs, and the loop over `gpus` has handled them.
     if (maker.empty() || (is_nvidia && !gpus.empty())) continue;
     Finding finding{.check = kName,
                     .figure = fmt::format("{} {:04x}:{:04x} at {} cannot be used", maker, vendor,

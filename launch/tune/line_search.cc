@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// No number is tried between two neighbours whose ratio is at most this factor.
+// No number is tried between two numbers if the larger one is at most this factor times the smaller one.
 constexpr double kNear = 1.12;
 
 }  // namespace
@@ -19,10 +19,11 @@ std::optional<int64_t> LineSearch::Next() const {
   const auto best =
       std::ranges::max_element(speeds_, {}, [](const auto& known) { return known.second; });
   const int64_t number = best->first;
-  // If the best number is the largest or smallest one tried, the search goes on beyond it.
+  // If the best number is the largest or the smallest number that was tried, the search goes on beyond that number.
   if (std::next(best) == speeds_.end() && number < most_) return std::min(2 * number, most_);
   if (best == speeds_.begin() && number > least_) return std::max(number / 2, least_);
-  // Then it goes on between the best and its faster neighbour.
+  // Otherwise the search goes on between the best number and the next lower or next higher number that was tried. If
+  // both gaps are wide enough, the gap to the faster of these two numbers comes first.
   const auto between = [&](int64_t low, int64_t high) -> std::optional<int64_t> {
     const auto middle = low + (high - low) / 2;
     if (middle == low || static_cast<double>(high) <= kNear * static_cast<double>(low)) {

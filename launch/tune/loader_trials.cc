@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-// The time limit is divided among so many trials, because a search rarely needs more. Each trial starts a process,
-// warms up and measures.
+// The time limit is divided among kTrials trials, because a search rarely needs more. Each trial starts a process,
+// which takes about kStart_s seconds, and then warms up and measures for equally long.
 constexpr int kTrials = 12;
 constexpr double kStart_s = 1;
 
@@ -34,13 +34,13 @@ bool DecodesOnGpu(const config::Config& config) {
   return config.data().images().decode() == config::Images::GPU;
 }
 
-// Returns whether `bytes` are less than half of the free memory, so that other programs have enough left.
+// Returns whether `bytes` are less than half of the free memory, so that enough memory is left for other programs.
 bool HasRoomFor(int64_t bytes) {
   const HostReading host = HostReader().Read();
   return 2 * bytes < host.memory_total - host.memory_used;
 }
 
-// Measures the loader with one setting after the other.
+// Measures the loader with the setting of each call.
 class LoaderMeter {
  public:
   LoaderMeter(TrialRunner& runner, const ConfigWith& config_with, bool cold, double trial_s)
@@ -55,8 +55,8 @@ class LoaderMeter {
       trial.note = error.what();
       return trial;
     }
-    // Unless the cache is to be cold, the first trial is made twice, because the first time it brings the files into
-    // the page cache.
+    // Unless `cold_` is set, the first setting is measured twice, because the first measurement brings the files into
+    // the page cache. The speed of that measurement is not used.
     if (!cold_ && std::exchange(is_first_, false)) {
       trial.stopped = runner_.MeasureLoader(config, trial_s_, cold_).stopped;
       if (trial.stopped) return trial;
@@ -67,8 +67,8 @@ class LoaderMeter {
     trial.note = last_.failure;
     if (!last_.failure.empty()) return trial;
     if (config.data().images().cache() != config::Images::OFF && !last_.warm && !cold_) {
-      // Most of these samples were read for the first time, so the speed says nothing about later epochs, which read
-      // from the image cache.
+      // Some samples were still read for the first time in the measurement, so the speed says nothing about later
+      // epochs, which read all samples from the image cache.
       trial.note = fmt::format("not all {} samples were read in {:.1f} s: give more --time",
                                last_.samples, trial_s_);
       return trial;
@@ -121,9 +121,9 @@ SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
     if (users.on_gpu && !keeps_pixels && !DecodesOnGpu(config)) {
       attempt({{"data.images.decode", "GPU"}});
     }
-    // With `cold` the image cache is not tried, because `cold` stands for data that do not fit in memory. An epoch that
-    // fills the image cache decodes whole images, which takes longer than decoding only the crops that training needs;
-    // hence the factor 2.
+    // If `search.cold` is set, the image cache is not tried, because `cold` stands for data that do not fit in memory.
+    // The factor 2 is there because an epoch that fills the image cache decodes whole images, which takes longer than
+    // decoding only the crops that training needs.
     const double epoch_s = 2 * static_cast<double>(users.samples) / users.samples_per_s;
     const bool has_time = SecondsSinceBoot() + 3 * epoch_s < search.end_s;
     if (!search.cold && !keeps_pixels && has_time &&

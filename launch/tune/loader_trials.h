@@ -1,10 +1,10 @@
-// FindLoader(): finds the settings with which the data loader delivers the most samples a second: its number of
-// threads, how many batches it may prefetch, and, for images, whether they are decoded on the GPU and whether decoded
-// images are kept in memory.
+// FindLoader(): finds the settings with which the data loader delivers the most samples a second: the number of its
+// threads, the number of batches that it may prefetch, and, for images, whether the GPU decodes the images and whether
+// decoded images are kept in memory.
 //
 // Each setting is measured in a process of its own, with the config's files, from reading a sample to the model's input
-// on its device. No model trains meanwhile. If a GPU that decodes also trains, or if the model runs on the CPU, the
-// loader gets less of their time than in these measurements.
+// on its device. No model trains during the measurement. If the GPU that decodes also trains, or if the model runs on
+// the CPU, the loader gets a smaller share of that GPU or CPU during training than in these measurements.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-// Returns the config with the values of a setting. Throws Error (kUsage) if the result is no valid config.
+// A function that returns the config with the values of a setting. It throws Error (kUsage) if the result is no valid
+// config.
 using ConfigWith = std::function<config::Config(const Setting&)>;
 
 // Returns whether the config's samples come from files or from a data set of the user's program, so that there are
@@ -23,13 +24,14 @@ using ConfigWith = std::function<config::Config(const Setting&)>;
 bool HasLoader(const config::Config& config);
 
 struct LoaderSearch {
-  int ranks = 1;      // the ranks on this machine
-  bool cold = false;  // files are read from the disk each time, as in a first epoch
-  double ample = 0;   // samples/s; if the config as it is reaches more, the search ends at once
+  int ranks = 1;      // the number of ranks on this machine
+  bool cold = false;  // true: files are read from the disk in each trial, as in a first epoch
+  double ample = 0;   // samples/s; if the user's config reaches more, the search ends at once
   double end_s = 0;   // when the search ends, on the clock of SecondsSinceBoot()
 };
 
-// Looks for the fastest setting. Calls `on_trial` after each trial. Throws Error.
+// Looks for the fastest setting, and returns all that the trials found. Calls `on_trial` after each trial. Throws
+// Error.
 SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
                          const LoaderSearch& search,
                          const std::function<void(const SettingTrial&)>& on_trial);

@@ -11,7 +11,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Returns the points with each loss replaced by the mean of itself and of up to `neighbours` losses on each side. If
-// one of these is not finite, the mean is infinite.
+// one of these losses is not finite, the mean is infinite.
 std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t neighbours) {
   std::vector<RatePoint> smoothed = points;
   for (size_t i = 0; i < points.size(); ++i) {
@@ -29,8 +29,8 @@ std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t nei
 RangeTest::RangeTest(const std::vector<RatePoint>& points)
     : curve_(Smoothed(points, points.size() / 50)) {
   if (curve_.size() < 3) return;
-  // The lowest rates do not change the model. Their losses therefore give the loss at the beginning, and its deviation
-  // from step to step, which comes only from the different samples.
+  // The lowest rates do not change the model. Their losses therefore give the loss at the beginning, and the standard
+  // deviation of the loss from step to step, which comes only from the different samples.
   const size_t few = std::max<size_t>(curve_.size() / 8, 2);
   double first = 0;
   double squares = 0;
@@ -43,7 +43,7 @@ RangeTest::RangeTest(const std::vector<RatePoint>& points)
   const double drop = first - lowest->loss;
   lowest_ = lowest->rate;
   falls_ = drop > std::max(2 * deviation, 0.01 * std::abs(first));
-  constexpr double kBegun = 0.1;  // fraction of the drop
+  constexpr double kBegun = 0.1;  // the fraction of `drop` by which the loss has fallen at begins()
   auto begins = lowest;
   while (begins != curve_.begin() && begins->loss < first - kBegun * drop) --begins;
   begins_ = begins->rate;

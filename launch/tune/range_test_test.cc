@@ -21,7 +21,8 @@ std::vector<RatePoint> Curve(const std::function<double(double)>& loss) {
   return points;
 }
 
-// Returns a loss that falls from 2.3 at the rate 1e-4 to 0.3 at 1e-2, stays there, and grows from 0.1 on.
+// Returns the loss at the rate 10^`exponent`. The loss is 2.3 up to the rate 1e-4, falls to 0.3 at the rate 1e-2, stays
+// 0.3 up to the rate 0.1, and then grows.
 double Valley(double exponent) {
   if (exponent < -4) return 2.3;
   if (exponent < -2) return 2.3 - (exponent + 4);

@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace {
 
-// Distances between rates, in decades.
+// Distances between rates, in decades. The search first takes steps of kStride, then of kFineStride. Rates that are
+// less than kSame apart count as the same rate. The search goes at most kBeyond beyond its range.
 constexpr double kStride = 0.5;
 constexpr double kFineStride = 0.25;
 constexpr double kSame = 0.05;
@@ -23,7 +24,8 @@ RateSearch::RateSearch(double least, double most)
     : least_(std::log10(least)), most_(std::max(std::log10(most), least_)) {}
 
 std::optional<double> RateSearch::Next() const {
-  // Returns whether a rate has been tried that is at most `stride` away from `exponent`, on the side of `direction`.
+  // Returns whether a rate was tried whose logarithm is at most `stride` above `exponent` (`direction` 1) or below it
+  // (-1).
   const auto has_neighbour = [&](double exponent, double direction, double stride) {
     return std::ranges::any_of(losses_, [&](const auto& known) {
       const double away = direction * (known.first - exponent);

@@ -14,10 +14,10 @@ namespace {
 
 struct Found {
   std::vector<double> exponents;   // decimal logarithms of the rates, in the order tried
-  std::optional<double> exponent;  // of the best rate; nothing if no loss is finite
+  std::optional<double> exponent;  // logarithm of the best rate; nothing if no loss is finite
 };
 
-// Runs the search to its end, but for at most 40 rates.
+// Runs the search until it ends or 40 rates were tried. `loss` returns the loss for the decimal logarithm of a rate.
 Found Search(RateSearch& search, const std::function<double(double)>& loss) {
   Found found;
   double least = std::numeric_limits<double>::infinity();

@@ -21,7 +21,7 @@ constexpr double kLowestRate = 1e-7;
 constexpr double kHighestRate = 10;
 constexpr int64_t kRangeSteps = 240;  // 30 steps for each decade of rates
 
-// The time limit is divided among so many trainings, because a search rarely needs more.
+// The time limit is divided among kTrials trainings, because a search rarely needs more.
 constexpr double kTrials = 9;
 constexpr int64_t kLeastSteps = 50;
 
@@ -30,7 +30,7 @@ double TwoDigits(double value) {
   return std::round(value / unit) * unit;
 }
 
-// Returns the peak learning rate divided by optimizer.lr. It differs from 1 if the config has lr_scaling.
+// Returns the peak learning rate divided by optimizer.lr. The quotient differs from 1 if the config has lr_scaling.
 double ScalingOf(config::Config config) {
   config.mutable_optimizer()->set_lr(1);
   return PeakLearningRate(config);
@@ -68,22 +68,23 @@ double LossOf(const Trial& trial, bool validates) {
   return sum / static_cast<double>(counted);
 }
 
-// Returns the mean time of a step in seconds, from a log that has all steps.
+// Returns the mean time of a step in seconds, from a log that has all steps; 0 if the log has fewer than three steps.
 double StepSeconds(const LoggedRun& log) {
   const std::vector<LoggedStep>& steps = log.steps;
-  // The first step is left out, because it also prepares later steps.
+  // The first step is left out, because it takes longer than later steps, which it prepares.
   if (steps.size() < 3) return 0;
   return (steps.back().time - steps[1].time) / static_cast<double>(steps.size() - 2);
 }
 
-// Returns the warm-up for a trial of `steps` steps, in proportion to the warm-up of the run.
+// Returns the number of warm-up steps for a trial of `steps` steps, in proportion to those of a run of `run_steps`
+// steps with `warmup_steps`.
 int64_t ScaledWarmup(int64_t warmup_steps, int64_t run_steps, int64_t steps) {
   if (warmup_steps == 0) return 0;
   const double share = static_cast<double>(warmup_steps) / static_cast<double>(run_steps);
   return std::max<int64_t>(std::llround(share * static_cast<double>(steps)), 1);
 }
 
-// Returns the warm-up to use for a run of `steps` steps whose config has none.
+// Returns the number of warm-up steps for a run of `steps` steps whose config has no warm-up.
 int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
   constexpr int64_t kShare = 20;
   const bool has_beta2 = optimizer.type() == config::Optimizer::ADAM ||
@@ -145,12 +146,13 @@ class RateFinder {
   }
 
  private:
-  // Returns whether another training may begin. Until one training has succeeded, the time limit does not count.
+  // Returns whether another training may begin. The time limit is ignored until one training has succeeded.
   bool HasTime() const {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }
 
-  // Returns the loss of a training with `rate`. `warmup_steps` is the warm-up of a whole run.
+  // Returns the loss at the end of a training with `rate`; infinity if the training fails. `warmup_steps` is the number
+  // of warm-up steps of a whole run.
   double LossWith(double rate, int64_t warmup_steps, bool is_users) {
     RateTrial trial{.rate = rate,
                     .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),
@@ -175,7 +177,7 @@ class RateFinder {
   double end_s_;
   int64_t run_steps_;
   const std::function<void(const RateTrial&)>& on_trial_;
-  int64_t steps_ = 0;  // the length of each training
+  int64_t steps_ = 0;  // the number of steps of each training
   double slowest_s_ = 0;
   FoundRate found_;
 };

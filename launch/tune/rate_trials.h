@@ -1,13 +1,15 @@
 // FindRate(): finds the best learning rate for a config, and a warm-up for it, by short trainings.
 //
 // First a range test (launch/tune/range_test.h) finds the rates at which the loss falls. Then the config is trained
-// with several rates, and the losses at the end of these trainings are compared. A training has as many steps as the
-// time limit allows, but not more than the run. It uses the config's own schedule, so that the comparison holds for the
-// run.
+// with several rates, and the losses at the end of these trainings are compared. Each of these trainings has as many
+// steps as the time limit allows, but not more than the config's run. It uses the config's own schedule, so that the
+// comparison holds for the run, too.
 //
-// If the config has a warm-up, the trainings keep it. Otherwise they have a warm-up of a twentieth of the steps, but
-// not more than 2 / (1 - beta2) steps for optimizers that have beta2 (Ma and Yarats, 'On the adequacy of untuned warmup
-// for adaptive optimization', AAAI 2021). The best rate is then also tried without a warm-up.
+// If the config has a warm-up, the trainings have the same share of warm-up steps. Otherwise the trainings have a
+// warm-up of a twentieth of the steps. For optimizers with beta2, the decay rate of the second moment, the warm-up of a
+// whole run is at most 2 / (1 - beta2) steps, and that of shorter trainings is shorter in proportion (Ma and Yarats,
+// 'On the adequacy of untuned warmup for adaptive optimization', AAAI 2021). The best rate is then also tried without a
+// warm-up.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +25,33 @@ namespace lockstep {
 
 // A training with one rate.
 struct RateTrial {
-  double rate = 0;  // optimizer.lr
+  double rate = 0;  // the value of optimizer.lr
   int64_t warmup_steps = 0;
   int64_t steps = 0;
   // The loss of the validation samples at the end. If the config has no validation: the mean training loss of the last
-  // tenth of the steps.
+  // tenth of the logged steps.
   double loss = 0;
-  double wall_s = 0;      // from the start of its process to its end
-  std::string failure;    // why the training ended early; empty: it did not
+  double wall_s = 0;      // seconds from the start of the process to its end
+  std::string failure;    // why the training ended early; empty: it came to its end
   bool is_users = false;  // the trial has the learning rate and the warm-up of the user's config
 };
 
 struct FoundRate {
   std::optional<RateTrial> best;
   std::optional<RateTrial> users;
-  int64_t run_steps = 0;              // steps of the config's run; a trial may have fewer
-  int64_t warmup_steps = 0;           // for a whole run with the best rate
+  int64_t run_steps = 0;              // number of steps of the config's run; a trial may have fewer
+  int64_t warmup_steps = 0;           // the warm-up of a whole run with the best rate
   std::string last_failure;           // `failure` of the last trial that failed; empty: none
   bool out_of_time = false;           // the time was over before the search ended
-  std::optional<ExitStatus> stopped;  // as Trial::stopped
+  std::optional<ExitStatus> stopped;  // the exit status, if a signal asked to stop
 };
 
 // Returns the name of the loss that trials of the config are compared by: "val_loss" or "train_loss".
 std::string LossName(const config::Config& config);
 
-// Looks for the best rate. No trial begins after `time_limit_s` seconds, but one that has begun is finished. Calls
-// `on_range` after the range test, and `on_trial` after each training. Throws Error.
+// Looks for the best rate. Once a training has succeeded, no training begins that would probably end more than
+// `time_limit_s` seconds after the call. Calls `on_range` after the range test, and `on_trial` after each training.
+// Throws Error.
 FoundRate FindRate(TrialRunner& runner, const config::Config& config, double time_limit_s,
                    const std::function<void(const RangeTest&, const Trial&)>& on_range,
                    const std::function<void(const RateTrial&)>& on_trial);

@@ -1,13 +1,14 @@
 // Setting: values for some fields of a config. SettingTrials: measures one setting after the other and keeps the
-// fastest.
+// fastest setting.
 //
 //   SettingTrials trials([&](const Setting& setting) { return TimeOf(setting); }, end_s, print);
 //   for (const char* size : {"1048576", "4194304"}) trials.Try({{"ddp.bucket_bytes", size}});
 //   trials.Confirm();
 //   Use(trials.best().setting);
 //
-// A new setting is added to the fastest setting so far. Fields are thus found one after the other, and not all
-// combinations of their values are tried. The user's own setting is kept unless another one is clearly faster.
+// A new setting is added to the fastest setting so far. The best values of the fields are thus found one after the
+// other, and not all combinations of values are tried. The user's own values are kept unless another setting is clearly
+// faster.
 #pragma once
 
 #include <functional>
@@ -20,21 +21,21 @@
 namespace lockstep {
 
 struct FieldValue {
-  std::string name;   // "loader.threads"
-  std::string value;  // the value as --set takes it: "4"
+  std::string name;   // the field, for example "loader.threads"
+  std::string value;  // the value as --set takes it, for example "4"
 
   bool operator==(const FieldValue&) const = default;
 };
 
-using Setting = std::vector<FieldValue>;  // empty: the config as it is
+using Setting = std::vector<FieldValue>;  // the changed fields; empty: the config as it is
 
-// Returns `setting` with the fields of `more` added. If both have a field, the value of `more` is used.
+// Returns `setting` with the fields of `more` added. If both have a field, the result has the value of `more`.
 Setting Joined(Setting setting, const Setting& more);
 
 struct SettingTrial {
   Setting setting;                    // the fields that differ from the config
-  double samples_per_s = 0;           // 0: the setting cannot be used
-  double wall_s = 0;                  // duration of the trial
+  double samples_per_s = 0;           // measured speed; 0: the setting cannot be used
+  double wall_s = 0;                  // duration of the trial, in seconds
   std::string note;                   // why the setting cannot be used, or a remark on it
   bool is_users = false;              // the trial measured the config as it is
   std::optional<ExitStatus> stopped;  // the exit status, if a signal asked to stop
@@ -42,26 +43,26 @@ struct SettingTrial {
 
 class SettingTrials {
  public:
-  // Another setting replaces the user's only if it is faster by this fraction, which is more than the speed of one
-  // setting varies from trial to trial.
+  // Another setting replaces the user's setting only if it is faster by this fraction, which is more than the speed of
+  // one setting varies from trial to trial.
   static constexpr double kFasterBy = 0.02;
 
   using Measure = std::function<SettingTrial(const Setting&)>;
 
-  // Measures the config as it is. `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot(); a
-  // trial that would probably last longer is not begun. Calls `on_trial` after each trial. Rethrows the exceptions of
-  // `measure`.
+  // Measures the config as it is. `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot(). No
+  // trial is begun that would end later if it took as long as the slowest trial so far. Calls `on_trial` after each
+  // trial. Rethrows the exceptions of `measure`.
   SettingTrials(Measure measure, double end_s, std::function<void(const SettingTrial&)> on_trial);
 
   // Returns whether there is time for another trial.
   bool Goes() const;
 
-  // Measures the best setting so far with the fields of `added`. Returns the samples/s; nothing if there was no time
-  // left or a signal came.
+  // Measures the best setting so far with the fields of `added` set, too. Returns the samples/s; nothing if there was
+  // no time left or a signal came.
   std::optional<double> Try(const Setting& added);
 
-  // Measures the best setting and the user's setting once more. If the best is not clearly faster, best() becomes the
-  // user's.
+  // Measures the best setting and the user's setting once more, if there is time. If the best setting is not clearly
+  // faster, best() becomes users().
   void Confirm();
 
   const SettingTrial& users() const { return users_; }

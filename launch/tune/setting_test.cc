@@ -18,7 +18,8 @@ std::string TextOf(const Setting& setting) {
   return text;
 }
 
-// The tests define the speeds of settings in `speeds_`. Other settings have the speed 0.
+// Makes SettingTrials that measure a setting as `speeds_` says. Each test fills `speeds_`; settings that are not in it
+// have the speed 0.
 class SettingTrialsTest : public testing::Test {
  protected:
   SettingTrials Begin(double end_s = kNever) {

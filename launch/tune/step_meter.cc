@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Returns how many steps take about two seconds.
+// Returns how many steps take about two seconds, from 5 to 10,000; 10 if `step_ms` is 0.
 int StepsOf(double step_ms) {
   constexpr double kWanted_ms = 2000;
   constexpr int kLeast = 5;
@@ -18,8 +18,8 @@ int StepsOf(double step_ms) {
 
 StepTrial StepMeter::operator()(const config::Config& config) {
   StepTrial trial = runner_.Measure(config, kWarmup, StepsOf(step_ms_));
-  // The steps of the first measurement are few. If they take less than kLeast_ms in all, they are not enough for a
-  // comparison, so more steps are timed.
+  // The first measurement has only StepsOf(0) steps. If these steps take less than kLeast_ms in all, they are not
+  // enough for a comparison, so the config is measured with more steps.
   constexpr double kLeast_ms = 500;
   if (is_first_ && trial.step_ms > 0 && StepsOf(0) * trial.step_ms < kLeast_ms) {
     trial = runner_.Measure(config, kWarmup, StepsOf(trial.step_ms));

@@ -8,21 +8,22 @@ namespace lockstep {
 
 class StepMeter {
  public:
-  // The number of steps before the timed ones. The first steps allocate the optimizer's moments, search for kernel
+  // The number of steps before the timed steps. The first steps allocate the optimizer's moments, search for kernel
   // plans, and capture the CUDA graph.
   static constexpr int kWarmup = 4;
 
   // Keeps a reference to `runner`.
   explicit StepMeter(TrialRunner& runner) : runner_(runner) {}
 
-  // Times the steps of `config`. The step time of the previous config says how many steps take two seconds. If the
-  // steps of the first config are short, that config is timed a second time with more steps. Throws Error.
+  // Times the steps of `config`. The number of steps is chosen by the step time of the previous config, so that they
+  // take about two seconds. If the steps of the first config turn out to be short, that config is timed a second time
+  // with more steps. Throws Error.
   StepTrial operator()(const config::Config& config);
 
  private:
   TrialRunner& runner_;
   bool is_first_ = true;
-  double step_ms_ = 0;  // the step time of the last config; 0: unknown
+  double step_ms_ = 0;  // the step time of the previous config; 0: unknown
 };
 
 }  // namespace lockstep

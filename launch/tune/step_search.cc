@@ -21,8 +21,8 @@ std::optional<StepWay> StepSearch::Next() const {
   while (fewest.accumulation <= MostUnusable(checkpointing)) fewest.accumulation *= 2;
   const bool can_be_used = fewest.accumulation <= most_;
   if (can_be_used && !SpeedOf(fewest)) return fewest;
-  // If the user's way has no checkpointing, larger micro-batches may fit with it. If it has checkpointing, a step
-  // without it computes less, if it fits.
+  // If the user's way has no checkpointing, larger micro-batches may fit with checkpointing. If the user's way has
+  // checkpointing, a step without checkpointing may fit and computes less.
   StepWay other{can_be_used ? fewest.accumulation : users_.accumulation, !checkpointing};
   if (can_be_used && other.checkpointing) other.accumulation /= 2;
   if (other.accumulation >= 1 && !SpeedOf(other)) return other;

@@ -1,11 +1,11 @@
-// StepSearch: searches for the fastest way to make a training step, and says which way to time next.
+// StepSearch: searches for the fastest way (StepWay) to make a training step, and says which way to time next.
 //
 //   StepSearch search({.accumulation = 1}, 64);
 //   while (const std::optional<StepWay> way = search.Next()) search.Add(*way, way->accumulation, SpeedOf(*way));
 //
-// The global batch stays the same. Ways differ in the number of micro-batches and in whether they use activation
-// checkpointing. A step with fewer micro-batches is mostly faster, as long as memory suffices. But sometimes a step
-// with more of them is faster, because smaller micro-batches fit better into a processor's caches.
+// All ways have the same global batch. They differ in the number of micro-batches and in whether activation
+// checkpointing is on. A step with fewer micro-batches is mostly faster, as long as memory suffices. But sometimes a
+// step with more micro-batches is faster, because smaller micro-batches fit better into a processor's caches.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace lockstep {
 
 struct StepWay {
-  int64_t accumulation = 1;    // micro-batches of a step
-  bool checkpointing = false;  // model.activation_checkpointing
+  int64_t accumulation = 1;    // the number of micro-batches of a step
+  bool checkpointing = false;  // the value of model.activation_checkpointing
 
   bool operator==(const StepWay&) const = default;
   auto operator<=>(const StepWay&) const = default;
@@ -30,9 +30,9 @@ class StepSearch {
   // Returns the way to time next; nothing if the search has ended.
   std::optional<StepWay> Next() const;
 
-  // Adds the result of timing the way `asked`. `made_in` is the number of micro-batches with which the step ran; it is
-  // greater than that of `asked` if memory ran out. A `samples_per_s` of 0 says that even a step with `made_in`
-  // micro-batches takes too much memory.
+  // Adds the result of timing the way `asked`. `made_in` is the number of micro-batches with which the step ran. It is
+  // greater than `asked.accumulation` if memory ran out, because the trainer then makes smaller micro-batches. A
+  // `samples_per_s` of 0 says that even a step with `made_in` micro-batches takes too much memory.
   void Add(const StepWay& asked, int64_t made_in, double samples_per_s);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // Runs a search in which a step fits in memory if it has at least `fits` micro-batches (with checkpointing:
-// `fits_with`), and returns the ways that were timed.
+// `fits_with`), and returns the ways that were timed. `speed` returns the samples/s of a way.
 std::vector<StepWay> Timed(StepSearch search, int64_t fits, int64_t fits_with,
                            const std::function<double(const StepWay&)>& speed) {
   std::vector<StepWay> timed;
@@ -48,7 +48,8 @@ TEST(StepSearch, TriesCheckpointingWhereMemoryRunsOut) {
   const auto speed = [](const StepWay& way) {
     return (way.checkpointing ? 80.0 : 100.0) / (1 + 0.2 * static_cast<double>(way.accumulation));
   };
-  // One micro-batch does not fit in memory, so the trainer divided it into four.
+  // Without checkpointing, a step of one or two micro-batches does not fit in memory, so it runs with four. With
+  // checkpointing, a step of two micro-batches fits.
   EXPECT_THAT(Timed(StepSearch({1, false}, 64), 4, 2, speed),
               ElementsAre(StepWay{1, false}, StepWay{2, true}, StepWay{8, false}));
 }
@@ -63,14 +64,16 @@ TEST(StepSearch, TriesWithoutCheckpointingWhatTheUserMakesWithIt) {
 
 TEST(StepSearch, EndsIfNothingCanBeUsed) {
   const auto speed = [](const StepWay&) { return 0.0; };
-  // Not even micro-batches of one sample (64 a step) fit.
+  // The global batch has 64 samples. Not even micro-batches of one sample fit, so a step of 64 micro-batches has the
+  // speed 0.
   EXPECT_THAT(Timed(StepSearch({1, false}, 64), 64, 64, speed),
               ElementsAre(StepWay{1, false}, StepWay{1, true}));
   EXPECT_THAT(Timed(StepSearch({2, true}, 64), 64, 64, speed),
               ElementsAre(StepWay{2, true}, StepWay{2, false}));
 }
 
-// Here steps of fewer than four micro-batches leave too little memory free, so their speed counts as 0.
+// Checks the search if steps of fewer than four micro-batches fit, but leave too little memory free, so that their
+// speed counts as 0.
 TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
   const auto speed = [](const StepWay& way) {
     if (way.accumulation < 4) return 0.0;
@@ -81,8 +84,9 @@ TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
                           StepWay{8, false}));
 }
 
-// If memory runs out outside of the forward and backward passes, the trainer does not halve the micro-batches. Such a
-// failure therefore does not say that smaller micro-batches fail, too.
+// Checks that the search tries two micro-batches after a step of one micro-batch has failed and was not divided. The
+// trainer does not halve the micro-batches if memory runs out outside of the forward and backward passes, so smaller
+// micro-batches may fit.
 TEST(StepSearch, GoesOnWithSmallerMicroBatchesThanOneThatFails) {
   StepSearch search({4, false}, 64);
   search.Add({4, false}, 4, 500);
@@ -96,8 +100,8 @@ TEST(StepSearch, GoesOnWithSmallerMicroBatchesThanOneThatFails) {
   EXPECT_EQ(search.Next(), std::nullopt);
 }
 
-// The user's way is known to fit. If a later trial reports that no number of micro-batches fits, the user's way keeps
-// its speed.
+// Checks that the user's way of four micro-batches, whose speed is known, keeps that speed if a later trial reports
+// that no number of micro-batches fits.
 TEST(StepSearch, KeepsTheSpeedsThatItKnows) {
   StepSearch search({4, false}, 64);
   search.Add({4, false}, 4, 500);

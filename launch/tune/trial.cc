@@ -88,8 +88,8 @@ Trial TrialRunner::Run(config::Config config) {
               .wall_s = ended.job.seconds,
               .failure = ended.line,
               .stopped = ended.stopped};
-  // A usage error after the first step says that the loss was not finite. This is a result of the trial; any other
-  // failure is thrown.
+  // A usage error (kUsage) after the first step says that the loss was not finite. This failure is a result of the
+  // trial; any other failure is thrown.
   if (!trial.failure.empty() && !(IsUsage(ended.job) && trial.log.step > 0)) {
     Fail(ended);
   }
@@ -149,7 +149,8 @@ LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, boo
   LoaderTrial trial{.wall_s = ended.job.seconds, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
-    // A usage error says that a library or memory is missing that this setting needs. This is a result of the trial.
+    // A usage error (kUsage) says that this setting needs a library or memory that is missing. This failure is a result
+    // of the trial.
     if (!IsUsage(ended.job)) Fail(ended);
     return trial;
   }

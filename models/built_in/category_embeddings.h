@@ -20,18 +20,19 @@ namespace lockstep {
 
 class CategoryEmbeddings {
  public:
-  // `width` is the size of an embedding; 0: there are no embeddings. `field` is the name of the config's field that
-  // sets `width`, for errors. Throws Error (kUsage) if the samples are tokens, or if `width` is above 0 and the samples
-  // have no categorical columns.
+  // Makes the embeddings of all columns with more than `width` categories. `width` is the size of an embedding; 0:
+  // there are no embeddings. `field` is the name of the config's field that sets `width`, for errors. Throws Error
+  // (kUsage) if the samples are tokens, or if `width` is above 0 and the samples have no categorical columns.
   CategoryEmbeddings(const ModelSpec& spec, int64_t width, std::string_view field);
 
   // Registers the parameters "embeddings.I.weight" [categories, width] in `model`, for the I-th embedded column.
   void AddTo(torch::nn::Module& model) const;
 
-  // The number of features of one sample in the result of Forward().
+  // Returns the number of features of one sample in the result of Forward().
   int64_t outputs() const { return outputs_; }
 
-  // `x` is [count, features] in any float type. Returns [count, outputs()].
+  // Returns the kept features and the embeddings of `x`, [count, outputs()]. `x` is [count, features] in any float
+  // type.
   at::Tensor Forward(const at::Tensor& x) const;
 
  private:

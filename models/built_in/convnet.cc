@@ -38,7 +38,7 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
   int64_t width = image_[2];
   const auto features = register_module("features", std::make_shared<torch::nn::Module>());
   for (size_t i = 0; i < channels.size(); ++i) {
-    // Convolution, ReLU and pooling are three modules of nn.Sequential, so the index grows by 3.
+    // In nn.Sequential a convolution, a ReLU and a pooling are three modules, so convolution i has the index 3 i.
     const auto convolution = features->register_module(
         std::to_string(3 * i),
         torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, channels[i], 3).padding(1)));

@@ -17,7 +17,7 @@ namespace lockstep {
 
 class ConvNet : public Model {
  public:
-  // A one-dimensional input is taken as a square image with one channel if its number of elements is a square. Throws
+  // Takes a one-dimensional input as a square image with one channel if its number of elements is a square. Throws
   // Error (kUsage) if the inputs are not images or are too small for the pooling.
   explicit ConvNet(const ModelSpec& spec);
 

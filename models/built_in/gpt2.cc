@@ -113,17 +113,17 @@ std::vector<NamedTensor> Gpt2::State() const {
 void Gpt2::AdaptWeights(std::map<std::string, at::Tensor>& weights) const {
   std::map<std::string, at::Tensor> adapted;
   for (const auto& [name, tensor] : weights) {
-    // Older files hold the causal masks of each layer as tensors.
+    // Files that older versions of Hugging Face's library saved hold the causal mask of each layer as tensors.
     if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) continue;
-    // The tensor names of GPT2Model lack the prefix "transformer.".
+    // In files of a GPT2Model, the names of the tensors lack the prefix "transformer.".
     const bool bare = name.starts_with("h.") || name.starts_with("wte.") ||
                       name.starts_with("wpe.") || name.starts_with("ln_f.");
     adapted.emplace(bare ? "transformer." + name : name, tensor);
   }
   const auto wte = adapted.find("transformer.wte.weight");
   const auto head = adapted.find("lm_head.weight");
-  // lm_head.weight is dropped if it equals the token embedding. If it differs, it stays, and loading reports it as
-  // unknown.
+  // lm_head.weight is dropped if it equals the token embedding. If the two differ, lm_head.weight stays, and loading
+  // the weights then reports it as unknown.
   if (wte != adapted.end() && head != adapted.end() &&
       head->second.scalar_type() == wte->second.scalar_type() &&
       at::equal(head->second, wte->second)) {

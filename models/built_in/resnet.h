@@ -40,7 +40,7 @@ class ResNet : public Model {
     // Returns convolution(x).
     at::Tensor Convolve(const at::Tensor& x) const;
 
-    // Returns relu(norm(convolution(x))), and x itself for the residual connection around the block.
+    // Returns relu(norm(convolution(x))) and x itself, which the residual connection around the block reads.
     ops::Fork Fork(const at::Tensor& x) const;
   };
 

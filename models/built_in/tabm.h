@@ -28,7 +28,7 @@ class TabM : public Model {
  public:
   explicit TabM(const ModelSpec& spec);
 
-  // In training it returns the outputs of all members, [count, members * classes], and otherwise the outputs of the
+  // Returns, in training, the outputs of all members, [count, members * classes], and otherwise the output of the
   // ensemble, [count, classes].
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;

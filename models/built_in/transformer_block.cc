@@ -51,7 +51,8 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
   const auto product = [&](const at::Tensor& x, const Affine& affine, const at::Tensor& bias) {
     return ops::Linear(x, affine.weight, bias, options.layout);
   };
-  // Dropout acts on a branch together with its last layer's bias, so the bias cannot be added later.
+  // Dropout acts on the sum of a branch and its last layer's bias. With dropout that layer therefore adds the bias
+  // itself; otherwise the kernel of the next LayerNorm adds it.
   const bool drops = options.branch_dropout > 0;
   const auto bias_within = [&](const Affine& last) { return drops ? last.bias : at::Tensor(); };
   const auto stream_of = [&](const at::Tensor& x, const at::Tensor& branch,

@@ -1,8 +1,9 @@
-// The transformer block of GPT-2 and the vision transformer, with LayerNorm before attention and before the MLP:
+// The transformer block of GPT-2 and the vision transformer, with LayerNorm before attention and before the MLP. A
+// block takes x and the `branch` of the block before, and passes on x and its own `branch`:
 //   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
 //   branch = fc_out(gelu(fc(LayerNorm(x))))
-// The sum x + branch, with the branch's bias, is computed by the kernel of the next LayerNorm. The kernel of GELU adds
-// the bias of fc.
+// The kernel of the next LayerNorm computes the sum x + branch, together with the bias of fc_out. The kernel of GELU
+// adds the bias of fc.
 //
 // All activations in the block have x's type. If that type has 16 bits, the block uses 16-bit copies of the weights
 // (ops/common/rounded_weight.h). The kernels compute statistics and sums in float32.
@@ -47,9 +48,9 @@ struct TransformerOptions {
   double branch_dropout = 0;
 };
 
-// The tensors that one block passes to the next: {x}, {x, branch} or {x, branch, bias}. They stand for their sum, which
-// the next LayerNorm computes. x and branch are [count, tokens, width] in float32 or 16 bits, and bias is float32
-// [width].
+// The tensors that one block passes to the next: {x}, {x, branch} or {x, branch, bias}. The tensors stand for their
+// sum, which the next LayerNorm computes. x and branch are [count, tokens, width] in float32 or 16 bits, and bias is
+// float32 [width].
 using Stream = std::vector<at::Tensor>;
 
 // Applies the block to `stream`, and returns {x, branch} or {x, branch, bias}.

@@ -21,8 +21,8 @@ constexpr double kNormEpsilon = 1e-6;
 constexpr double kPositionStd = 0.02;
 constexpr double kMlpBiasStd = 1e-6;
 
-// Fills `tensor` from a normal distribution with mean 0, cut off at -2 and 2, like torch.nn.init.trunc_normal_. It uses
-// the inverse of the distribution function.
+// Fills `tensor` from a normal distribution with mean 0 and standard deviation `std`, cut off at -2 and 2, like
+// torch.nn.init.trunc_normal_. Uses the inverse of the distribution function.
 void TruncatedNormal(const at::Tensor& tensor, double std) {
   const torch::NoGradGuard no_grad;
   const double share =

@@ -180,8 +180,8 @@ void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
   }
 }
 
-// Removes the running statistics from the arguments of a norm that is computed again, because the first computation has
-// already updated them.
+// Removes the running statistics from the arguments of a norm in training mode that backward computes again, because
+// the first computation has already updated them.
 void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
   const std::string& name = node.operation->schema().name();
   if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&
@@ -237,7 +237,7 @@ struct ExportedGraph::Parsed {
       try {
         if (IsRecomputing() && cuts.once[i]) {
           // A node with cuts.once changes its first argument in place and returns it. The first computation has already
-          // changed it.
+          // made this change.
           std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
           Keep(node, unchanged, values);
         } else {
@@ -255,7 +255,7 @@ struct ExportedGraph::Parsed {
     }
   }
 
-  // Calls a segment so that backward computes it again.
+  // Calls the nodes of a segment with activation checkpointing, so that backward computes them again.
   void CallTwice(const exported::Segment& segment, Values& values, at::Device device) const {
     std::vector<at::Tensor> inputs;
     for (const int64_t value : segment.inputs) inputs.push_back(values[value].toTensor());

@@ -44,7 +44,7 @@ class ExportedGraph {
     ops::NormRanks* ranks = nullptr;
   };
 
-  // Reads a graph. `where` is for error messages: the file, and which graph of the file it is. Throws Error (kUsage).
+  // Reads a graph. `where` is for error messages: it names the file, and the graph in the file. Throws Error (kUsage).
   ExportedGraph(const nlohmann::json& graph, const std::string& where, int64_t input_count,
                 const Tensors& tensors, const Options& options = {false, nullptr});
   ~ExportedGraph();
@@ -55,17 +55,18 @@ class ExportedGraph {
   // the parameters. Throws Error (kUsage), and passes on LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
-  // Does the same on a rank that has no samples, so that it takes part in the collectives of BatchNorm. `inputs` hold
-  // least_batch() dummy samples, which do not count in statistics that the ranks share.
+  // Runs the graph on a rank that has no samples, so that the rank takes part in the collectives of BatchNorm. `inputs`
+  // hold least_batch() dummy samples, which do not count in statistics that the ranks share.
   at::Tensor RunWithoutSamples(const std::vector<at::Tensor>& inputs) const;
 
-  // The smallest batch that the graph takes.
+  // Returns the smallest number of samples in a batch that the graph takes.
   int64_t least_batch() const;
 
-  // The number of BatchNorm operations in training mode in the graph.
+  // Returns the number of BatchNorm operations in training mode in the graph.
   int64_t batch_norms() const;
 
-  // The weights of conv2d operations that are tensors of the module and not computed by the graph.
+  // Returns the weights of the graph's conv2d operations that are tensors of the module and not results of other
+  // operations.
   std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The graph of relu(x * weight + batch size). Values: 0 x, 1 weight, 2 product, 3 batch size, 4 sum, 5 result.
+// Returns the graph of relu(x * weight + batch size). Values: 0 x, 1 weight, 2 product, 3 batch size, 4 sum, 5 result.
 Json Graph() {
   return Json::parse(R"({
     "values": 6, "batch": [1, 3], "inputs": [0], "parameters": {"weight": 1}, "buffers": {}, "constants": {},
@@ -59,7 +59,8 @@ TEST(ExportedGraph, ComputesUnderAutograd) {
     EXPECT_TRUE(at::equal(y, at::relu(x * weight + batch)));
     weight.mutable_grad().reset();
     y.sum().backward();
-    // The second column of the sum is negative for one sample and not positive for three, so relu gives it no gradient.
+    // In the second column the sum is -3 + batch: -2 for one sample and 0 for three. relu passes no gradient in either
+    // case.
     EXPECT_TRUE(at::equal(weight.grad(), at::tensor({static_cast<float>(batch), 0.0F})));
   }
 }
@@ -175,7 +176,7 @@ TEST(ExportedGraph, RefusesWindowsThatDoNotMove) {
 // Builds a graph with one input, value 0, by adding calls one after the other.
 class Builder {
  public:
-  // Returns the value of a parameter, or of a buffer, and adds it on first use.
+  // Returns the number of the value that holds a parameter or a buffer, and adds the value on first use.
   int64_t Parameter(const std::string& name) {
     tensors.parameters.try_emplace(name, at::rand({4}).requires_grad_());
     return OfModule("parameters", name);
@@ -185,7 +186,7 @@ class Builder {
     return OfModule("buffers", name);
   }
 
-  // Adds a call of an operation, and returns the value of its result.
+  // Adds a call of an operation, and returns the number of the value that holds its result.
   int64_t Call(const std::string& op, const std::string& overload, const Json& arguments) {
     graph["nodes"].push_back(
         {{"op", op}, {"overload", overload}, {"args", arguments}, {"out", {values_}}});
@@ -214,8 +215,8 @@ class Builder {
 Json V(int64_t value) { return Json{{"v", value}}; }
 Json F(double value) { return Json{{"f", value}}; }
 
-// Builds 12 blocks tanh_(batch_norm(x * weight_i) + count), where a buffer counts the calls. `tied`: all blocks have
-// the same weight.
+// Builds 12 blocks tanh_(batch_norm(x * weight) + count), in which x is the result of the block before, and the buffer
+// `count` counts the block's calls. If `tied`, all blocks have the same weight; otherwise each has its own.
 Builder Deep(bool tied) {
   Builder builder;
   int64_t x = 0;
@@ -236,7 +237,7 @@ Builder Deep(bool tied) {
 }
 
 // Builds 12 blocks with in-place changes: additions of a parameter and of the block's input, a copy into a slice of a
-// tensor that needs no gradient, and, in every fourth block, a change of a buffer after the block has read it.
+// tensor that needs no gradient, and, in every fourth block, an addition to a buffer that the block has read before.
 Builder InPlace() {
   Builder builder;
   int64_t x = 0;
@@ -304,7 +305,8 @@ TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
     end = segment.end;
     const bool is_last = s + 1 == cuts.segments.size();
     EXPECT_EQ(segment.twice, !is_last);
-    // Node 5 i + 4 is tanh_, which changes the sum before it in place, so no cut may lie between the two.
+    // Node 5 i + 4 is tanh_, which changes the result of node 5 i + 3 in place, so no cut may lie between the two
+    // nodes.
     EXPECT_TRUE(is_last || segment.end % 5 != 4) << segment.end;
     EXPECT_LE(segment.inputs.size(), 1);
   }

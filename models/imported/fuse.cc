@@ -34,10 +34,11 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
     FuseBatchNorm(rewriter, node, shared);
   };
-  // The patterns run in this order. Pads come first, because they would separate a norm from its users. Forks come
-  // before the norms that use their results. Scaled sums come before the norms that would take in the sums. Pools come
-  // after the norms that fuse a pool. Windows come after the norms, which look through operations that only move values
-  // to find the users that round. Linear layers come last, because they round the results of norms and sums.
+  // The patterns run in this order. Pads come first, because they would separate a norm from its users. Convolutions
+  // (FuseFork) come before the norms that read their results. Scaled sums come before the norms that would otherwise be
+  // fused with those sums. Max-pooling comes after BatchNorm, which may be fused with a pooling. Windows come after the
+  // norms: to find the users that round a norm's result, the norms' patterns look through operations that only move
+  // values. Linear layers come last, because they round the results of norms and sums.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
                               {"aten::conv2d", FuseFork},
                               {"aten::mean", FuseSqueezeExcite},

@@ -18,8 +18,8 @@
 //   fuse_pointwise.h            element-wise operations that the other patterns have left
 //
 // A chain is fused only if no node outside it uses its intermediate results (rewriter.h). A fused operation gives the
-// same result as the chain, within rounding. Where it has no kernel for its arguments, it calls LibTorch's operations
-// itself.
+// same result as the chain, within rounding. Where a fused operation has no kernel for its arguments, it calls
+// LibTorch's operations itself.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal
 
 // ---- The operations ------------------------------------------------------------------------------
 
-// Arguments: a tensor with queries, keys and values, the shape that separates them, and the shape of the result.
+// Returns the operation for attention without a mask. Its arguments are a tensor with queries, keys and values, the
+// shape that separates them, and the shape of the result.
 FusedOperation Attention(double dropout, bool causal) {
   return [dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     constexpr size_t kHeads = 3;
@@ -36,14 +37,16 @@ FusedOperation Attention(double dropout, bool causal) {
 }
 
 // The arguments of an attention that adds a bias to its scores. The arguments after kBias are present only if a second
-// mask, the hiding, is added. For Form::kAttention the two shapes are those to which the hiding is expanded and then
-// reshaped; for Form::kScores they are the shapes of the scores during and after its addition.
+// mask is added, which fuse_attention.h calls `hiding`. For Form::kAttention the two shapes are those to which `hiding`
+// is expanded and then reshaped; for Form::kScores they are the shapes of the scores during and after the addition of
+// `hiding`.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
-// Whether the graph computes the scores (q * scale) @ k^T explicitly, or calls scaled_dot_product_attention.
+// The two forms of attention in a graph: kScores computes the scores (q * scale) @ k^T explicitly, and kAttention calls
+// scaled_dot_product_attention.
 enum class Form { kScores, kAttention };
 
-// Returns the sum of bias and hiding, which the attention adds to its scores.
+// Returns the sum of the bias and, if there is one, `hiding`, which the attention adds to its scores.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
@@ -53,7 +56,7 @@ at::Tensor SumOf(const std::vector<IValue>& arguments) {
                     .reshape(arguments[kSecondShape].toIntVector());
 }
 
-// Runs LibTorch's operations of Form::kScores. Returns [windows, tokens, heads, size].
+// Computes Form::kScores with LibTorch's operations. Returns [windows, tokens, heads, size].
 at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments, double scale) {
   const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
   at::Tensor scores =
@@ -65,8 +68,9 @@ at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& argume
   return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
 }
 
-// Whether `shape`, the first shape of the arguments, is [windows / kinds, kinds, heads, tokens, tokens]. In expand(),
-// -1 keeps the size.
+// Returns whether `shape`, the argument kFirstShape, is [windows / kinds, kinds, heads, tokens, tokens], where `kinds`
+// is the number of masks in `hiding`. A size of -1 keeps the tensor's size in expand(), and is the remaining size in
+// reshape().
 bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
               int64_t heads, Form form) {
   const int64_t kinds = hiding.size(1);
@@ -80,15 +84,15 @@ bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64
   return true;
 }
 
-// Returns the hiding with the shape that ops::WindowAttention() takes, [kinds, tokens, tokens]; undefined if there is
-// none.
+// Returns `hiding` with the shape that ops::WindowAttention() takes, [kinds, tokens, tokens]; undefined if there is no
+// `hiding`.
 at::Tensor MaskOf(const std::vector<IValue>& arguments) {
   if (arguments.size() <= kHiding) return {};
   return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
 }
 
-// Returns whether ops::WindowAttention() can compute this attention. On CPUs it computes in float32, with any size of
-// heads and windows.
+// Returns whether ops::WindowAttention() can compute this attention. On CPUs ops::WindowAttention() takes heads and
+// windows of any size.
 bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
   const int64_t windows = qkv.size(0);
   const int64_t tokens = qkv.size(1);
@@ -116,7 +120,7 @@ bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& argu
          ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
 }
 
-// `scale` applies to Form::kScores, and `dropout` to Form::kAttention.
+// Returns the operation for attention with a mask. `scale` applies to Form::kScores, and `dropout` to Form::kAttention.
 FusedOperation AddingAttention(Form form, double scale, double dropout) {
   return [form, scale, dropout](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
@@ -146,8 +150,8 @@ struct Packed {
   Argument input, shape;
 };
 
-// Finds the unbind whose results are the queries, keys and values `parts`, and the operations before it. The result is
-// empty unless each part has one user, the node in `users`.
+// Finds the unbind whose results are the queries, keys and values `parts`, and the operations before the unbind.
+// Returns nothing unless the only user of each part i is the node users[i].
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
                                  const std::vector<int64_t>& users) {
   const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
@@ -170,16 +174,16 @@ std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int
   return packed;
 }
 
-// Returns the transpose and the reshape after `node`, which put the heads of a token side by side again; empty if they
-// do not follow.
+// Returns the transpose and the reshape that follow `node` and put the heads of a token side by side again; empty if
+// other operations follow.
 std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
   NodeChain after(rewriter, node);
   after.On("aten::transpose").With(1, 1).With(2, 2).On("aten::reshape");
   return after.is_there() ? after.passed() : std::vector<int64_t>();
 }
 
-// Puts `operation` in the place of the nodes of `packed`, `inner` and `result`. Its arguments are the packed tensor,
-// the shape that separates its parts, the shape of the result, and `more`.
+// Replaces the nodes of `packed`, `inner` and `result` by `operation`. The arguments of `operation` are the packed
+// tensor, the shape that separates its parts, the shape of the result, and `more`.
 void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
                   const std::vector<int64_t>& result, FusedOperation operation,
                   const std::vector<Argument>& more, int64_t like) {
@@ -217,8 +221,8 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
           .nodes = {expand, reshape, sum}};
 }
 
-// Returns the tensors that are added to a softmax's scores. The first of its nodes is the product of queries and keys.
-// Empty if the scores are not such a sum.
+// Returns the tensors that are added to a softmax's scores. The first of the returned nodes is the product of queries
+// and keys. Returns no nodes if nothing is added to the scores.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   const auto bias_of = [&](int64_t user) -> Added {
     const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");
@@ -243,7 +247,8 @@ Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   return added;
 }
 
-// Whether a dropout returns its input unchanged.
+// Returns whether the dropout `dropout` returns its input unchanged: its probability is 0, or it is not in training
+// mode.
 bool DropsNothing(const Node& dropout) {
   return IsConstant(dropout.arguments[1], 0.0) || IsConstant(dropout.arguments[2], false);
 }
@@ -297,7 +302,8 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
   const Added added = AddedToScores(rewriter, node);
   if (added.nodes.empty()) return;
 
-  // These nodes come before the softmax: the scaled queries, and the transposed keys.
+  // These two nodes come before the product of queries and keys: the scaling of the queries and the transpose of the
+  // keys.
   const int64_t product = added.nodes.front();
   const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
   const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");

@@ -8,8 +8,8 @@
 //   scaled_dot_product_attention with a mask           WindowAttention(), or SelfAttention() with the mask
 //   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(); timm's Swin transformers use this form
 //
-// In windows the mask is a bias [1, heads, tokens, tokens]. A second mask, [1, kinds, 1, tokens, tokens], may be added
-// to the bias; it hides tokens of neighbouring windows from each other:
+// For windows of an image, the mask is a bias [1, heads, tokens, tokens]. A second mask `hiding`, [1, kinds, 1, tokens,
+// tokens], may be added to the bias; it hides the tokens of neighbouring windows from each other:
 //   mask = bias + hiding.expand(..., heads, ...).reshape([windows, heads, tokens, tokens])
 //   scores = ((scores + bias).reshape([..., kinds, heads, tokens, tokens]) + hiding).reshape(the scores' shape)
 // The reader of a graph replaces views by reshapes (program.cc), so only reshapes are looked for.

@@ -38,15 +38,15 @@ at::Tensor TensorOf(const IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-// Without shared statistics, checks that each channel has more than one value. With them, the operation counts the
-// values of all ranks itself.
+// Throws c10::Error if each channel has only one value. Called for norms whose statistics this rank does not share with
+// others. A norm with shared statistics counts the values of all ranks itself.
 void CheckValues(const at::Tensor& x) {
   TORCH_CHECK(
       x.numel() > x.size(1),
       "one value of a channel has no variance: give each micro-batch of a rank two samples");
 }
 
-// A BatchNorm whose arguments begin at index `first`. It keeps the work space of its kernels, `counters_`.
+// A BatchNorm whose arguments begin at index `first`. A Norm keeps the work space of its kernels, `counters_`.
 class Norm {
  public:
   explicit Norm(const SharedStatistics& shared, size_t first = 0)
@@ -78,11 +78,11 @@ class Norm {
     return norm;
   }
 
-  // Whether the samples count in the statistics: false on a rank without samples.
+  // Returns whether the samples count in the statistics: false on a rank without samples.
   bool counts() const { return shared_->has_samples; }
 
-  // Returns normed(inputs), where the inputs have x's shape. On a rank without samples it calls `normed` with no rows,
-  // so that the rank takes part in the collectives, and returns ones in x's shape.
+  // Returns normed(inputs), where all inputs have one shape. On a rank without samples, calls `normed` with inputs of
+  // no rows, so that the rank takes part in the collectives, and returns ones in the shape of the inputs.
   template <typename Normed>
   at::Tensor Counted(const std::vector<at::Tensor>& inputs, const Normed& normed) const {
     if (shared_->has_samples) return normed(inputs);
@@ -108,7 +108,7 @@ at::Tensor Normed(Norm& norm, const std::vector<IValue>& arguments, Activation a
   });
 }
 
-// Computes a norm without a weight or a bias with LibTorch's operation.
+// Computes a norm that has no weight or no bias with LibTorch's operation.
 std::vector<at::Tensor> PlainNorm(const std::vector<IValue>& arguments) {
   const at::Tensor x = arguments[kInput].toTensor();
   CheckValues(x);
@@ -127,18 +127,18 @@ FusedOperation NormThen(Norm norm, Activation activation) {
   };
 }
 
-// Whether `a` and `b` have the same shape and type, so that one operation can add them.
+// Returns whether `a` and `b` have the same shape and type, so that one operation can add them.
 bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
-// Returns a + b; for an in-place addition, in a's type.
+// Returns a + b. If the addition is `in_place`, the result has a's type.
 at::Tensor SumOf(const at::Tensor& a, const at::Tensor& b, bool in_place) {
   const at::Tensor sum = a + b;
   return in_place ? sum.to(a.scalar_type()) : sum;
 }
 
-// Norm, addition and relu. The last argument is the other branch.
+// Returns the operation relu(norm(x) + residual). Its arguments are those of the norm, followed by `residual`.
 FusedOperation NormAddRelu(Norm norm, bool in_place) {
   return [norm, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor residual = arguments[kNormArguments].toTensor();
@@ -149,7 +149,7 @@ FusedOperation NormAddRelu(Norm norm, bool in_place) {
   };
 }
 
-// Two norms, addition and relu. The arguments are those of norm `a`, followed by those of `b`.
+// Returns the operation relu(a(x_a) + b(x_b)). Its arguments are those of norm `a`, followed by those of norm `b`.
 FusedOperation NormsAddRelu(Norm a, Norm b, bool in_place) {
   return [a, b, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor x_a = a.Input(arguments);
@@ -177,18 +177,18 @@ bool HasWeights(const Node& norm) {
   return IsValue(norm.arguments[kWeight]) && IsValue(norm.arguments[kBias]);
 }
 
-// Whether the node is a BatchNorm whose statistics the ranks cannot share.
+// Returns whether the node is a BatchNorm whose statistics the ranks cannot share.
 bool IsOnlyOfThisRank(const Node& node) {
   if (NameOf(node) != "aten::batch_norm" && NameOf(node) != "aten::native_batch_norm") return false;
   return !IsConstant(node.arguments[kTraining], false) && !(IsBatchNorm(node) && HasWeights(node));
 }
 
-// Whether the node adds something to `value`; if in place, `value` must be the tensor that is changed.
+// Returns whether the node adds something to `value`. If it adds in place, `value` must be the tensor that is changed.
 bool IsSumWith(const Node& node, int64_t value) {
   return IsSum(node) || (IsSum(node, "aten::add_") && node.arguments[0].value == value);
 }
 
-// Whether the node is the max-pooling that ops::NormPool() computes.
+// Returns whether the node is the max-pooling that ops::NormPool() computes.
 bool IsPool(const Node& node) {
   return NameOf(node) == "aten::max_pool2d" && SingleOf(node.arguments[1]) == 3 &&
          SingleOf(node.arguments[2]) == 2 && SingleOf(node.arguments[3]) == 1 &&
@@ -224,7 +224,7 @@ class NormFuser {
     return Put({norm, user}, NormThen(Norm(shared_), activation));
   }
 
-  // Fuses a norm, its sum with another branch, and the relu of the sum.
+  // Fuses a norm, its sum with another branch, and the relu of the sum. Returns whether these nodes could be fused.
   bool FuseSum(int64_t norm, int64_t sum) {
     if (!IsSumWith(rewriter_.At(sum), rewriter_.At(norm).results[0].value)) return false;
     const int64_t relu = rewriter_.OnlyUser(sum);
@@ -250,7 +250,8 @@ class NormFuser {
     return Put(chain, std::move(operation), chain.front(), {});
   }
 
-  // The new operation gets the arguments of `norm`, followed by `more`.
+  // Replaces `chain` by `operation`, whose arguments are those of `norm`, followed by `more`. Returns whether the chain
+  // was replaced.
   bool Put(const std::vector<int64_t>& chain, FusedOperation operation, int64_t norm,
            const std::vector<Argument>& more) {
     std::vector<Argument> arguments = rewriter_.At(norm).arguments;

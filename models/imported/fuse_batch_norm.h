@@ -5,8 +5,8 @@
 //   two batch_norms -> add -> relu                            JoinBatchNorms()
 //   batch_norm -> relu -> max_pool2d of 3, stride 2           NormPool()
 //
-// A norm is fused if it uses the statistics of its batch. Like torch.nn's BatchNorm, it refuses a batch with only one
-// value for each channel.
+// A norm is fused if it uses the statistics of its batch. Like torch.nn's BatchNorm, the fused norm refuses a batch
+// with only one value for each channel.
 //
 // If SharedStatistics has ranks, the fused operations share the statistics among them. A graph has been exported for at
 // least one sample, so a rank without samples runs it with dummy samples, which the norms do not count.
@@ -19,14 +19,14 @@
 
 namespace lockstep::exported {
 
-// How the BatchNorm operations of a graph share the statistics of a batch that is distributed over several ranks.
+// Says how the BatchNorm operations of a graph share the statistics of a batch that is distributed over several ranks.
 struct SharedStatistics {
   ops::NormRanks* ranks = nullptr;  // null: each rank has its own statistics
   // False while a rank without samples runs the graph: the norms then leave the dummy samples out of the statistics.
   bool has_samples = true;
 };
 
-// Whether the node is a BatchNorm that uses the statistics of its batch.
+// Returns whether the node is a BatchNorm that uses the statistics of its batch.
 bool IsBatchNorm(const Node& node);
 
 // Fuses the batch_norm operation `node` and the operations that follow it. `shared` must exist as long as the program

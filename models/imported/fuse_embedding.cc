@@ -26,7 +26,7 @@ bool IsEmbedding(const Node& node) {
          IsConstant(node.arguments[kSparse], false);
 }
 
-// Arguments: those of all embeddings, one embedding after the other.
+// Returns the sum of embeddings. `arguments` are those of all embeddings, one embedding after the other.
 std::vector<at::Tensor> Sum(const std::vector<IValue>& arguments) {
   std::vector<ops::Embedded> addends;
   at::ScalarType type = arguments[kWeight].toTensor().scalar_type();

@@ -3,7 +3,7 @@
 //
 //   embedding [-> add of another embedding ...]      EmbeddingSum()
 //
-// An embedding whose result other operations use, too, is not added in the fused operation.
+// An embedding whose result other operations use, too, is not part of the fused sum.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ using c10::IValue;
 // The arguments of aten::conv2d.
 enum ConvolutionArgument : size_t { kInput, kWeight, kBias, kStride, kPadding, kDilation, kGroups };
 
-// Results: the convolution of the input, and the input itself.
+// Returns the convolution of the input, and the input itself.
 std::vector<at::Tensor> Fork(const std::vector<IValue>& arguments) {
   const at::Tensor x = arguments[kInput].toTensor();
   const at::Tensor weight = arguments[kWeight].toTensor();

@@ -1,6 +1,6 @@
 // 1x1 convolutions whose input other operations read, too (fuse.h), for example at the beginning of a residual block:
 //
-//   conv2d of 1x1 pixels      PointwiseConvolution(), which also returns its input, for the operations after it
+//   conv2d of 1x1 pixels      PointwiseConvolution(), which also returns its input, for later operations
 //
 // The backward of PointwiseConvolution() receives the input's gradient from those later operations, and adds it in the
 // kernel of its own matrix product.
@@ -12,7 +12,7 @@
 
 namespace lockstep::exported {
 
-// Fuses the conv2d operation `node`.
+// Fuses the conv2d operation `node` if it is a 1x1 convolution without a bias, and later operations read its input.
 void FuseFork(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

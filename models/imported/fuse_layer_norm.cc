@@ -27,7 +27,7 @@ RowsNormWeights WeightsOf(const std::vector<IValue>& arguments) {
           .epsilon = arguments[kEpsilon].toDouble()};
 }
 
-// Results: the norm, and the norm rounded to 16 bits.
+// Returns the operation whose results are the norm, and the norm rounded to 16 bits.
 FusedOperation NormOfRows(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const RowsNormResult norm =
@@ -36,8 +36,8 @@ FusedOperation NormOfRows(const RowsNormUses& uses) {
   };
 }
 
-// Arguments: the norm's, the two addends, and the shape to which their sum is reshaped, or None. Results: the reshaped
-// sum, the norm, and the norm rounded to 16 bits.
+// Returns the operation whose arguments are the norm's, the two addends, and the shape to which their sum is reshaped,
+// or None. Its results are the reshaped sum, the norm, and the norm rounded to 16 bits.
 FusedOperation SumAndNorm(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor x = arguments[kNormArguments].toTensor();

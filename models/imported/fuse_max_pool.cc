@@ -11,7 +11,7 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
   enum PoolArgument : size_t { kInput, kWindow, kStride, kPadding, kDilation, kCeils };
   const Node& pool = rewriter.At(node);
   const auto window = SingleOf(pool.arguments[kWindow]);
-  // The stride is the window's size if the operation has no stride.
+  // If the operation's list of strides is empty, the stride is the window's size.
   const bool has_stride = !IntegersOf(pool.arguments[kStride]).empty();
   const auto stride = has_stride ? SingleOf(pool.arguments[kStride]) : window;
   const auto padding = SingleOf(pool.arguments[kPadding]);
@@ -20,7 +20,8 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
       !IsConstant(pool.arguments[kCeils], false)) {
     return;
   }
-  // Operations that read the input later get it from the pooling, so that its backward can add their gradients.
+  // Operations that read the input later get the input from the pooling, so that the pooling's backward can add their
+  // gradients.
   const int64_t passed = rewriter.PassOn(pool.arguments[kInput].value, node);
   const auto run = [window = *window, stride = *stride, padding = *padding](
                        const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {

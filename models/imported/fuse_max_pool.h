@@ -1,4 +1,4 @@
-// Max-pooling of images (fuse.h): a max_pool2d with a square window becomes MaxPool().
+// Max-pooling of images (fuse.h): a max_pool2d with a square window becomes ForkedMaxPool().
 #pragma once
 
 #include <cstdint>

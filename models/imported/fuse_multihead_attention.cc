@@ -22,7 +22,8 @@ std::optional<at::Tensor> MaybeTensor(const IValue& value) {
   return value.isTensor() ? std::optional(value.toTensor()) : std::nullopt;
 }
 
-// Arguments: the input [count, tokens, width], and weight and bias of the first and of the last linear layer.
+// Returns the operation whose arguments are the input [count, tokens, width], and the weight and the bias of the first
+// and of the last linear layer.
 FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   return [heads, dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor qkv =
@@ -32,7 +33,7 @@ FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   };
 }
 
-// The chain that gives the queries, the keys or the values.
+// The chain of nodes that computes the queries, the keys or the values.
 struct Part {
   std::vector<int64_t> nodes;
   int64_t all = -1;  // the value that holds queries, keys and values
@@ -83,7 +84,7 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
     return;
   }
 
-  // Finds the chain from the input to `contiguous`.
+  // Finds the chain from the input of the module to `contiguous`.
   NodeChain before(rewriter, contiguous);
   before.Back("aten::squeeze").With(1, -2).Back("aten::transpose").With(1, 0).With(2, -2);
   before.Back("aten::unsqueeze").With(1, 0).Back("aten::unflatten").With(1, -1);
@@ -94,7 +95,7 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   if (!before.is_there()) return;
   const Argument input = before.arguments()[0];
 
-  // Finds the chain from the attention to the result.
+  // Finds the chain from the attention to the result of the module.
   NodeChain after(rewriter, node);
   after.On("aten::permute").WithIntegers(1, {2, 0, 1, 3});
   if (!after.is_there()) return;

@@ -16,14 +16,14 @@ using c10::IValue;
 using ops::Expressions;
 using ops::TermId;
 
-// A limit on the size of a group, because its kernel needs registers for its intermediate values.
+// The largest number of nodes in a group: the group's kernel needs registers for the intermediate values.
 constexpr size_t kMostNodes = 64;
 
 using Terms = std::vector<TermId>;  // the operands of an operation; numbers are constant terms
 
 struct Operation {
   std::string_view name;
-  size_t operands;  // the first arguments, tensors or numbers; further ones are constants
+  size_t operands;  // the number of operands: the first arguments; others are constants
   std::function<TermId(Expressions& to, const Terms& of, const Node& node)> term;
 };
 
@@ -56,15 +56,15 @@ TermId Gelu(Expressions& to, TermId x, bool tanh) {
 
 TermId Elu(Expressions& to, TermId x, double alpha, double scale, double input_scale) {
   const TermId zero = to.Constant(0);
-  // The argument of exp() is limited to 0: for large x it would overflow, and the gradient, 0 times infinity, would be
-  // NaN.
+  // The argument of exp() is limited to 0: for large x exp() would overflow, and the gradient, 0 times infinity, would
+  // be NaN.
   const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
   return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
                      Times(to, x, scale));
 }
 
-// Returns the entry of the table for the node's operation. Null if there is none, or if an argument is not what the
-// entry needs: operands are tensors or constant numbers, and all other arguments are constants.
+// Returns the entry of the table for the node's operation. Returns null if there is no entry, or if an argument does
+// not fit the entry: operands are tensors or constant numbers, and all other arguments are constants.
 const Operation* OperationOf(const Node& node) {
   static const auto number = [](const Node& of, size_t i) { return *NumberOf(of.arguments[i]); };
   static const std::vector<Operation> operations = {
@@ -144,7 +144,7 @@ const Operation* OperationOf(const Node& node) {
 
 bool IsInPlace(const Node& node) { return NameOf(node).ends_with('_'); }
 
-// Whether all values that the operation takes are tensors, as far as is known before the graph runs.
+// Returns whether all values that the operation takes are tensors, as far as is known before the graph runs.
 bool TakesTensors(const Rewriter& rewriter, const Node& node) {
   return std::ranges::all_of(ValuesOf(node), [&](int64_t value) {
     const int64_t maker = rewriter.MakerOf(value);
@@ -214,7 +214,7 @@ std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t
     return !IsInPlace(of) ||
            std::ranges::find(group.inputs, of.arguments[0].value) == group.inputs.end();
   });
-  // Backward reads the group's inputs again, so no operation may change them after the group's first node.
+  // Backward reads the group's inputs again, so no operation may write to an input after the group's first node.
   const bool inputs_stay = std::ranges::none_of(group.inputs, [&](int64_t value) {
     return rewriter.IsWrittenAfter(value, group.nodes.front());
   });
@@ -225,7 +225,7 @@ std::optional<PointwiseGroup> PointwiseGroupOf(const Rewriter& rewriter, int64_t
   }
 
   Expressions expressions;
-  std::map<int64_t, TermId> terms;  // by value
+  std::map<int64_t, TermId> terms;  // the term of each value, by the value's number
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     terms[group.inputs[i]] = expressions.Input(static_cast<int64_t>(i));
   }
@@ -252,7 +252,7 @@ void FusePointwise(Rewriter& rewriter) {
   for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
     const std::optional<PointwiseGroup> group = PointwiseGroupOf(rewriter, i);
     if (!group) continue;
-    // If an operation in the group works in place, the result has the type of the tensor that it writes to.
+    // If an operation in the group works in place, the result has the type of the tensor that this operation writes to.
     const bool has_one_type = std::ranges::any_of(
         group->nodes, [&](int64_t node) { return IsInPlace(rewriter.At(node)); });
     const auto operation = [function = group->function, has_one_type](

@@ -1,4 +1,4 @@
-// Tests which operations are put into one generated kernel, and that its expression and derivatives agree with
+// Tests which operations are put into one generated kernel, and that the kernel's expression and derivatives agree with
 // LibTorch's.
 
 #include "models/imported/fuse_pointwise.h"
@@ -34,7 +34,7 @@ std::string Text(const std::vector<std::string>& nodes, int output) {
       fmt::join(nodes, ", "), output);
 }
 
-// A call of `op` with the arguments value x and `more`, such as ", 1".
+// Returns the text of a call of `op` with the arguments value x and `more`, such as ", 1".
 std::string Call(const std::string& op, int x, const std::string& more, int out) {
   const bool has_tensors = op == "add" || op == "sub" || op == "mul" || op == "div";
   const char* overload = has_tensors ? "Tensor" : op == "rsub" ? "Scalar" : "";
@@ -92,12 +92,12 @@ at::Tensor ValueOf(const Expressions& expressions, TermId term,
 
 struct OperationCase {
   const char* name;
-  std::string call;  // takes value 9 and defines value 10
+  std::string call;  // the text of a call that takes value 9 and returns value 10
 };
 
 class FusePointwiseTest : public testing::TestWithParam<OperationCase> {};
 
-// The graph computes op(x * y) - z, which becomes one group.
+// Checks that op(x * y) - z becomes one group, and that the group's values and derivatives are those of LibTorch.
 TEST_P(FusePointwiseTest, TermsAndDerivativesAreLibTorchs) {
   const std::string text = Text({Of("mul", 0, 1, 9), GetParam().call, Of("sub", 10, 2, 11)}, 11);
   Program program = ProgramOf(text);
@@ -174,7 +174,7 @@ TEST(PointwiseGroupTest, HasAtMostSevenInputs) {
 
 TEST(PointwiseGroupTest, LeavesWritesToWhatOthersSee) {
   EXPECT_EQ(SizeOf(Text({Call("relu_", 0, "", 9), Of("mul", 9, 1, 10)}, 10), 1), 0);
-  // An operation within the range of the group writes to one of the group's inputs.
+  // There is no group if an operation between its nodes writes to one of the group's inputs, here value 0.
   EXPECT_EQ(
       SizeOf(Text({Of("mul", 0, 1, 9), Call("relu_", 0, "", 10), Of("mul", 9, 2, 11)}, 11), 2), 0);
 }

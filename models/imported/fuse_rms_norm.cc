@@ -21,8 +21,8 @@ struct RmsNorm {
   Argument weight;
   double epsilon = 0;
   int64_t last = -1;  // the node that gives the result
-  // Whether a 16-bit x gives a float32 result in any case (widens), or only under autocast (widens_under_autocast); if
-  // neither, the result has x's type.
+  // `widens` says whether a 16-bit x gives a float32 result in any case, and `widens_under_autocast` whether it does so
+  // under autocast. If neither is set, the result has x's type.
   bool widens = false;
   bool widens_under_autocast = true;
 };
@@ -103,8 +103,8 @@ std::optional<RmsNorm> WrittenOut(const Rewriter& rewriter, int64_t rsqrt) {
   return norm;
 }
 
-// Finds a norm that is a call of aten::rms_norm, which torch.nn.RMSNorm makes. Nothing if its arguments do not allow
-// fusion.
+// Returns the norm that `node` computes by calling aten::rms_norm, as torch.nn.RMSNorm does; nothing if the arguments
+// of the call do not allow fusion.
 std::optional<RmsNorm> Called(const Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& arguments = rewriter.At(node).arguments;
   if (IntegersOf(arguments[1]).size() != 1 || !IsValue(arguments[0]) || !IsValue(arguments[2]) ||
@@ -135,7 +135,7 @@ RowsNormResult Norm(const at::Tensor& x, const at::Tensor& branch, const at::Ten
   return {.sum = sum, .wide = y, .rounded = y};
 }
 
-// Returns the norm of x, with no branch to add. x may have 16 bits.
+// Returns the norm of x, without adding a branch. x may have 16 bits.
 RowsNormResult NormOf(const at::Tensor& x, const at::Tensor& weight, const RmsNorm& form,
                       const RowsNormUses& uses) {
   if (IsWide(x)) return Norm(x, {}, weight, form.epsilon, uses);
@@ -150,7 +150,8 @@ RowsNormResult NormOf(const at::Tensor& x, const at::Tensor& weight, const RmsNo
   return {.sum = x, .wide = y, .rounded = y};
 }
 
-// Arguments: x and the weight. Results: the norm, and the norm rounded to 16 bits.
+// Returns the operation whose arguments are x and the weight. Its results are the norm, and the norm rounded to 16
+// bits.
 FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   return [form, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const RowsNormResult norm =
@@ -159,8 +160,8 @@ FusedOperation NormOfRows(const RmsNorm& form, const RowsNormUses& uses) {
   };
 }
 
-// Arguments: the two addends and the weight. Results: the sum, the sum as the norm takes it (widened to float32 if
-// widens_sum), the norm, and the norm rounded to 16 bits.
+// Returns the operation whose arguments are the two addends and the weight. Its results are the sum, the sum that the
+// norm reads (converted to float32 if `widens_sum`), the norm, and the norm rounded to 16 bits.
 FusedOperation SumAndNorm(const RmsNorm& form, bool widens_sum, const RowsNormUses& uses) {
   return [form, widens_sum, uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();

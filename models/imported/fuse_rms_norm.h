@@ -3,8 +3,8 @@
 //   [add ->] [to float32 ->] pow 2 -> mean -> add epsilon -> rsqrt -> mul -> [to float32 ->] mul by the weight
 //   [add ->] rms_norm of the last dimension
 //
-// Llama, and most models after it, write the norm in the first form. Both become RowsNorm() (rows_norm.h), which also
-// returns the sum.
+// Llama, and most models after it, write the norm in the first form. Both forms become RowsNorm() (rows_norm.h), which
+// also returns the sum.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor
   return std::nullopt;
 }
 
-// Computes x + branch * scale with the kernels; undefined if they do not support the arguments.
+// Returns x + branch * scale, computed by the kernels of ops; undefined tensors if the kernels do not support the
+// arguments.
 ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,
                            bool rounds) {
   const std::optional<int64_t> dimension = ScaledDimension(scale, branch);
@@ -40,7 +41,8 @@ ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const 
           .rounded = rounds ? rounded.movedim(-1, *dimension) : at::Tensor()};
 }
 
-// Arguments: the two factors and the other addend. Results: the sum, and, if `rounds`, the sum rounded to 16 bits.
+// Returns the operation whose arguments are the two factors and the other addend. Its results are the sum, and the sum
+// rounded to 16 bits if `rounds` and a kernel computes it; otherwise the second result is the sum, too.
 FusedOperation SumOfProduct(bool rounds) {
   return [rounds](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor branch = arguments[0].toTensor();

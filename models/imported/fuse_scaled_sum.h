@@ -2,9 +2,9 @@
 //
 //   mul -> add      ScaledSum()
 //
-// Only when the graph runs is it known whether a factor is a layer scale, which has one number for each channel of
-// 16-bit values; other products run as LibTorch's operations. For operations that round the float32 sum to 16 bits, the
-// same kernel also writes the rounded sum.
+// A factor is a layer scale if it has one number for each channel of 16-bit values, which is known only when the graph
+// runs; other products run as LibTorch's operations. For operations that round the float32 sum to 16 bits, the kernel
+// of the sum also writes the rounded sum.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 using c10::IValue;
 
-// Whether the node is a mean over the pixels that keeps the dimensions, with size 1.
+// Returns whether the node is a mean over the pixels that keeps the two dimensions of the pixels, with size 1.
 bool IsPixelMean(const Node& node) {
   const std::vector<Argument>& arguments = node.arguments;
   if (node.results[0].value < 0 || !IsValue(arguments[0])) return false;
@@ -24,7 +24,7 @@ bool IsPixelMean(const Node& node) {
          IsConstant(arguments[2], true) && IsConstant(arguments[3], IValue());
 }
 
-// Whether `value` is computed from the result of node `from` by nodes before node `to`.
+// Returns whether `value` is computed from the result of node `from` by nodes before node `to`.
 bool Reaches(const Rewriter& rewriter, int64_t from, int64_t value, int64_t to) {
   std::set<int64_t> reached{rewriter.At(from).results[0].value};
   for (int64_t i = from + 1; i < to; ++i) {
@@ -37,8 +37,8 @@ bool Reaches(const Rewriter& rewriter, int64_t from, int64_t value, int64_t to) 
   return reached.contains(value);
 }
 
-// Returns the node of the product of x and a gate that is computed from x's mean; -1: there is none, or x has other
-// users.
+// Returns the node of the product of x, the input of `mean`, and a gate that is computed from the mean; -1 if there is
+// no such product, or x has other users.
 int64_t ProductOf(const Rewriter& rewriter, int64_t mean) {
   const int64_t x = rewriter.At(mean).arguments[0].value;
   const std::vector<int64_t>& users = rewriter.UsersOf(x);

@@ -5,7 +5,7 @@
 //   ...                    the operations that compute the gate from the mean stay as they are
 //   mul                    Excite()
 //
-// Only when the graph runs is it known whether x is an image for which there are kernels; otherwise LibTorch's
+// Whether x is an image for which there are kernels is known only when the graph runs; if it is not, LibTorch's
 // operations are called.
 #pragma once
 

@@ -27,7 +27,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kChannels = 8;
 
-// Values: 0 x; 1 to 4 weight, bias and running statistics of norm a, 5 to 8 those of norm b; the nodes' results follow.
+// Returns the text of a graph. Its values are: 0 x; 1 to 4 weight, bias and running statistics of norm a, 5 to 8 those
+// of norm b; then the nodes' results.
 std::string Text(const std::string& nodes, int output) {
   return fmt::format(
       R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"a.weight": 1, "a.bias": 2, "b.weight": 5,
@@ -43,7 +44,7 @@ std::string Norm(int x, int weight, int out, bool training = true) {
       x, weight, weight + 1, weight + 2, weight + 3, training, out);
 }
 
-// A call of `op` with the arguments value x and `more`, such as ", 1".
+// Returns the text of a call of `op` with the arguments value x and `more`, such as ", 1".
 std::string Call(const std::string& op, const std::string& overload, int x, const std::string& more,
                  int out) {
   return fmt::format(
@@ -94,8 +95,8 @@ size_t NodesOf(const std::string& text) { return Fused(text).nodes.size(); }
 
 using ExpectedOf = std::function<Tensor(const Tensor& x, const ExportedGraph::Tensors& tensors)>;
 
-// Expects that the graph gives the output, the gradients and the buffers of `expected`. `make` makes the same tensors
-// for both.
+// Checks that the graph gives the output, the gradients and the buffers of `expected`. `make` is called for each of the
+// two, and makes the same tensors each time.
 void ExpectAlike(const std::string& text, const Tensor& x, double tolerance,
                  ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const ExportedGraph::Tensors tensors = make();
@@ -161,7 +162,7 @@ TEST(Fuse, TakesTheOtherBranchToTheNorm) {
     EXPECT_EQ(NodesOf(text), 2);
     ExpectComputes(text, [](auto& x, auto& a, auto&) { return at::relu(a(x) + at::sigmoid(x)); });
   }
-  // The branch has another shape.
+  // The branch that is added has another shape than the norm's result.
   ExpectComputes(
       Text(Chain({Norm(0, 1, 9), Of("mean", 0, 10), Sum("add", 10, 9, 11), Of("relu", 11, 12)}),
            12),
@@ -186,7 +187,8 @@ TEST(Fuse, TakesThePoolToTheNorm) {
 }
 
 TEST(Fuse, LeavesWhatOthersUse) {
-  // The norm's result is used twice. In the second graph, so is relu's result, which is pooled.
+  // The norm's result, value 9, has two users, so it is not fused with the relu. In the second graph the relu's result,
+  // value 10, has two users, so it is not fused with the pooling.
   const std::string twice =
       Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10), Sum("add", 9, 10, 11)}), 11);
   EXPECT_EQ(NodesOf(twice), 2) << "the norm, and relu with the sum";
@@ -198,16 +200,17 @@ TEST(Fuse, LeavesWhatOthersUse) {
                                 Sum("add", 11, 12, 13)}),
                          13)),
             4);
-  // The norm's result is the graph's output.
+  // The norm's result is the graph's output, so the relu is not fused with it.
   EXPECT_EQ(NodesOf(Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10)}), 9)), 2);
-  // An operation between the norm and the sum changes a tensor in place, which may be the branch's input.
+  // Nothing is fused, because between the norm and the sum neg_ changes the norm's input, value 14, in place.
   const std::string changed = Text(Chain({Of("sigmoid", 0, 14), Norm(14, 1, 9), Of("neg_", 14, 10),
                                           Sum("add", 9, 10, 11), Of("relu", 11, 12)}),
                                    12);
   EXPECT_EQ(NodesOf(changed), 5);
 }
 
-// The sum is written to the branch in place, and another operation reads the branch afterwards.
+// Checks that nothing is fused if the sum is written to the branch, value 10, in place, and another operation reads the
+// branch afterwards.
 TEST(Fuse, LeavesASumThatIsWrittenToTheBranch) {
   const std::string text = Text(Chain({Norm(0, 1, 9), Of("sigmoid", 0, 10), Sum("add_", 10, 9, 11),
                                        Of("relu", 11, 12), Sum("add", 12, 10, 13)}),
@@ -226,7 +229,9 @@ TEST(Fuse, LeavesANormOfRunningStatistics) {
   EXPECT_FALSE(program.nodes[0].fused);
 }
 
-// Values: 0 x; 1 a convolution's weight [8, 8, 1, 1].
+// Checks that a 1x1 convolution returns its input for the operations that read the input later, so that the
+// convolution's backward adds the gradients from these operations. In the graphs value 0 is x, and value 1 is the
+// convolution's weight [8, 8, 1, 1].
 TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
   const auto text = [](const std::string& nodes, int output) {
     return fmt::format(
@@ -246,7 +251,7 @@ TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
     return tensors;
   };
   const Tensor x = at::randn({4, kChannels, 6, 6}).requires_grad_();
-  // The convolution becomes one node with two results.
+  // The convolution becomes one node with two results: its output and its input.
   const std::string fork =
       text(Chain({Of("sigmoid", 0, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
   const exported::Program program = Fused(fork);
@@ -260,8 +265,8 @@ TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
   const std::string before =
       text(Chain({Of("cos", 0, 5), Of("relu_", 5, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
   EXPECT_TRUE(Fused(before).nodes[2].fused);
-  // There is no fork if the input's other user comes before the convolution, or if an operation after it writes to the
-  // input.
+  // The convolution is not fused if the other operation that reads the convolution's input comes before the
+  // convolution, or if that operation writes to the input in place.
   for (const std::string& other :
        {Chain({Of("sigmoid", 0, 2), Of("cos", 2, 5), convolution(2, 3), Sum("add", 3, 5, 4)}),
         Chain({Of("sigmoid", 0, 2), convolution(2, 3), Of("cos_", 2, 5), Sum("add", 3, 5, 4)})}) {
@@ -279,7 +284,7 @@ std::string Linear(int x, int weight, int out) {
   return Call("linear", "", x, fmt::format(R"(, {{"v": {}}}, null)", weight), out);
 }
 
-// A call of an operation that takes a value and a list, such as a shape.
+// Returns the text of a call of an operation that takes a value and a list, such as a shape.
 std::string View(const std::string& op, int x, const std::string& shape, int out) {
   return Call(op, "", x, ", " + shape, out);
 }
@@ -288,7 +293,8 @@ std::string Reshape(int x, const std::string& shape, int out) {
   return View("reshape", x, shape, out);
 }
 
-// Values: 0 x; 1, 2 the norm's weight and bias; 3 a weight [8, 8]; 4 a weight [24, 8].
+// Returns the text of a graph. Its values are: 0 x; 1, 2 the norm's weight and bias; 3 a weight [8, 8]; 4 a weight [24,
+// 8].
 std::string RowsText(const std::string& nodes, int output) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "square": 3, "qkv": 4}},
@@ -306,7 +312,7 @@ ExportedGraph::Tensors RowsTensors() {
   return tensors;
 }
 
-// Compares in float32, and under autocast to bfloat16. `sizes` are the sizes of x.
+// Checks the graph against `expected` in float32, and under autocast to bfloat16. `sizes` are the sizes of x.
 void ExpectAlikeAndRounded(const std::string& text, at::IntArrayRef sizes,
                            ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const auto x = [&] { return at::randn(sizes).requires_grad_(); };
@@ -325,7 +331,8 @@ Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
                         tensors.parameters.at("bias"), 1e-5);
 }
 
-// Llama's RMSNorm of value x with weight 1. The intermediate values have the numbers after `out`, the result.
+// Returns the nodes of Llama's RMSNorm of value x with value 1 as the weight. Value `out` is the result, and the values
+// after it are the intermediate results.
 std::string RmsNormed(int x, int out) {
   const std::string to_float = R"(, {"dtype": "float32"}, false, false, null)";
   return Chain({Call("pow", "Tensor_Scalar", x, ", 2", out + 1),
@@ -341,7 +348,8 @@ Tensor RmsNormedBy(const Tensor& x, const ExportedGraph::Tensors& tensors) {
          (wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + 1e-6));
 }
 
-// The sum before the norm is also used after it, in float32.
+// Checks that the sum before the norm is fused with the norm although a second sum reads the first one, too, in
+// float32.
 TEST(Fuse, TakesTheSumToLlamasNorm) {
   const std::string text =
       RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6),
@@ -356,7 +364,8 @@ TEST(Fuse, TakesTheSumToLlamasNorm) {
   });
 }
 
-// There is no sum before the norm, and an operation that does not round uses the norm, too.
+// Checks norms without a sum before them. The norm's result has two users: a linear layer, which rounds the result
+// under autocast, and a sum, which does not round it.
 TEST(Fuse, ComputesNormsOfRoots) {
   const std::string written = RowsText(
       Chain({Linear(0, 3, 5), RmsNormed(5, 10), Linear(10, 3, 20), Sum("add", 10, 20, 21)}), 21);
@@ -379,7 +388,8 @@ TEST(Fuse, ComputesNormsOfRoots) {
   });
 }
 
-// A transformer block whose residual sum is used again after the norm.
+// Checks that a residual sum is fused with the norm that follows although a second sum reads the residual sum, too, as
+// in a transformer block.
 TEST(Fuse, TakesTheSumToTheNormOfRows) {
   const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), RowsNorm(6, 7),
                                            Linear(7, 3, 8), Sum("add", 6, 8, 9)}),
@@ -390,7 +400,8 @@ TEST(Fuse, TakesTheSumToTheNormOfRows) {
     const Tensor sum = x + at::linear(x, square);
     return sum + at::linear(RowsNormed(sum, tensors), square);
   });
-  // The sum is reshaped before the norm, and a user that does not round the norm's result uses it, too.
+  // The sum is reshaped before the norm, and a sum, which does not round, reads the norm's result besides the linear
+  // layer.
   const std::string reshaped = RowsText(
       Chain({Linear(0, 3, 5), Sum("add", 5, 0, 6), Reshape(6, "[-1, 8]", 7), RowsNorm(7, 8),
              Linear(8, 3, 9), Sum("add", 9, 8, 10), Sum("add", 10, 7, 11)}),
@@ -424,7 +435,7 @@ TEST(Fuse, LeavesASumThatIsUsedBeforeItsNorm) {
 
 // ---- Embeddings -----------------------------------------------------------------------------------
 
-// An embedding of `indices` with weight `weight`.
+// Returns the text of an embedding of `indices` with the weight `weight`.
 std::string Embedded(int weight, int indices, int out, const std::string& padding = "-1") {
   return Call("embedding", "", weight,
               fmt::format(R"(, {{"v": {}}}, {}, false, false)", indices, padding), out);
@@ -454,7 +465,7 @@ TEST(Fuse, SumsEmbeddings) {
            const auto [a, b, c] = rows(x, tensors);
            return RowsNormed(a + b + c, tensors);
          });
-  // An embedding that another operation uses stays a node of its own.
+  // An embedding that another operation reads, too, stays a node of its own.
   expect(graph({Sum("add", 6, 7, 9), Sum("add", 9, 8, 10), Sum("mul", 10, 8, 11)}, 11), 4,
          [&](auto& x, auto& tensors) {
            const auto [a, b, c] = rows(x, tensors);
@@ -462,7 +473,7 @@ TEST(Fuse, SumsEmbeddings) {
          });
 }
 
-// An embedding whose gradients are divided by the frequency of the index (scale_grad_by_freq) stays LibTorch's.
+// Checks that an embedding whose gradients are divided by the frequency of the index (scale_grad_by_freq) is not fused.
 TEST(Fuse, LeavesAnEmbeddingThatIsScaledByFrequency) {
   const std::string text =
       RowsText(Call("embedding", "", 3, R"(, {"v": 0}, -1, true, false)", 5), 5);
@@ -487,7 +498,7 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   // An in-place addition is fused, too.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
-  // An operation between product and sum changes a tensor in place.
+  // Nothing is fused, because exp_ changes a tensor in place between the product and the sum.
   const std::string changed =
       RowsText(Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Of("cos", 0, 10), Of("exp_", 10, 11),
                       Sum("add", 6, 11, 7), Linear(7, 3, 8), Sum("add", 7, 8, 9)}),
@@ -550,11 +561,12 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
         .transpose(1, 2)
         .reshape({4, 6, kChannels});
   });
-  // The permute has another order of dimensions.
+  // Nothing is fused if the permute has another order of dimensions.
   EXPECT_EQ(NodesOf(RowsText(Chain(AttentionNodes("[2, 0, 1, 3, 4]")), 13)), 7);
 }
 
-// Values: 0 x; 1 a weight [24, 8]; 2 a bias for the scores [heads, 6, 6]; 3 a mask that hides tokens [2, 6, 6].
+// Returns the text of a graph. Its values are: 0 x; 1 a weight [24, 8]; 2 a bias for the scores [heads, 6, 6]; 3 a mask
+// that hides tokens [2, 6, 6].
 std::string WindowsText(const std::vector<std::string>& nodes) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2}}, "buffers": {{"hiding": 3}},
@@ -572,14 +584,15 @@ ExportedGraph::Tensors WindowsTensors() {
   return tensors;
 }
 
-// All heads share the bias of one head.
+// Returns WindowsTensors() with a bias [1, 6, 6] that all heads share.
 ExportedGraph::Tensors OneHeadsTensors() {
   ExportedGraph::Tensors tensors = WindowsTensors();
   tensors.parameters["bias"] = at::randn({1, 6, 6}).requires_grad_();
   return tensors;
 }
 
-// The attention of 2 heads in timm's Swin transformers: with explicit scores, or with scaled_dot_product_attention.
+// Returns the nodes of the attention of 2 heads in timm's Swin transformers, with explicit scores or with
+// scaled_dot_product_attention.
 std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale = 0.5,
                                      double dropout = 0) {
   std::vector<std::string> nodes = {
@@ -626,7 +639,7 @@ std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale 
   return nodes;
 }
 
-// The input has 4 windows. Compares in float32, and under autocast to bfloat16.
+// Checks the attention on an input of 4 windows, in float32 and under autocast to bfloat16.
 void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
                            ExportedGraph::Tensors (*make)()) {
   const std::string text = WindowsText(WindowNodes(is_explicit, hides, scale));
@@ -654,18 +667,20 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   for (const bool is_explicit : {true, false}) {
     for (const bool hides : {false, true}) {
       SCOPED_TRACE(testing::Message() << (is_explicit ? "explicit" : "sdpa") << hides);
-      // The linear layer remains, and the nodes that compute bias and mask from parameter and buffer.
+      // These nodes remain besides the fused operation: the linear layer, an unsqueeze of the bias, and with a mask the
+      // two unsqueezes or the one view of the mask.
       const size_t left = 2 + (hides ? (is_explicit ? 2 : 1) : 0);
       EXPECT_EQ(NodesOf(WindowsText(WindowNodes(is_explicit, hides))), left + 1);
       ExpectComputesWindows(is_explicit, hides, 0.5, WindowsTensors);
-      // WindowAttention() does not support a bias without heads, so LibTorch's operations are called.
+      // WindowAttention() does not support a bias that all heads share, so LibTorch's operations are called.
       ExpectComputesWindows(is_explicit, hides, 0.5, OneHeadsTensors);
       // With dropout, scaled_dot_product_attention is still fused, but explicit scores are not.
       const auto dropping = WindowNodes(is_explicit, hides, 0.5, /*dropout=*/0.1);
       EXPECT_EQ(NodesOf(WindowsText(dropping)), is_explicit ? dropping.size() : left + 1);
     }
   }
-  // WindowAttention() does not support a scale other than 1 / sqrt(size), either.
+  // LibTorch's operations are also called for a scale of 0.3, because WindowAttention() supports only 1 / sqrt(size),
+  // which is 0.5 for these heads of size 4.
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
 
@@ -699,7 +714,7 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
     return RowsText(Chain(nodes), 29);
   };
   EXPECT_EQ(NodesOf(text(8)), 1);
-  // The width of the unflattened parts is not the number of heads times their size.
+  // Nothing is fused if the width of the unflattened parts, 4, is not the number of heads times their size, 2 * 4.
   EXPECT_EQ(NodesOf(text(4)), 25);
   ExpectComputesRows(text(8), [](auto& x, auto& tensors) {
     const auto parts = PartsOf(x, tensors);
@@ -711,7 +726,7 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
 
 // ---- Windows of images ---------------------------------------------------------------------------
 
-// The input holds 2 images of 4 x 6 pixels.
+// Checks the graph on an input of 2 images of 4 x 6 pixels.
 void ExpectComputesImages(const std::string& text, const ExpectedOf& expected) {
   ExpectAlikeAndRounded(text, {2, 4, 6, kChannels}, RowsTensors, expected);
 }
@@ -730,7 +745,8 @@ Tensor Swapped(const Tensor& x, at::IntArrayRef parts, at::IntArrayRef result) {
   return x.reshape(parts).permute({0, 1, 3, 2, 4, 5}).reshape(result);
 }
 
-// A block of timm's Swin transformers with windows of 2 x 3 pixels and a linear layer in the place of attention.
+// Returns the nodes of a block of timm's Swin transformers with windows of 2 x 3 pixels and a linear layer in the place
+// of attention.
 std::vector<std::string> SwinNodes(bool rolls) {
   std::vector<std::string> nodes = {RowsNorm(0, 5)};
   if (rolls) nodes.push_back(Roll(5, "[-1, -2]", 6));
@@ -767,7 +783,8 @@ TEST(Fuse, CutsImagesIntoWindows) {
   }
 }
 
-// As in torchvision for images that windows do not divide: the padding is cut off before the roll.
+// Checks the chain that torchvision has for images whose sides are no multiples of the window's: the chain cuts off the
+// padding before the roll.
 TEST(Fuse, CutsPaddedImagesIntoWindows) {
   const std::string text = RowsText(
       Chain({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
@@ -784,9 +801,10 @@ TEST(Fuse, CutsPaddedImagesIntoWindows) {
   });
 }
 
-// Windows that do not fit the rolled image are computed by LibTorch's operations.
+// Checks the results of a roll with windows that do not fit the image, with a size of -1 in the shape of the result,
+// and of pixels that are not contiguous.
 TEST(Fuse, RollsWhatIsNoWindow) {
-  // The windows' sizes do not fit the image, before the roll or after it.
+  // The first view has 2 x 2 windows of 3 x 2 pixels, which do not fit the rolled images of 4 x 6 pixels.
   const std::string before = RowsText(
       Chain({Of("relu", 0, 5), Roll(5, "[-1, -2]", 6), View("view", 6, "[2, 2, 3, 2, 2, 8]", 7),
              SwapSizes(7, 8), Reshape(8, "[-1, 6, 8]", 9)}),
@@ -803,7 +821,7 @@ TEST(Fuse, RollsWhatIsNoWindow) {
   ExpectComputesImages(after, [](auto& x, auto&) {
     return at::roll(Swapped(at::relu(x), {2, 2, 3, 2, 2, 8}, {2, 4, 6, 8}), {1, 2}, {1, 2});
   });
-  // The pixels are not contiguous in memory.
+  // The pixels of the transposed images are not contiguous in memory.
   const std::string strided = RowsText(
       Chain({Call("transpose", "int", 0, ", 1, 2", 5), Roll(5, "[-1, -2]", 6),
              Reshape(6, "[2, 3, 2, 2, 2, 8]", 7), SwapSizes(7, 8), Reshape(8, "[-1, 4, 8]", 9)}),
@@ -821,9 +839,9 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
                                     Reshape(8, "[2, 4, 6, 8]", 9)};
   };
   EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[1, 2]")), 9)), 2);
-  // The roll is of other dimensions.
+  // A roll that names the dimensions in another order is not fused.
   EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[2, 1]")), 9)), 3);
-  // The rolled image has another user.
+  // The roll is not fused if the rolled image has another user.
   std::vector<std::string> used = nodes("[1, 2]");
   used.push_back(Sum("add", 6, 9, 10));
   EXPECT_EQ(NodesOf(RowsText(Chain(used), 10)), 4);
@@ -831,7 +849,7 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
     const Tensor rolled = at::roll(at::relu(x), {-1, -2}, {1, 2});
     return rolled + Swapped(rolled, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8});
   });
-  // An intermediate result has another user, or the windows are changed in place.
+  // Nothing is fused if an intermediate result has another user, or if the windows are changed in place.
   used.back() = Of("mean", 7, 10);
   used.push_back(Sum("add", 9, 10, 11));
   EXPECT_EQ(NodesOf(RowsText(Chain(used), 11)), 7);
@@ -842,7 +860,8 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
 
 // ---- Squeeze-and-excitation ----------------------------------------------------------------------
 
-// Values: 0 x; 1 to 4 a norm's weight, bias and running statistics; 5, 6 weights [8, 8, 1, 1]; 7 a bias [8].
+// Returns the text of a graph. Its values are: 0 x; 1 to 4 a norm's weight, bias and running statistics; 5, 6 weights
+// [8, 8, 1, 1]; 7 a bias [8].
 std::string ExciteText(const std::vector<std::string>& nodes, int output) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "reduce": 5, "expand": 6,
@@ -869,7 +888,7 @@ std::string PixelMean(int x, int out, const std::string& keeps = "true") {
   return Call("mean", "dim", x, ", [2, 3], " + keeps + ", null", out);
 }
 
-// The nodes of a squeeze-and-excitation of value 9, the activated norm of x. The product is value 15.
+// Returns the nodes of a squeeze-and-excitation of value 9, the activated norm of x. The product is value 15.
 std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
   return {
       Norm(0, 1, 8),
@@ -912,21 +931,22 @@ TEST(Fuse, SqueezesAndExcites) {
 
 TEST(Fuse, LeavesAProductThatIsNoExcitation) {
   const std::vector<std::string> nodes = ExciteNodes(PixelMean(9, 10), /*gate_first=*/false);
-  // Only the norm, and the gate's activation with the product, are fused: x has another user, or x is the output.
+  // The mean and the product are not fused, because value 9 has another user or is the output. Two fused nodes remain:
+  // the norm with its activation, and the gate's activation with the product.
   std::vector<std::string> used = nodes;
   used.push_back(Sum("mul", 15, 9, 16));
   EXPECT_EQ(FusedNodesOf(ExciteText(used, 16)), 2);
   EXPECT_EQ(FusedNodesOf(ExciteText(nodes, 9)), 2);
-  // The second factor is not computed from the mean.
+  // Only the norm with its activation is fused if the second factor, here value 7, is not computed from the mean.
   std::vector<std::string> other = nodes;
   other.back() = Sum("mul", 9, 7, 15);
   EXPECT_EQ(FusedNodesOf(ExciteText(other, 15)), 1);
-  // The mean is not over all pixels, or it drops the dimensions of the pixels.
+  // The mean and the product are not fused if the mean is not over all pixels, or drops the dimensions of the pixels.
   EXPECT_EQ(FusedNodesOf(
                 ExciteText(ExciteNodes(View("adaptive_avg_pool2d", 9, "[1, 2]", 10), false), 15)),
             2);
   EXPECT_EQ(FusedNodesOf(ExciteText(ExciteNodes(PixelMean(9, 10, "false"), false), 15)), 2);
-  // x is changed in place between mean and product, through a view.
+  // Only the norm is fused if value 9 is changed in place, through a view, between the mean and the product.
   std::vector<std::string> written = nodes;
   written.insert(written.begin() + 1, View("view", 8, "[-1]", 20));
   written.insert(written.end() - 1, Of("neg_", 20, 21));
@@ -940,7 +960,7 @@ std::string Pad(int x, int out) {
 }
 
 TEST(Fuse, LeavesOutAPadOfNothing) {
-  // All users of the norm before the pad round its result once the pad is gone, so it has no float32 result.
+  // Without the pad, all users of the norm round its result, so the norm has no float32 result.
   const std::string normed = RowsText(Chain({RowsNorm(0, 6), Pad(6, 5), Linear(5, 3, 7)}), 7);
   const exported::Program program = Fused(normed);
   ASSERT_EQ(program.nodes.size(), 2);

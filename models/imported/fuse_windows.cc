@@ -30,7 +30,7 @@ at::Tensor Rolled(const at::Tensor& image, const Shift& shift) {
   return at::roll(image, {shift.height, shift.width}, {1, 2});
 }
 
-// Runs LibTorch's operations of the chain.
+// Computes the chain with LibTorch's operations.
 at::Tensor LibTorchs(const at::Tensor& x, const Sizes& parts, const Sizes& result, Rolls rolls,
                      const Shift& shift) {
   const at::Tensor y = (rolls == Rolls::kBefore ? Rolled(x, shift) : x)
@@ -41,8 +41,8 @@ at::Tensor LibTorchs(const at::Tensor& x, const Sizes& parts, const Sizes& resul
   return rolls == Rolls::kAfter ? Rolled(y, shift) : y;
 }
 
-// Computes the chain with the fused operations; undefined if they do not support the arguments. `parts` are the six
-// sizes of the first view, and `result` is the shape of the result.
+// Computes the chain with the fused operations; returns an undefined tensor if they do not support the arguments.
+// `parts` are the six sizes of the first view, and `result` is the shape of the result.
 at::Tensor Fused(const at::Tensor& x, const Sizes& parts, const Sizes& result, Rolls rolls,
                  const Shift& shift) {
   if (!x.is_contiguous() || x.numel() == 0) return {};
@@ -65,7 +65,8 @@ at::Tensor Fused(const at::Tensor& x, const Sizes& parts, const Sizes& result, R
   return ops::ToWindows(x.view(image), cut).view(result);
 }
 
-// Arguments: the input, the six sizes of the first view, and the shape of the result. In each, one size may be -1.
+// Returns the operation whose arguments are the input, the six sizes of the first view, and the shape of the result. In
+// each of the two shapes, one size may be -1.
 FusedOperation Windows(Rolls rolls, const Shift& shift) {
   return [rolls, shift](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor x = arguments[0].toTensor();
@@ -101,7 +102,7 @@ bool IsCopy(const Node& node) {
          (name == "aten::clone" && IsConstant(node.arguments[1], 0));
 }
 
-// Whether a node returns all values of its input in the same shape.
+// Returns whether a node returns all values of its input in the same shape.
 bool GivesAll(const Node& node) {
   if (NameOf(node) == "aten::alias" || IsCopy(node)) return true;
   return NameOf(node) == "aten::slice" && IsConstant(node.arguments[2], 0) &&
@@ -130,7 +131,7 @@ void FuseWindows(Rewriter& rewriter, int64_t node) {
     chain.insert(chain.begin(), before);
   }
 
-  // Finds the end of the chain: the last view, or the roll after it.
+  // Finds the end of the chain: the last view, or the roll after the last view.
   std::vector<int64_t> after;
   size_t taken = 0;
   const Argument* result = nullptr;

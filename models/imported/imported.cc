@@ -58,7 +58,8 @@ std::string ShapeText(const Json& shape) {
   return "[" + text + "]";
 }
 
-// Returns the dtypes of the model's inputs. Throws Error (kUsage) if the model does not take samples as in `spec`.
+// Returns the dtypes of the model's inputs. Throws Error (kUsage) if the model does not take the samples that `spec`
+// describes.
 std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& inputs,
                                           const ModelSpec& spec) {
   std::vector<at::ScalarType> types;
@@ -99,7 +100,8 @@ std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& i
   return types;
 }
 
-// Throws Error (kUsage) if the loss in the file does not take the targets of samples as in `spec`.
+// Checks that the loss in the file takes the targets of the samples that `spec` describes. Throws Error (kUsage) if it
+// does not.
 void CheckTarget(const std::string& path, const Json& target, const ModelSpec& spec) {
   const SampleSpec samples{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task};
   Json expected{"batch"};
@@ -211,7 +213,7 @@ at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
 
 at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target) {
   if (!loss_) return Model::LossSum(output, target);
-  // The loss's graph takes at least one sample.
+  // The loss's graph takes at least one sample, so it is not run for an empty batch.
   if (target.size(0) == 0) return output.to(at::kFloat).sum();
   const at::Tensor loss =
       loss_->Run({output, target.scalar_type() == at::kByte ? target.to(at::kLong) : target});
@@ -220,7 +222,7 @@ at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target)
     throw UsageError("{}: its loss is {} [{}], where [{}] or [] is expected", path_,
                      c10::toString(loss.scalar_type()), fmt::join(loss.sizes(), ", "), count);
   }
-  // The mean over all targets, times their number, is the sum of their losses.
+  // The mean of the losses over all targets, times the number of targets, is the sum of the losses.
   return loss.to(at::kFloat).mean() * static_cast<double>(target.numel());
 }
 

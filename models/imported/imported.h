@@ -29,15 +29,16 @@ class Imported : public Model {
   // Throws Error (kUsage, kCheckpoint) if the file cannot be read, or if the model does not take the samples of `spec`.
   explicit Imported(const ModelSpec& spec);
 
-  // `input` is as Model::Forward() describes; on a rank without samples it may be empty if the ranks share the
-  // statistics of BatchNorm. A model of several inputs gets [count, inputs, tokens], and its input i is input[:, i].
+  // Returns the output of the model. `input` is as Model::Forward() describes; on a rank without samples it may be
+  // empty if the ranks share the statistics of BatchNorm. A model of several inputs gets [count, inputs, tokens], and
+  // its input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
-  // Uses the loss function in the file, or else the task's default loss. If the file's loss returns a mean, the mean is
-  // multiplied by the number of targets.
+  // Returns the sum of the losses of the file's loss function, or, if the file has none, of the task's default loss. If
+  // the file's loss function returns a mean, the mean is multiplied by the number of targets.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Leaves out the module's non-persistent buffers and the graphs' constants.
+  // Returns the state without the module's non-persistent buffers and the graphs' constants.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;

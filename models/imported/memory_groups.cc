@@ -12,7 +12,7 @@
 namespace lockstep::exported {
 namespace {
 
-// Whether the operation may return an argument itself although its schema does not say so.
+// Returns whether the operation may return an argument itself although its schema does not say so.
 bool MayReturnAnyArgument(const c10::FunctionSchema& schema) {
   constexpr std::array<std::string_view, 17> kUndeclared = {"aten::dropout",
                                                             "aten::feature_dropout",
@@ -34,7 +34,7 @@ bool MayReturnAnyArgument(const c10::FunctionSchema& schema) {
   return std::ranges::find(kUndeclared, schema.name()) != kUndeclared.end();
 }
 
-// Whether the results may share memory with this argument.
+// Returns whether the results may share memory with this argument.
 bool MayBeReturned(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   const bool is_declared = argument.alias_info() != nullptr &&
                            std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {

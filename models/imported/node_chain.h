@@ -1,5 +1,5 @@
 // NodeChain: a walk through a program that is being rewritten, from node to node, in which each node is the only user
-// of the previous node's result. Patterns use it to describe the chain that they look for.
+// of the previous node's result. Patterns use a NodeChain to describe the chain that they look for.
 //
 // If a step does not find the node that it asks for, the walk fails, and all further steps fail, too.
 #pragma once
@@ -33,7 +33,7 @@ class NodeChain {
   // Fails unless the current node, a transpose, swaps the first two dimensions.
   NodeChain& OfFirstTwo();
 
-  bool is_there() const { return node_ >= 0; }  // no step has failed
+  bool is_there() const { return node_ >= 0; }  // whether no step has failed
   int64_t node() const { return node_; }
   const std::vector<Argument>& arguments() const { return rewriter_.At(node_).arguments; }
   const std::vector<int64_t>& passed() const { return passed_; }

@@ -143,7 +143,7 @@ class Reader {
  public:
   Reader(std::string where, int64_t values) : where_(std::move(where)), known_(values, false) {}
 
-  // Reads the number of a value that is defined here. Throws if it has been defined before.
+  // Reads the number of a value that is defined at this place. Throws Error (kUsage) if the value was defined before.
   int64_t Arises(const Json& json) {
     const int64_t id = Integer(json, where_);
     if (id < 0 || id >= static_cast<int64_t>(known_.size()))
@@ -246,8 +246,9 @@ class Reader {
     if (!AllowedOperations().contains(full)) {
       throw UsageError("{}: operation {} is not one that an exported model may call", where_, full);
     }
-    // A reshape() of the user's is traced as a view if the tensor was contiguous in memory. It need not be contiguous
-    // here, so each view is replaced by a reshape, which makes a copy only where it must.
+    // torch.export traces the user's reshape() as a view if the tensor was contiguous in memory. When the program runs,
+    // the tensor may be laid out otherwise, so each view is replaced by a reshape, which makes a copy only where it
+    // must.
     const bool is_view = full == "aten::view" || full == "aten::_unsafe_view";
     node.operation =
         c10::Dispatcher::singleton().findSchema({is_view ? "aten::reshape" : op, overload});
@@ -302,7 +303,8 @@ class Reader {
     node.results.push_back({.value = Arises(out[0])});
   }
 
-  // Checks the argument called `name`, with number `index`, if it is the size or the stride of a window.
+  // Checks the argument called `name`, with number `index`, if it is a size or a stride of a convolution's or pooling's
+  // window.
   void CheckWindow(const std::string& operation, const std::string& name, size_t index,
                    Node& node) const {
     const bool has_window =
@@ -384,7 +386,7 @@ bool Writes(const c10::Argument& argument) {
 }
 
 void FillLastUses(Program& program) {
-  std::vector<int64_t> last_use(program.values, -1);  // by value: the node
+  std::vector<int64_t> last_use(program.values, -1);  // by value: the last node that uses it
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     program.nodes[i].last_uses.clear();
     for (const int64_t value : ValuesOf(program.nodes[i])) {

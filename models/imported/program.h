@@ -24,7 +24,7 @@ struct Argument {
   Kind kind = Kind::kConstant;
   c10::IValue constant;
   int64_t value = -1;
-  bool to_float = false;  // convert an integer to a float, as the schema asks
+  bool to_float = false;  // whether an integer is to become a float, as the schema asks
   std::vector<Argument> elements;
   c10::TypePtr element_type;
 };
@@ -65,7 +65,7 @@ enum class Sym {
   kIte
 };
 
-// An operation of ops that gets its node's arguments. It returns one tensor for each of the node's results.
+// An operation of ops that gets its node's arguments. The operation returns one tensor for each of the node's results.
 using FusedOperation =
     std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>& arguments)>;
 
@@ -85,16 +85,16 @@ struct Node {
   std::string name;  // "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
 };
 
-// A value is identified by a number below `values`. It is defined once: as an input of the graph, as a tensor of the
-// module, or as the result of a node.
+// A value is identified by a number below `values`. Each value is defined once: as an input of the graph, as a tensor
+// of the module, or as the result of a node.
 struct Program {
-  std::string where;  // for error messages: the file, and which of its graphs
+  std::string where;  // the file and the graph in it, for error messages
   int64_t values = 0;
-  std::vector<int64_t> inputs;  // -1: not used
+  std::vector<int64_t> inputs;  // by input: its value; -1: the graph does not use the input
   std::map<std::string, int64_t> parameters, buffers, constants;
   std::vector<Node> nodes;
   int64_t output = 0;
-  int64_t least_batch = 1, most_batch = 1;  // the smallest and the largest batch that it takes
+  int64_t least_batch = 1, most_batch = 1;  // the smallest and the largest batch of the graph
 };
 
 // Reads a graph of `input_count` inputs. The graph may call only operations of python/lockstep/operations.txt, with
@@ -107,14 +107,14 @@ std::vector<int64_t> ValuesOf(const Argument& argument);
 std::vector<int64_t> ValuesOf(const Node& node);
 std::vector<int64_t> ResultsOf(const Node& node);
 
-// Whether an operation changes this argument in place.
+// Returns whether an operation changes this argument in place.
 bool Writes(const c10::Argument& argument);
 
 // Fills the last_uses of all nodes.
 void FillLastUses(Program& program);
 
-// Whether the sizes or strides of a window are all positive. Convolution and pooling libraries divide by them, and some
-// do not check for zero.
+// Returns whether the sizes or strides of a window are all positive. Convolution and pooling libraries divide by sizes
+// and strides, and some libraries do not check for zero.
 bool MovesWindow(const c10::IValue& value);
 
 // Makes a list of the type that an operation's schema asks for.

@@ -188,7 +188,7 @@ bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
     bool is_used = result == program_.output;
     for (const int64_t user : users_[result]) {
       if (std::ranges::find(chain, user) != chain.end()) continue;
-      if (user < chain.back()) return false;  // it would use the result before it is computed
+      if (user < chain.back()) return false;  // `user` would run before the fused operation
       is_used = true;
     }
     node.results.push_back({.value = is_used ? result : -1});

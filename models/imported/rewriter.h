@@ -19,27 +19,28 @@
 
 namespace lockstep::exported {
 
-// The name of the node's operation, such as "aten::relu"; "" for a fused operation or a node that computes a number.
+// Returns the name of the node's operation, such as "aten::relu"; "" for a fused operation or a node that computes a
+// number.
 std::string_view NameOf(const Node& node);
 
 bool IsValue(const Argument& argument);
 bool IsConstant(const Argument& argument);
 bool IsConstant(const Argument& argument, const c10::IValue& value);
 
-// The elements of a list of integers; an element is nothing if it is known only when the graph runs. Empty if the
-// argument is not a list.
+// Returns the elements of a list of integers; an element is nothing if it is known only when the graph runs. Returns an
+// empty list if the argument is not a list.
 std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument);
 
-// The argument's value if it is a constant, finite number, also as a 0-dimensional tensor; otherwise nothing.
+// Returns the argument's value if it is a constant, finite number, also as a 0-dimensional tensor; otherwise nothing.
 std::optional<double> NumberOf(const Argument& argument);
 
-// Whether the argument is a list of these integers.
+// Returns whether the argument is a list of these integers.
 bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers);
 
-// The number that all elements of the list are equal to; nothing if they differ or there are none.
+// Returns the number that all elements of the list are equal to; nothing if they differ or there are none.
 std::optional<int64_t> SingleOf(const Argument& argument);
 
-// Whether the node is a sum x + y of two values. For a sum in place, pass the operation "aten::add_".
+// Returns whether the node is a sum x + y of two values. For a sum in place, pass the operation "aten::add_".
 bool IsSum(const Node& node, std::string_view operation = "aten::add");
 
 // Returns an argument that refers to this value.
@@ -53,34 +54,34 @@ class Rewriter {
   const Node& At(int64_t node) const { return program_.nodes[node]; }
   const Program& program() const { return program_; }
 
-  // Whether the node was replaced by a fused operation or left out.
+  // Returns whether the node was replaced by a fused operation or left out.
   bool IsGone(int64_t node) const { return gone_.contains(node); }
 
-  // The node that computes a value, if it is still in the program; -1: there is none.
+  // Returns the node that computes a value, if the node is still in the program; -1 if there is none.
   int64_t MakerOf(int64_t value) const;
 
-  // The nodes that use a value. A node that uses it twice occurs twice.
+  // Returns the nodes that use a value. A node that uses the value twice occurs twice.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
-  // The node that computes this argument of `user`, if `user` is the only node that uses its result and, unless `name`
-  // is empty, if it is the operation `name`; -1: there is no such node.
+  // Returns the node that computes this argument of `user`, if `user` is the only node that uses that node's result
+  // and, unless `name` is empty, if that node is the operation `name`; -1 if there is no such node.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
-  // OnlyUser() returns the only node that uses the result of `node`, if it runs in the same grad and autocast modes and
-  // has one result itself; -1: there is no such node. OnlyUserOf() does the same for any value, with the modes of
-  // `like`.
+  // OnlyUser() returns the only node that uses the result of `node`, if that user runs in the same grad and autocast
+  // modes and has one result itself; -1 if there is no such user. OnlyUserOf() does the same for any value, with the
+  // modes of `like`.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
-  // The nodes that use the result of `node` and round it to 16 bits under autocast, directly or after operations that
-  // only move values, such as a transpose. Empty if the node itself runs without autocast.
+  // Returns the nodes that use the result of `node` and round it to 16 bits under autocast, directly or after
+  // operations that only move values, such as a transpose. Returns no nodes if `node` itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
 
-  // Whether the value is a parameter, or the result of moving a parameter's values, such as a reshape.
+  // Returns whether the value is a parameter, or the result of moving a parameter's values, such as a reshape.
   bool IsParameter(int64_t value) const;
 
-  // IsWritten(): whether an operation changes the value's memory in place, through this value or through another one of
-  // its memory group. IsWrittenAfter(): whether an operation after `node` does.
+  // IsWritten() returns whether an operation changes the value's memory in place, through this value or through another
+  // one of its memory group. IsWrittenAfter() returns whether an operation after `node` does so.
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
 
@@ -95,10 +96,11 @@ class Rewriter {
   int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
 
-  // For an operation at `node` that also returns its input, so that its backward receives the input's other gradients:
-  // adds a new value for the returned input, and makes the nodes that read `input` after `node` read the new value.
-  // Returns -1 and changes nothing if there are no such nodes, if an operation may write to `input` after `node`, or if
-  // `input` is not the result of a node (for example, if it is the graph's input).
+  // Adds a new value for a tensor `input` that the operation at `node` reads and also returns, makes the nodes that
+  // read `input` after `node` read the new value, and returns the number of the new value. The backward of the
+  // operation then receives the gradients from those nodes. Returns -1 and changes nothing if there are no such nodes,
+  // if an operation may write to `input` after `node`, or if `input` is not the result of a node (for example, if it is
+  // the graph's input).
   int64_t PassOn(int64_t input, int64_t node);
 
   // Removes a node that returns its argument `value` unchanged.
@@ -114,13 +116,13 @@ class Rewriter {
 
   Program& program_;
   std::vector<int64_t> maker_;               // by value: the node that computes it; -1: none
-  std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
-  std::set<int64_t> buffers_, parameters_;   // values
+  std::vector<std::vector<int64_t>> users_;  // by value: the nodes that use it, once for each use
+  std::set<int64_t> buffers_, parameters_;   // the values of buffers and of parameters
   const int64_t values_;                     // the number of values before any were added
   MemoryGroups groups_;
-  std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to it
+  std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to its memory
   std::set<int64_t> gone_;                   // nodes that were fused or left out
-  std::map<int64_t, Node> fused_;            // by the last node of the chain that it replaces
+  std::map<int64_t, Node> fused_;            // operations, by the last node of the replaced chain
 };
 
 }  // namespace lockstep::exported

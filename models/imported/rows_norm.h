@@ -20,23 +20,24 @@ struct RowsNormWeights {
   double epsilon = 0;
 };
 
-// Which kinds of nodes use a norm's result.
+// Says which kinds of nodes use a norm's result.
 struct RowsNormUses {
-  bool rounded = false;  // at least one user rounds it to 16 bits under autocast
-  bool wide = false;     // at least one user does not round it
+  bool rounded = false;  // at least one user rounds the result to 16 bits under autocast
+  bool wide = false;     // at least one user does not round the result
 };
 
 // `sum` is the input of the norm. `wide` is the result as LibTorch's norm returns it, and `rounded` is the result for
-// users that would round it. They are the same tensor if there are no such users, or without autocast to 16 bits.
+// users that would round it. `wide` and `rounded` are the same tensor if there are no such users, or without autocast
+// to 16 bits.
 struct RowsNormResult {
   at::Tensor sum, wide, rounded;
 };
 
-// Returns the uses of the result of `node`, which is a norm or the last operation of one. `rounding` holds those of its
-// users that round the result.
+// Returns the uses of the result of `node`, which is a norm or the last operation of a norm. `rounding` holds the users
+// that round the result.
 RowsNormUses UsesOf(const Rewriter& rewriter, int64_t node, const std::vector<int64_t>& rounding);
 
-// Normalises x + branch over the last dimension; `branch` is undefined if nothing is added.
+// Returns the norm of x + branch over the last dimension; `branch` is undefined if nothing is added.
 RowsNormResult RowsNorm(const at::Tensor& x, const at::Tensor& branch,
                         const RowsNormWeights& weights, const RowsNormUses& uses);
 

@@ -13,9 +13,9 @@
 namespace lockstep::exported {
 namespace {
 
-constexpr int64_t kBeforeAll = -1;  // in the place of a node: before the first one
+constexpr int64_t kBeforeAll = -1;  // a position before the first node
 
-// Whether the node changes its first argument in place and returns only this argument.
+// Returns whether the node changes its first argument in place and returns only this argument.
 bool IsPlainChange(const Node& node) {
   const c10::FunctionSchema& schema = node.operation->schema();
   return Writes(schema.arguments()[0]) && schema.returns().size() == 1 && !node.results[0].is_list;
@@ -48,7 +48,7 @@ class Cutter {
   }
 
   Cuts Cut() {
-    // The number of segments is about the number of nodes in each segment.
+    // With this length, the number of segments is about the number of nodes in each segment.
     const auto length = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count_))));
     Cuts cuts{.once = once_};
     int64_t begin = 0;
@@ -57,7 +57,7 @@ class Cutter {
       cuts.segments.push_back(SegmentOf(begin, end));
       begin = end;
     }
-    // By value: the first segment that uses a parameter; -1: none.
+    // For each trainable tensor of the module: the first segment that uses it; -1: none.
     std::vector<int64_t> users(program_.values, -1);
     for (size_t s = 0; s < cuts.segments.size(); ++s) {
       Segment& segment = cuts.segments[s];
@@ -113,8 +113,8 @@ class Cutter {
   }
 
   // Forbids cuts between the definition of a tensor and its last in-place change. Also finds the nodes that must not be
-  // computed twice: those that read a tensor of the module before it is changed, because the second computation would
-  // read the changed tensor.
+  // computed twice: nodes that read a tensor of the module before another node changes it, because in the second
+  // computation they would read the changed tensor.
   void FindChanges() {
     std::vector<int64_t> first(program_.values, std::numeric_limits<int64_t>::max());
     std::vector<int64_t> last_change(program_.values, kBeforeAll);
@@ -134,7 +134,7 @@ class Cutter {
         unrepeatable_[change.node] = true;
       }
     }
-    // By cut: the number of ranges without cuts that begin here, minus the number of those that end here.
+    // For each cut: the number of ranges without cuts that begin at it, minus the number of ranges that end at it.
     std::vector<int64_t> begins(count_ + 2, 0);
     for (int64_t group = 0; group < program_.values; ++group) {
       if (last_change[group] == kBeforeAll || has_module[group]) continue;
@@ -174,13 +174,14 @@ class Cutter {
         if (++in_group[groups_.Of(value)] == 2) ++shared;
       }
       alive_[cut] = alive;
-      // A cut before all operations that need a gradient is forbidden, too.
+      // A cut at which no value that may need a gradient is alive is forbidden, too.
       if (shared > 0 || alive == 0) forbidden_[cut] = true;
     }
   }
 
-  // Returns the end of the segment that begins at `begin`: the cut with the fewest values alive, and among equal ones
-  // the one nearest to `length` nodes. The first segment keeps all its activations, so it is made as short as possible.
+  // Returns the end of the segment that begins at `begin`: the cut with the fewest values alive. Among cuts with
+  // equally many values alive, returns the one that makes the segment's length nearest to `length` nodes. The first
+  // segment keeps all its activations, so its wanted length is one node.
   int64_t NextCut(int64_t begin, int64_t length) const {
     const int64_t wanted = begin == 0 ? 1 : length;
     const auto is_better = [&](int64_t a, int64_t b) {
@@ -220,15 +221,15 @@ class Cutter {
 
   const Program& program_;
   int64_t count_;
-  std::vector<int64_t> arises_, last_used_;  // by value: the node
-  // By value: whether it is a tensor of the module; whether it may need a gradient.
+  std::vector<int64_t> arises_, last_used_;  // by value: the node that defines it or uses it last
+  // By value: whether the value is a tensor of the module, and whether it may need a gradient.
   std::vector<bool> of_module_, reached_;
   std::vector<bool> group_reached_;  // by group: whether one of its values may need a gradient
   MemoryGroups groups_;
   std::vector<Change> changes_;  // in-place changes
-  // By node: the result Cuts::once; whether it must not be computed twice.
+  // By node: the result Cuts::once, and whether the node must not be computed twice.
   std::vector<bool> once_, unrepeatable_;
-  std::vector<bool> forbidden_;  // by cut, which is before node 0, 1, ...
+  std::vector<bool> forbidden_;  // by cut, where cut i is before node i: whether it is forbidden
   std::vector<int64_t> alive_;   // by cut: the result of FindAlive()
 };
 

@@ -7,8 +7,9 @@
 //
 // Promise: a segment that is computed twice gives the same results the second time. Therefore no cut lies between the
 // definition of a tensor and an operation that changes it in place. An operation that changes a tensor of the module in
-// place is called only once, and operations that read the tensor before the change are not computed twice. No two such
-// segments use the same parameter, because autograd would then compute its gradient in two parts.
+// place is called only once, and operations that read the tensor before the change are not computed twice. No two
+// segments that are computed twice use the same parameter, because autograd would then compute the parameter's gradient
+// in two parts.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ namespace lockstep::exported {
 
 struct Segment {
   size_t begin = 0, end = 0;  // nodes [begin, end)
-  bool twice = false;         // whether backward may compute it again
+  bool twice = false;         // whether backward may compute the segment again
   // The values that the segment uses and that earlier nodes or the graph's inputs define, without the module's tensors:
   // `inputs` are those that may need a gradient, `given` the others.
   std::vector<int64_t> inputs{}, given{};
@@ -37,7 +38,8 @@ struct Cuts {
 };
 
 // Divides a graph into segments. `trainable` holds the values of the parameters that require a gradient. The last
-// segment is computed only once, because backward begins with it; so is the first one, whose inputs need no gradient.
+// segment is computed only once, because backward begins with it. The first segment is computed only once, too, because
+// none of its inputs needs a gradient.
 Cuts CutsOf(const Program& program, const std::set<int64_t>& trainable);
 
 }  // namespace lockstep::exported

@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Returns the line of an exception's text that says what went wrong. This is the first line. In a traceback of
-// TorchScript it is the first line after the last "<--- HERE" mark that is not indented.
+// Returns the line of an exception's text that says what went wrong: the first line, or, in a traceback of TorchScript,
+// the first line after the last "<--- HERE" mark that is not indented.
 std::string ReasonOf(const std::exception& exception) {
   const std::string text = WhatOf(exception);
   const size_t mark = text.rfind("<--- HERE");
@@ -97,8 +97,8 @@ std::vector<at::Tensor> TorchScript::ConvolutionWeights(bool rounds) const {
 
 at::Tensor TorchScript::Forward(const at::Tensor& input) {
   // With its graph optimizer on, LibTorch would profile the first calls and then run kernels that it fused for the
-  // shapes seen. They give other results, and are compiled later, perhaps while a CUDA graph is captured. The setting
-  // applies to this thread.
+  // shapes seen. These kernels give other results, and LibTorch compiles them later, perhaps while a CUDA graph is
+  // captured. The setting applies to this thread.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
   c10::IValue output;
   try {

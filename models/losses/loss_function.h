@@ -1,7 +1,7 @@
 // LossFunction: the loss function that the config field `loss` selects, instead of the task's default loss.
 //
 // Promise: the sum of Sum() over all micro-batches of all ranks, divided by the sum of the targets' weights, is
-// PyTorch's loss of the global batch with reduction="mean". It is computed by operations of LibTorch in float32.
+// PyTorch's loss of the global batch with reduction="mean". Sum() calls operations of LibTorch in float32.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the output does not have the shape of the targets -> Error (kUsage) from Sum() -> losses_test.cc,
@@ -24,7 +24,7 @@ class LossFunction {
   // Returns the sum of the weights of the targets, 0-dimensional float32; undefined if each target has weight 1.
   virtual at::Tensor WeightSum(const at::Tensor& /*target*/) const { return {}; }
 
-  // Whether WeightSum() is defined.
+  // Returns whether WeightSum() is defined.
   virtual bool WeighsTargets() const { return false; }
 
   // Moves the weights to the model's device.

@@ -28,7 +28,7 @@ at::Tensor LogitRows(const at::Tensor& output, const at::Tensor& target, Task ta
     throw UsageError("the model puts out [{}] where the masks are [{}]",
                      fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
   }
-  // The pixels become rows: the loss of whole images has no deterministic kernel on a GPU.
+  // Each pixel becomes a row, because LibTorch's loss of whole images has no deterministic kernel on a GPU.
   return output.movedim(1, -1).flatten(0, -2);
 }
 

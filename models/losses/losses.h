@@ -29,11 +29,11 @@ std::shared_ptr<LossFunction> MakeLabelLoss(const std::vector<double>& positive_
 // for QUANTILE.
 std::shared_ptr<LossFunction> MakeNumberLoss(const config::Loss& config);
 
-// Returns (1 - p)^gamma, where `logs` holds -log p. Its gradient is finite also where p is 1.
+// Returns (1 - p)^gamma, where `logs` holds -log p. The gradient of the result is finite also where p is 1.
 at::Tensor FocalShare(const at::Tensor& logs, double gamma);
 
-// Returns `output` in float32 with the shape of `target`: if `output` has more columns, it drops the last ones. Throws
-// Error (kUsage) if the shapes differ in any other way.
+// Returns `output` in float32 with the shape of `target`. If `output` has more columns, the last ones are dropped.
+// Throws Error (kUsage) if the shapes differ in any other way.
 at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target);
 
 // Returns the logits as one row for each target, [targets, columns]. For kSegmentation `output` is [count, columns,

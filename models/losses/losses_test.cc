@@ -26,7 +26,7 @@ config::Loss LossOf(config::Loss::Type type) {
   return loss;
 }
 
-// Expects that `loss` and `expected` have the same value and the same gradient with respect to `logits`.
+// Checks that `loss` and `expected` have the same value and the same gradient with respect to `logits`.
 void ExpectSame(const at::Tensor& logits, const at::Tensor& loss, const at::Tensor& expected) {
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-6 * (1 + expected.item<double>()));
   loss.backward();
@@ -63,7 +63,7 @@ TEST(LossFunction, RefusesOutputsOfAnotherShape) {
               HasSubstr("where the masks are [4, 3, 3]"));
 }
 
-// In classification, 255 is a class like any other; in masks it is ignored.
+// Checks that 255, which masks use for pixels without a class, is a class like any other in classification.
 TEST(LossFunction, AnyNumberIsAClass) {
   const at::Tensor logits = Logits({2, 300});
   const at::Tensor labels = at::tensor({255, 7});
@@ -75,8 +75,8 @@ TEST(LossFunction, AnyNumberIsAClass) {
   EXPECT_NEAR(none.item<double>(), ((1 - p) * -p.log()).sum().item<double>(), 1e-5);
 }
 
-// The sum of the losses over both parts of a batch, divided by the sum of the weights, is PyTorch's mean over the
-// batch.
+// Checks that the sum of the losses over both parts of a batch, of 7 and 3 samples, divided by the sum of the weights,
+// is PyTorch's mean over the batch.
 TEST(LossFunction, WeightedMeansArePyTorchs) {
   const at::Tensor logits = Logits({10, 5});  // two columns are padding
   const at::Tensor labels = at::arange(10).remainder(3);
@@ -105,7 +105,7 @@ TEST(LossFunction, PixelsWithoutAClassWeighNothing) {
                                     kIgnoredPixel));
 }
 
-// The focal loss is weight (1 - p)^gamma (-log p), where p is the softmax probability of the class.
+// Checks the focal loss by its formula, weight (1 - p)^gamma (-log p), where p is the softmax probability of the class.
 TEST(LossFunction, FocalLossOfClassesIsItsFormula) {
   const at::Tensor labels = at::arange(12).remainder(3);
   const at::Tensor weight = at::tensor({0.5F, 3.F, 1.25F}).index_select(0, labels);
@@ -140,7 +140,8 @@ TEST(LossFunction, OfLabelsIsPyTorchs) {
   ExpectSame(logits, MakeLabelLoss({4, 0.25}, 0)->Sum(logits, truths, 0),
              at::binary_cross_entropy_with_logits(logits, truths, {}, weights, at::Reduction::Sum));
   logits.mutable_grad().zero_();
-  // The focal loss is torchvision.ops.sigmoid_focal_loss with alpha=-1: (1 - p_t)^gamma times the cross-entropy.
+  // The focal loss is torchvision.ops.sigmoid_focal_loss with alpha=-1: (1 - of_truth)^gamma times the cross-entropy,
+  // where `of_truth` is the predicted probability of the label's true value.
   const at::Tensor p = logits.sigmoid();
   const at::Tensor of_truth = p * truths + (1 - p) * (1 - truths);
   ExpectSame(logits, MakeLabelLoss({}, 2)->Sum(logits, truths, 0),

@@ -37,7 +37,8 @@ Series SeriesOf(const LoggedRun& run, std::string_view name) {
   return series;
 }
 
-// Returns the mean of the finite losses of the steps after `before` up to and including `last`; NaN if there are none.
+// Returns the mean of the finite losses of the steps after `before` up to and including `last`; NaN if there are no
+// such losses.
 double MeanLoss(const std::vector<LoggedStep>& steps, int64_t before, int64_t last) {
   double sum = 0;
   int64_t count = 0;

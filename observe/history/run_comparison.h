@@ -1,7 +1,7 @@
 // RunComparison: finds the config fields in which several runs differ, and compares their metrics.
 //
 // Promise: the values are in the order of the given runs. A run may be given twice. If a run does not have a value, the
-// value is NaN, and its step is 0. (observe/history/run_comparison_test.cc)
+// value is NaN, and the value's step is 0. (observe/history/run_comparison_test.cc)
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,24 @@ struct MetricComparison {
   // j at steps[i].
   std::vector<int64_t> steps;
   std::vector<std::vector<double>> at_step;
-  // The last and the best value of each run, and the steps of these values.
+  // The last value and the best value of each run, and the steps of these values.
   std::vector<double> last;
   std::vector<int64_t> last_step;
   std::vector<double> best;
   std::vector<int64_t> best_step;
 };
 
-// Returns the config fields in which the runs differ. Leaves out the run folder, and the columns of a CSV file with the
-// means and deviations computed from the training data. Returns nothing if the config of any run could not be read.
+// Returns the config fields in which the runs differ. Leaves out run_dir, and data.csv.column, which has means and
+// deviations that were computed from the training data. Returns nothing if the config of any run could not be read.
 std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistory*>& runs);
 
 // Compares the losses in the step lines. The runs must have been read with RunLog::Keep::kAllSteps. The steps that all
-// runs have made are cut into `windows` parts of equal length. MetricComparison::steps has the last step of each part,
-// and at_step the mean of the part's losses. There is no best value. Returns no steps if a run has no step lines.
+// runs have made are cut into at most `windows` parts whose lengths differ by at most one step. MetricComparison::steps
+// has the last step of each part, and at_step has the means of the finite losses of each part. The best values are NaN.
+// Returns no steps if a run has no step lines.
 MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64_t windows);
 
-// Compares each metric that at least one of the runs has, at no more than `most_steps` steps.
+// Compares each metric that at least one of the runs has. MetricComparison::steps has at most `most_steps` steps.
 std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,
                                              size_t most_steps);
 

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostConfigBytes = size_t{64}
-                                    << 20;  // a config may have the categories of a table
+// The limit is this large because a config may contain the categories of a table's columns.
+constexpr size_t kMostConfigBytes = size_t{64} << 20;
 
 double ChangeTimeOf(const std::string& path) {
   struct stat status {};
@@ -31,7 +31,7 @@ double ChangeTimeOf(const std::string& path) {
 
 RunState StateOf(bool lock_is_held, const RunLog& log) {
   const LoggedEnd end = log.run().end;
-  // The job may still hold the lock while it writes its last files.
+  // A job that has logged `done` may still hold the lock while it writes its last files.
   if (end == LoggedEnd::kDone) return RunState::kDone;
   if (lock_is_held) return RunState::kTraining;
   if (end == LoggedEnd::kStopped) return RunState::kStopped;
@@ -65,8 +65,8 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 }
 
 bool RunHistory::Refresh() {
-  // The lock is checked before the log is read. In the other order, a run that ends in between would look as if it was
-  // killed.
+  // The lock is checked before the log is read. If the log was read first, a run that ends between the two reads would
+  // look as if it was killed.
   const bool lock_is_held = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
   const RunState before = std::exchange(state_, StateOf(lock_is_held, log_));
@@ -109,7 +109,7 @@ std::optional<BestValue> RunHistory::best() const {
 
 double RunHistory::samples_per_s() const {
   const auto found = log().done.find("samples_per_s");
-  // If a run that was already done is started again, its `done` line has no speed, because it made no steps.
+  // If a run that was already done is started again, no step is made, so the new `done` line has no speed.
   if (found != log().done.end() && found->is_number() && *found > 0) return found->get<double>();
   return log().last_step && !std::isnan(log().last_step->samples_per_s)
              ? log().last_step->samples_per_s

@@ -31,7 +31,7 @@ enum class RunState { kTraining, kDone, kStopped, kFailed, kKilled, kNoLog };
 std::string_view NameOf(RunState state);
 
 struct BestValue {
-  std::string metric;  // "val_accuracy"
+  std::string metric;  // the name, such as "val_accuracy"
   double value = 0;
   int64_t step = 0;
 };
@@ -52,19 +52,20 @@ class RunHistory {
 
   RunState state() const { return state_; }
 
-  // Return the number of optimizer steps and of epochs of the whole run; 0 if it is not known.
+  // Return the number of optimizer steps and of epochs of the whole run; 0 if the number is not known.
   int64_t steps() const;
   int64_t epochs() const;
 
-  // Returns the best value of the metric that checkpoint.keep_best names, or otherwise of the first metric of the
-  // evaluations.
+  // Returns the best value of the metric that checkpoint.keep_best names or, if keep_best is not set, of the first
+  // metric of the evaluations; nothing if no evaluation has this metric.
   std::optional<BestValue> best() const;
 
-  // Returns the speed of the whole run if it is done, and otherwise the speed of the last step line; a negative number
-  // if neither is known.
+  // Returns the speed of the whole run if the run is done, and otherwise the speed of the last step line; a negative
+  // number if neither speed is known.
   double samples_per_s() const;
 
-  // Return the last verdict on what the run lost time to, and its remedy; empty if there is none.
+  // Return the log's last verdict, which says what the run lost time to, and the remedy that the verdict names; empty
+  // if the log has no verdict.
   std::string verdict() const;
   std::string remedy() const;
 

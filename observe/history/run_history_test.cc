@@ -54,7 +54,7 @@ TEST_F(RunHistoryTest, TellsHowARunEnded) {
   // The last line is cut off.
   EXPECT_EQ(Of(begun + done).state(), RunState::kKilled);
   EXPECT_EQ(Of(begun + done).samples_per_s(), 50);
-  // The run was continued after `done`, and was then killed.
+  // The run was started again after `done`, and was then killed.
   EXPECT_EQ(Of(begun + done + '\n' + begun).state(), RunState::kKilled);
   EXPECT_EQ(Of(begun).steps(), 90);
   EXPECT_EQ(Of(begun).epochs(), 9);

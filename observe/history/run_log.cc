@@ -28,7 +28,7 @@ constexpr size_t kMostWarnings = 5;
 constexpr size_t kMostVerdicts = 300;
 constexpr size_t kMostCauses = 64;
 
-// Thrown for a line whose fields have wrong types.
+// An exception that is thrown for a line whose fields have wrong types.
 struct NoLogLine {};
 
 // Returns the count in the field `name`, or no value if there is no such field. Throws NoLogLine if the field is not a
@@ -50,7 +50,7 @@ int64_t StepIn(const Json& line) {
   return *step;
 }
 
-// Returns the metrics of an evaluation. Older versions wrote "loss" for "val_loss".
+// Returns the metrics of an evaluation. Older versions wrote the names of kOldNames without "val_", such as "loss".
 LoggedMetrics MetricsIn(const Json& line) {
   static constexpr std::array<std::string_view, 8> kOldNames{
       "loss", "accuracy", "top5", "f1", "auc", "rmse", "mae", "perplexity"};
@@ -92,7 +92,7 @@ LoggedGpu GpuOf(const Json& line) {
           .sm_clock_mhz = number("sm_clock_mhz")};
 }
 
-// Returns whether two verdicts differ only in their numbers.
+// Returns whether two verdicts are equal except for their numbers.
 bool SayTheSame(std::string_view a, std::string_view b) {
   const auto words = [](std::string_view text) {
     std::string kept;
@@ -108,7 +108,7 @@ void RemoveFrom(int64_t step, Lines& lines) {
   while (!lines.empty() && lines.back().step >= step) lines.pop_back();
 }
 
-// Returns the step of a step line without parsing the whole line.
+// Returns the step of a step line without parsing the whole line; nothing if the line has no valid step.
 std::optional<int64_t> StepOfLine(std::string_view line) {
   static constexpr std::string_view kName = R"("step":)";
   const size_t at = line.find(kName, kStepBegins.size());
@@ -364,7 +364,7 @@ void RunLog::AddReading(const Json& line) {
   run_.readings.push_back(std::move(reading));
 }
 
-// Takes the time of a line. The first time after a start line is when the job began.
+// Notes the Unix time of a line. The first time since EndJob() is the time at which the job began.
 void RunLog::BeginJob(double time) {
   if (!run_.first_time) run_.first_time = time;
   if (run_.job_began) return;
@@ -372,7 +372,8 @@ void RunLog::BeginJob(double time) {
   if (keep_ == Keep::kAllSteps) run_.jobs.push_back({time, run_.earlier_s});
 }
 
-// Adds the time for which the previous job trained to earlier_s. Call it at a start line.
+// Adds the seconds for which the last job trained to earlier_s. Must be called at each `start` line, which begins a new
+// job.
 void RunLog::EndJob() {
   ParseLastStep();
   if (run_.last_time && run_.job_began) {

@@ -37,10 +37,10 @@ namespace lockstep {
 struct LoggedMetrics {
   int64_t step = 0;
   int64_t epoch = 0;
-  double time = 0;  // NaN if the log does not have it
+  double time = 0;  // the Unix time; NaN if the line has no time
   std::vector<std::pair<std::string, double>> values{};
 
-  // Returns the value of the metric `name`, or NaN if there is none.
+  // Returns the value of the metric `name`, or NaN if the line does not have this metric.
   double ValueOf(std::string_view name) const;
 };
 
@@ -50,16 +50,16 @@ struct LoggedSeconds {
   int64_t step = 0;
   double wall_s = 0;
   double ideal_s = 0;
-  std::vector<float>
-      lost_s;  // [i]: seconds lost to LoggedRun::causes[i]; may be shorter than `causes`
+  // lost_s[i] is the number of seconds lost to the cause LoggedRun::causes[i]. `lost_s` may be shorter than `causes`.
+  std::vector<float> lost_s;
 };
 
-// A verdict that differs from the previous verdict in more than its numbers. Its words are those of the last line with
-// this verdict.
+// A verdict that differs from the previous verdict in more than its numbers. If several lines in succession have this
+// verdict, `verdict` and `remedy` are those of the last of these lines.
 struct LoggedVerdict {
   double time = 0;  // the time of the first line with this verdict
   int64_t step = 0;
-  std::string verdict;  // empty: no loss was great enough
+  std::string verdict;  // empty: no loss was great enough for a verdict
   std::string remedy;
 };
 
@@ -86,8 +86,8 @@ struct LoggedReading {
 
 // A job that trained the run.
 struct LoggedJob {
-  double began = 0;      // the Unix time of its first line that has a time
-  double earlier_s = 0;  // for how long the jobs before it trained
+  double began = 0;      // the Unix time of the job's first line that has a time
+  double earlier_s = 0;  // for how many seconds the earlier jobs trained
 };
 
 // How the run ended, as the log's last line says.
@@ -95,29 +95,29 @@ enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 
 // The state of the run according to the lines that were read.
 struct LoggedRun {
-  nlohmann::ordered_json start;  // the last `start` line; null if there is none
-  int64_t starts = 0;            // how often the run was started
+  nlohmann::ordered_json start;  // the last `start` line; null if the log has no `start` line
+  int64_t starts = 0;            // the number of `start` lines
   // The Unix times of the first and the last line that have a time.
   std::optional<double> first_time;
   std::optional<double> last_time;
-  std::optional<double>
-      job_began;         // the time of the last start line, or of the first line if there is none
-  double earlier_s = 0;  // for how long the jobs before the last one trained
+  // The Unix time of the last `start` line, or of the first line if there is no `start` line.
+  std::optional<double> job_began;
+  double earlier_s = 0;  // for how many seconds the jobs before the last job trained
   int64_t step = 0;      // the last step that was made
   int64_t epoch = 0;
   std::optional<LoggedStep> last_step;
   // The following four lists are in the order of their steps.
   std::vector<LoggedStep> steps;      // empty without Keep::kAllSteps
-  std::vector<LoggedMetrics> epochs;  // each has "train_loss"
+  std::vector<LoggedMetrics> epochs;  // each line has only the value "train_loss"
   std::vector<LoggedMetrics> evaluations;
   std::vector<int64_t> checkpoints;  // the steps of checkpoints
   // The following five lists are in the order of the log, and empty without Keep::kAllSteps.
   std::vector<LoggedSeconds> seconds_lines;
   std::vector<std::string> causes;     // the names of the causes of lost time
-  std::deque<LoggedVerdict> verdicts;  // the last few hundred
+  std::deque<LoggedVerdict> verdicts;  // the last 300 verdicts
   std::vector<LoggedReading> readings;
   std::vector<LoggedJob> jobs;
-  // The last line of each of the following four events; null if there is none.
+  // The last line of each of the following four events; null if the log has no such line.
   nlohmann::ordered_json seconds;
   nlohmann::ordered_json machine;
   nlohmann::ordered_json memory;
@@ -125,10 +125,11 @@ struct LoggedRun {
   LoggedEnd end = LoggedEnd::kNone;
   std::string why;  // why the run was stopped or failed
   int64_t warnings = 0;
-  std::deque<std::string> last_warnings;  // the last few warnings
+  std::deque<std::string> last_warnings;  // the last 5 warnings
   int64_t bad_lines = 0;
 
-  // Returns for how long jobs had trained the run at that Unix time; NaN if it is not known. Needs Keep::kAllSteps.
+  // Returns for how many seconds jobs had trained the run at the Unix time `time`; NaN if this is not known. Needs
+  // Keep::kAllSteps.
   double TrainedAt(double time) const;
 };
 
@@ -138,7 +139,7 @@ class RunLog {
 
   RunLog(const std::string& run_dir, Keep keep);
 
-  // Reads what was appended since the last call. Returns whether anything was appended.
+  // Reads the lines that were appended since the last call. Returns whether anything was appended.
   bool Read();
 
   const LoggedRun& run() const { return run_; }
@@ -146,7 +147,7 @@ class RunLog {
   // Returns the Unix time when the file was last changed; no value if there is no file.
   std::optional<double> changed() const { return changed_; }
 
-  // Returns in words why the file could not be read; empty if it could.
+  // Returns in words why the file could not be read; empty if the file was read.
   const std::string& why_not() const { return why_not_; }
 
  private:

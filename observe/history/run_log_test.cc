@@ -96,7 +96,8 @@ TEST_P(Log, TellsOfARun) {
   EXPECT_EQ(run.bad_lines, 0);
 }
 
-// The run is killed after step 30, resumed from the checkpoint of step 10, and killed again after step 20.
+// Checks that the newest lines count. The run is killed after step 30, resumed from the checkpoint of step 10, and
+// killed again after step 20.
 TEST_P(Log, TakesTheLaterOfStepsThatWereMadeAgain) {
   const std::string resume = R"({"event":"resume","time":200,"step":10,"ranks":1})";
   const std::vector<std::string> killed{kStart,        Step(10), Eval(10, 9),  Step(20),
@@ -117,7 +118,7 @@ TEST_P(Log, TakesTheLaterOfStepsThatWereMadeAgain) {
   if (KeepsAll()) {
     EXPECT_THAT(StepsOf(run.steps), ElementsAre(10, 20));
   }
-  // The run is started once more, without a checkpoint, and so from the first step.
+  // The run is started for the third time, without a checkpoint, so it begins with the first step.
   lines.insert(lines.end(), {kStart, Step(1)});
   run = Read(Lines(lines));
   EXPECT_EQ(run.step, 1);
@@ -139,7 +140,7 @@ TEST_P(Log, ReadsOlderVersions) {
   EXPECT_EQ(run.end, LoggedEnd::kDone);
 }
 
-// Appends the log byte by byte, and reads after each byte.
+// Appends a log to the file byte by byte, and calls Read() after each byte.
 TEST_P(Log, ReadsWhatIsAppended) {
   const std::string text = Lines({kStart, Step(1), Step(10), Eval(10, 0.5)});
   WriteFile(path_, "");

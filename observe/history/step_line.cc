@@ -18,7 +18,8 @@ bool Skip(std::string_view text, std::string_view& rest) {
   return true;
 }
 
-// Removes a name in quotes and the colon after it. Refuses names that have JSON escapes or are not ASCII.
+// Removes a name in quotes and the colon after the name from the beginning of `rest`. Returns false if there is no such
+// name, or if the name has JSON escapes or is not ASCII.
 bool TakeName(std::string_view& rest, std::string_view& name) {
   if (!Skip("\"", rest)) return false;
   size_t end = 0;
@@ -31,8 +32,8 @@ bool TakeName(std::string_view& rest, std::string_view& name) {
   return Skip("\":", rest);
 }
 
-// Removes a number from the beginning of `rest`. Accepts only numbers that are valid both for from_chars() and in JSON,
-// so not "inf", "01" or "1.".
+// Removes a number from the beginning of `rest`. Returns false if the number is not valid in JSON, such as "inf", "01"
+// or "1.", which from_chars() accepts.
 bool TakeNumber(std::string_view& rest, double& value) {
   const size_t digits = rest.starts_with('-') ? 1 : 0;
   if (digits >= rest.size() || !IsDigit(rest[digits])) return false;
@@ -57,7 +58,7 @@ bool TakeCount(std::string_view& rest, int64_t& value) {
   return error == std::errc() && (rest.starts_with(',') || rest.starts_with('}'));
 }
 
-// Returns the member of `step` for the field `name`, or null if there is none.
+// Returns the member of `step` for the field `name`, or null if LoggedStep has no such member.
 double* FieldOf(std::string_view name, LoggedStep& step) {
   if (name == "loss") return &step.loss;
   if (name == "time") return &step.time;

@@ -24,7 +24,7 @@ void ExpectSame(double a, double b, const std::string& line) {
   EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << a << " " << b << " in " << line;
 }
 
-// Expects the same numbers as from nlohmann's parser.
+// Expects that ReadStepLine() reads the same numbers from `text` as nlohmann's parser.
 void ExpectAsJson(const std::string& text) {
   const std::optional<LoggedStep> step = ReadStepLine(text);
   ASSERT_TRUE(step) << text;

@@ -1,5 +1,5 @@
-// CoreWait: measures for how long a thread ran on a CPU core, and for how long it was ready to run but waited for a
-// core.
+// CoreWait: measures for how long a thread ran on a CPU core, and for how long the thread was ready to run but waited
+// for a core.
 #pragma once
 
 #include "base/files/file_descriptor.h"
@@ -23,8 +23,8 @@ class CoreWait {
  public:
   CoreWait();
 
-  // Returns the seconds that the thread has run and waited since it began (/proc/thread-self/schedstat); 0 if the
-  // kernel does not count them.
+  // Returns the seconds for which the thread has run and waited since the thread began (/proc/thread-self/schedstat); 0
+  // if the kernel does not count these seconds.
   CoreSeconds Read() const;
 
  private:

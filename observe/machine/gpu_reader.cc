@@ -98,7 +98,7 @@ class GpuReader::Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  // Reads the values that do not change. XID errors are counted from this call on.
+  // Reads the values that do not change. XID errors are recorded from this call on.
   void Begin(const Asker& ask) {
     known_.sm_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_SM);
     known_.memory_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_MEM);
@@ -126,7 +126,8 @@ class GpuReader::Gpu {
     }
     reading.sm_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_SM);
     reading.memory_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_MEM);
-    // Older drivers have nvmlDeviceGetCurrentClocksEventReasons only under this older name.
+    // This is the older name of nvmlDeviceGetCurrentClocksEventReasons. Older drivers know the function only by this
+    // name.
     reading.throttle_reasons =
         ask.NumberOf<decltype(nvmlDeviceGetCurrentClocksThrottleReasons), unsigned long long>(
             "nvmlDeviceGetCurrentClocksThrottleReasons", handle_);
@@ -145,7 +146,7 @@ class GpuReader::Gpu {
 
   void ReadMemory(const Asker& ask, GpuReading& reading) const {
     // The _v2 function does not count the memory that the driver reserves for itself as used, and neither does
-    // nvidia-smi. Older drivers have only the first function, which counts it.
+    // nvidia-smi. Older drivers have only the function without _v2, which counts this memory as used.
     nvmlMemory_v2_t memory{.version = nvmlMemory_v2};
     nvmlMemory_t old{};
     if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo_v2)>("nvmlDeviceGetMemoryInfo_v2", handle_,
@@ -180,7 +181,7 @@ class GpuReader::Gpu {
 
   // Reads the last XID error that came since Begin().
   void ReadErrors(const Asker& ask, GpuReading& reading) {
-    constexpr int kMost = 64;  // a GPU may report one error after the other
+    constexpr int kMost = 64;  // the maximum number of errors that one call reads
     nvmlEventData_t event{};
     for (int i = 0; known_.xid_errors && i < kMost; ++i) {
       if (!ask.Succeeds<decltype(nvmlEventSetWait_v2)>("nvmlEventSetWait_v2", events_, &event,
@@ -198,7 +199,7 @@ class GpuReader::Gpu {
     fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
     fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
     fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
-    fields[2].scopeId = fields[3].scopeId = UINT_MAX;  // the sum over all links
+    fields[2].scopeId = fields[3].scopeId = UINT_MAX;  // UINT_MAX stands for the sum over all links
     const bool has_fields = ask.Succeeds<decltype(nvmlDeviceGetFieldValues)>(
         "nvmlDeviceGetFieldValues", handle_, fields.kCount, fields.data());
     const Clock::time_point now = Clock::now();
@@ -209,7 +210,8 @@ class GpuReader::Gpu {
       reading.nvlink_received_bytes_per_s = nvlink_received_.At(now, ValueOf(fields[3]));
     }
     if (has_fields && fields[0].nvmlReturn == NVML_SUCCESS) return;
-    // A driver without these counters measures the PCIe throughput for 20 ms, in KB/s.
+    // If the driver does not have the PCIe counters, nvmlDeviceGetPcieThroughput measures the throughput for 20 ms, in
+    // KB/s.
     constexpr double kKilo = 1e3;
     for (const auto& [counter, rate] :
          {std::pair(NVML_PCIE_UTIL_TX_BYTES, &reading.pcie_sent_bytes_per_s),
@@ -255,8 +257,8 @@ class GpuReader::Gpu {
 
   nvmlDevice_t handle_;
   GpuReading known_;
-  int pid_;                          // the job's process on this GPU; 0: none
-  nvmlEventSet_t events_ = nullptr;  // where NVML reports XID errors
+  int pid_;                          // the id of the job's process on this GPU; 0: none
+  nvmlEventSet_t events_ = nullptr;  // the event set to which NVML reports XID errors
   Rate pcie_sent_{1};
   Rate pcie_received_{1};
   Rate nvlink_sent_{kKibibyte};

@@ -1,14 +1,15 @@
 // GpuReader: reads through NVML what GPUs are doing, once for each call of Read().
 //
 // Promise: a value that the driver or the container does not report is missing in a reading. A GPU that NVML does not
-// find is missing, too. The reader throws no error for either.
+// find is missing, too. In both cases no error is thrown.
 //
 // Invariants:
-//   1. Only one thread uses a reader. A call of the driver can take milliseconds; if the driver is busy, it can take
-//      seconds.
+//   1. Only one thread uses a reader. A call of the driver can take milliseconds; if the driver is busy, the call can
+//      take seconds.
 //   2. After `stop` was requested, the reader begins no further call of the driver. A caller therefore waits for at
 //      most one call.
-//   3. Rates (PCIe, NVLink) are differences between two readings, so the first reading has none.
+//   3. Rates (PCIe, NVLink) are computed from the driver's counters in two readings, so the first reading has no rates.
+//      If the driver has no PCIe counters, each reading measures the PCIe rates.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
 //   there is no driver -> the reading has no GPUs -> test_watch_without_a_driver
@@ -26,7 +27,7 @@
 
 namespace lockstep {
 
-// A process of a job, and the GPU that it computes on.
+// A process of a job, and the GPU on which the process computes.
 struct GpuUser {
   std::string uuid;  // the GPU's UUID, as NVML writes it: "GPU-..."
   int pid = 0;
@@ -35,13 +36,14 @@ struct GpuUser {
 
 class GpuReader {
  public:
-  // Read() will read the GPUs of `users`, or without a value all GPUs of the machine.
+  // Makes a reader of the GPUs of `users`, or of all GPUs of the machine if `users` has no value. Does not call the
+  // driver.
   explicit GpuReader(std::optional<std::vector<GpuUser>> users);
   ~GpuReader();
   GpuReader(const GpuReader&) = delete;
   GpuReader& operator=(const GpuReader&) = delete;
 
-  // Returns a reading of each GPU, in NVML's order. If `stop` is requested meanwhile, values may be missing.
+  // Returns a reading of each GPU, in NVML's order. If `stop` is requested during the call, values may be missing.
   std::vector<GpuReading> Read(const std::stop_token& stop);
 
  private:

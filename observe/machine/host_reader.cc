@@ -25,7 +25,8 @@ HostReader::HostReader(std::string proc, std::string cgroups)
 HostReader::CpuTime HostReader::ReadCpuTime() const {
   CpuTime time;
   std::ifstream file(proc_ + "/stat");
-  // "cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", then the same of each core: "cpu0 ..."
+  // The file has the line "cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..." for all cores together, and then
+  // such a line for each core: "cpu0 ...", "cpu1 ...".
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
     if (line.size() > 3 && std::isdigit(static_cast<unsigned char>(line[3])) != 0) {
       ++time.cores;
@@ -35,7 +36,7 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
     double ticks = 0;
     constexpr int kIdle = 3;
     constexpr int kWaitsForDisk = 4;
-    constexpr int kFields = 8;  // the fields after these are parts of the first two
+    constexpr int kFields = 8;  // the fields after these are parts of USER and NICE
     for (int field = 0; field < kFields && numbers >> ticks; ++field) {
       time.all += ticks;
       if (field != kIdle && field != kWaitsForDisk) time.busy += ticks;
@@ -63,7 +64,8 @@ HostReading HostReader::Read() {
   const CpuTime now = ReadCpuTime();
   reading.cores = now.cores;
   if (now.all > last_.all) {
-    // The kernel's counters of idle time can fall, and busy time then seems to grow faster than all time.
+    // The kernel's counters of idle time can fall. The busy time then seems to grow faster than the whole time, so the
+    // quotient is limited to 1.
     reading.cpu_use = std::clamp((now.busy - last_.busy) / (now.all - last_.all), 0.0, 1.0);
   }
   last_ = now;

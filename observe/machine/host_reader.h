@@ -11,20 +11,20 @@
 
 namespace lockstep {
 
-// Returns the resident memory of this process in bytes; 0 if it cannot be read.
+// Returns the resident memory of this process in bytes; 0 if the size cannot be read.
 int64_t ProcessMemory(const std::string& proc = "/proc");
 
 class HostReader {
  public:
-  // `proc` and `cgroups` are the folders in which the kernel shows its figures. The first reading's use of the cores is
-  // measured from this construction on.
+  // Begins to measure the use of the cores for the first reading. `proc` and `cgroups` are the folders in which the
+  // kernel shows its figures.
   explicit HostReader(std::string proc = "/proc", std::string cgroups = "/sys/fs/cgroup");
 
   // Returns the present figures. The use of the cores is measured since the previous reading.
   HostReading Read();
 
  private:
-  // The ticks of all cores together since the machine started.
+  // The clock ticks of all cores together since the machine started, and the number of cores.
   struct CpuTime {
     double busy = 0;
     double all = 0;

@@ -23,8 +23,8 @@ class Host : public testing::Test {
     WriteFile(proc_ + "/self/status", "Name:\tlockstep\nRssAnon:\t    1024 kB\nRssFile:\t  8 kB\n");
   }
 
-  // Writes /proc/stat with `busy` and `idle` ticks. A tenth of the busy ticks each is niced and spent in interrupts,
-  // and a tenth of the idle ticks is spent on waiting for a disk.
+  // Writes a file /proc/stat with `busy` and `idle` ticks. Eight tenths of the busy ticks are USER, one tenth is NICE,
+  // and one tenth is IRQ. Nine tenths of the idle ticks are IDLE, and one tenth is IOWAIT.
   void WriteStat(int busy, int idle) const {
     const std::string ticks = std::to_string(busy * 8 / 10) + " " + std::to_string(busy / 10) +
                               " 0 " + std::to_string(idle * 9 / 10) + " " +
@@ -88,8 +88,8 @@ TEST_F(Host, NothingCanBeRead) {
 TEST(HostReader, ReadsThisMachine) {
   struct sysinfo system {};
   ASSERT_EQ(sysinfo(&system), 0);
-  // These pages are resident, because they have been written. Without the assembly line the compiler would leave out
-  // the vector, which nobody reads.
+  // The pages of `held` are resident, because they have been written. Without the assembly statement the compiler would
+  // leave out `held`, because nothing reads it.
   const std::vector<char> held(size_t{64} << 20, 1);
   asm volatile("" : : "r"(held.data()) : "memory");
   const HostReading reading = HostReader().Read();

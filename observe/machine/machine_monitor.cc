@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLongest = 1e6;  // seconds that can be added to a time point
+// The maximum period in seconds. With a much longer period the end of a wait would not fit in a time point.
+constexpr double kLongest = 1e6;
 
 }  // namespace
 
@@ -44,7 +45,8 @@ void MachineMonitor::Run(const std::stop_token& stop) {
   HostReader host;
   GpuReader gpus(users_);
   gpus.Read(stop);
-  // Only this thread takes the lock. The wait ends when the time is over or when a stop is requested.
+  // wait_for() needs a lock, which only this thread takes. The wait ends when the time is over or when a stop is
+  // requested.
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;

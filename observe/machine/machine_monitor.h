@@ -4,8 +4,8 @@
 // Promise: training never waits for the monitor (base/mailbox.h). If the driver is slow, the reading comes late.
 //
 // Invariants:
-//   1. The first reading comes after one period, or after a second if the period is longer. It cannot come at once,
-//      because rates and the use of cores are differences between two readings.
+//   1. The first reading comes after one period, or after a second if the period is longer. The first reading cannot
+//      come at once, because rates and the use of cores are differences between two readings.
 //   2. The destructor waits for at most one call of the driver.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
@@ -26,20 +26,20 @@
 
 namespace lockstep {
 
-// Returns a reading of the machine. The rates and the use of cores are those since the previous call with these
-// readers.
+// Returns a reading of the machine. The rates and the use of cores are computed over the time since the previous call
+// with these readers.
 MachineReading ReadMachine(HostReader& host, GpuReader& gpus, const std::stop_token& stop);
 
 class MachineMonitor {
  public:
-  // Reads the GPUs of `users`, or without a value all GPUs of the machine. `every_s` is the time between two readings
-  // in seconds, and greater than 0.
+  // Starts the thread, which reads the GPUs of `users`, or all GPUs of the machine if `users` has no value. `every_s`
+  // is the time between two readings in seconds, and must be greater than 0.
   MachineMonitor(std::optional<std::vector<GpuUser>> users, double every_s);
   ~MachineMonitor();
   MachineMonitor(const MachineMonitor&) = delete;
   MachineMonitor& operator=(const MachineMonitor&) = delete;
 
-  // Returns the newest reading, or null if there is none since the last call. Never waits.
+  // Returns the newest reading, or null if there was no reading since the last call. Never waits.
   std::unique_ptr<MachineReading> Take() { return newest_.Take(); }
 
  private:

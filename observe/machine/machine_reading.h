@@ -68,7 +68,7 @@ struct MachineReading {
 std::vector<std::string> ThrottleWords(uint64_t reasons);
 
 // Returns whether NVML's bits contain heat, the power supply or another fault of the hardware. The power limit is not a
-// fault, because a GPU that is well used reaches it.
+// fault, because a GPU that is well used reaches its power limit.
 bool IsSlowedByFault(uint64_t reasons);
 
 }  // namespace lockstep

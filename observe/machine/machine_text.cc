@@ -20,21 +20,21 @@ constexpr int kBarColumns = 20;
 
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
 
-// "3.2 of 15.6 GiB", "71 of 80 GiB"
+// Returns for example "3.2 of 15.6 GiB" or "71 of 80 GiB".
 std::string MemoryText(int64_t used, int64_t total) {
   constexpr double kLarge = 32;
   return Gib(total) > kLarge ? fmt::format("{:.0f} of {:.0f} GiB", Gib(used), Gib(total))
                              : fmt::format("{:.1f} of {:.1f} GiB", Gib(used), Gib(total));
 }
 
-// "[#####...............]"
+// Returns a bar of which `share` is filled, for example "[#####...............]".
 std::string Bar(double share) {
   const auto full =
       static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * double{kBarColumns}));
   return fmt::format("[{:#<{}}{:.<{}}]", "", full, "", kBarColumns - full);
 }
 
-// "1.2 GB/s"
+// Returns for example "1.2 GB/s" or "300 MB/s".
 std::string RateText(double bytes_per_s) {
   constexpr double kGiga = 1e9;
   constexpr double kMega = 1e6;
@@ -42,20 +42,20 @@ std::string RateText(double bytes_per_s) {
                              : fmt::format("{:.1f} GB/s", bytes_per_s / kGiga);
 }
 
-// "SM 1755 of 1980 MHz"; empty if the clock is not known.
+// Returns for example "SM 1755 of 1980 MHz"; an empty text if the clock rate is not known.
 std::string ClockText(const char* name, std::optional<int> mhz, std::optional<int> most) {
   if (!mhz) return "";
   return most ? fmt::format("{} {} of {} MHz", name, *mhz, *most)
               : fmt::format("{} {} MHz", name, *mhz);
 }
 
-// "PCIe 1.2 GB/s in, 300 MB/s out"; empty if the rates are not known.
+// Returns for example "PCIe 1.2 GB/s in, 300 MB/s out"; an empty text if a rate is not known.
 std::string LinkText(const char* name, std::optional<double> in, std::optional<double> out) {
   if (!in || !out) return "";
   return fmt::format("{} {} in, {} out", name, RateText(*in), RateText(*out));
 }
 
-// Joins the parts that are not empty, with space between them.
+// Joins the parts that are not empty, with three spaces between two parts.
 std::string Joined(std::vector<std::string> parts) {
   std::erase(parts, "");
   return fmt::format("{}", fmt::join(parts, "   "));

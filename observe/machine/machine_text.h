@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // Returns a short text for a live line: "GPU 97 %  71 of 80 GiB  684 W  64 C". With several GPUs the text has the
-// least and the greatest use, and the greatest value of each other figure. Without GPUs it is
+// least and the greatest use, and the greatest value of each other figure. Without GPUs the text is
 // "CPU 93 %  3.2 of 15.6 GiB".
 std::string LiveText(const MachineReading& reading);
 
@@ -20,12 +20,12 @@ struct ProcessName {
   std::string command;
 };
 
-// Returns the name of a process of this machine. Both texts are empty if the process cannot be seen from here, which
-// happens in a container. `proc` is the folder of the proc file system, "/proc".
+// Returns the name of a process of this machine. Both texts are empty if this process cannot see that process, for
+// example because this process runs in a container. `proc` is the folder of the proc file system, "/proc".
 ProcessName NameProcess(int pid, const std::string& proc);
 
 // Returns all figures of a reading in several lines, as `lockstep watch` shows them. `name` returns the name of the
-// process with this id.
+// process with the id `pid`.
 std::string MachineTable(const MachineReading& reading,
                          const std::function<ProcessName(int pid)>& name);
 

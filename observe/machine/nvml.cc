@@ -33,8 +33,8 @@ void ReadLinks(const NvmlLibrary& nvml, nvmlDevice_t gpu, GpuCondition& conditio
     if (state == NVML_FEATURE_ENABLED) ++condition.active_nvlinks;
   }
   if (condition.active_nvlinks == 0) return;
-  // The first field is the common speed of all links, and the second one is the speed of the first link. A GPU reports
-  // one of the two.
+  // The first field is the common speed of all links, and the second field is the speed of the first link. A GPU
+  // reports one of the two fields.
   for (const unsigned int id :
        {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, NVML_FI_DEV_NVLINK_GET_SPEED}) {
     NvmlFields<1> field;
@@ -122,7 +122,8 @@ std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& u
     condition.celsius = static_cast<int>(number);
   }
   unsigned long long reasons = 0;
-  // This is the older name of nvmlDeviceGetCurrentClocksEventReasons, which older drivers have, too.
+  // This is the older name of nvmlDeviceGetCurrentClocksEventReasons. Older drivers know the function only by this
+  // name.
   if (nvml.Call<decltype(nvmlDeviceGetCurrentClocksThrottleReasons)>(
           "nvmlDeviceGetCurrentClocksThrottleReasons", gpu, &reasons) == NVML_SUCCESS) {
     condition.slowed_by = ReasonText(reasons);

@@ -45,13 +45,14 @@ std::vector<DriverGpu> GpusOfDriver();
 // version.
 std::string NvmlDriver();
 
-// Says in words why NVML cannot be loaded; empty if it can.
+// Returns in words why NVML cannot be loaded; an empty text if it can be loaded.
 std::string WhyNoNvml();
 
-// Returns the UUID as NVML writes it, for example "GPU-01234567-89ab-...".
+// Returns the UUID as text in NVML's form, for example "GPU-01234567-89ab-...".
 std::string UuidText(const std::array<unsigned char, 16>& uuid);
 
-// Returns the maximum bandwidth of PCI Express in one direction, in GB/s.
+// Returns the maximum bandwidth in one direction, in GB/s, of PCI Express of `generation` with `lanes` lanes; 0 if the
+// generation is not known.
 double PcieGbs(int generation, int lanes);
 
 }  // namespace lockstep

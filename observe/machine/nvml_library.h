@@ -19,8 +19,8 @@
 namespace lockstep {
 
 // The fields to request from nvmlDeviceGetFieldValues, followed by one unused field. The unused field is needed because
-// driver 580.159 reads beyond the end of the array: if the bytes there look like a field, it writes a time into them.
-// On a machine with four GPUs these bytes were the index of the last GPU, and that GPU's name was lost.
+// driver 580.159 reads beyond the end of the array: if the bytes there look like a field, the driver writes a time into
+// them. On a machine with four GPUs these bytes were the index of the last GPU, and that GPU's name was lost.
 template <int kFields>
 struct NvmlFields {
   static constexpr int kCount = kFields;
@@ -39,11 +39,11 @@ class NvmlLibrary {
 
   bool is_ready() const { return why_not_.empty(); }
 
-  // Returns in words why the library cannot be used; empty if it can.
+  // Returns in words why the library cannot be used; an empty text if it can be used.
   const std::string& why_not() const { return why_not_; }
 
   // Calls the NVML function `name` and returns its result, or NVML_ERROR_FUNCTION_NOT_FOUND if the driver does not have
-  // it. Any thread may call it.
+  // the function. Any thread may call Call().
   template <typename Function, typename... Args>
   nvmlReturn_t Call(const char* name, Args... args) const {
     auto* const function =
@@ -56,7 +56,7 @@ class NvmlLibrary {
   std::string why_not_;
 };
 
-// Returns this process's library. The first call loads it, which can take a second.
+// Returns this process's library. The first call loads the library, which can take a second.
 const NvmlLibrary& TheNvml();
 
 }  // namespace lockstep

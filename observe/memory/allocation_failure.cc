@@ -9,7 +9,8 @@
 namespace lockstep {
 
 std::string WordsOf(const AllocationFailure& failure) {
-  // Blocks of a graph's pool that tensors use at the moment are already counted in allocated_bytes.
+  // `in_pools` leaves out the blocks of graphs' pools that tensors use at the moment, because these blocks are counted
+  // in allocated_bytes.
   const int64_t in_pools =
       std::max<int64_t>(0, failure.reserved_bytes - failure.free_bytes - failure.allocated_bytes);
   std::string text =

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kGibi = 1 << 30;
 
-// A GPU with 80 GiB, of which tensors hold 60 GiB and graphs 4 GiB more; 14 GiB are free in blocks of at most 1 GiB,
-// and 2 GiB are not reserved.
+// Returns the failure of a request for 3 GiB on a GPU with 80 GiB. Tensors hold 60 GiB, and graphs hold 4 GiB more; 14
+// GiB are free in blocks of at most 1 GiB, and 2 GiB are not reserved.
 AllocationFailure Pieces() {
   return {.requested_bytes = 3 * kGibi,
           .allocated_bytes = 60 * kGibi,
@@ -33,12 +33,12 @@ TEST(AllocationFailure, NamesFragmentation) {
 
 TEST(AllocationFailure, DoesNotBlameFragmentationForALackOfMemory) {
   AllocationFailure failure = Pieces();
-  failure.requested_bytes = 17 * kGibi;  // more than all that is free
+  failure.requested_bytes = 17 * kGibi;  // more than the 14 + 2 GiB that are free
   EXPECT_FALSE(failure.IsFragmented());
   EXPECT_EQ(WordsOf(failure).find("fragmented"), std::string::npos);
   EXPECT_EQ(RemedyOf(failure), "");
 
-  failure.requested_bytes = 16 * kGibi;  // all that is free
+  failure.requested_bytes = 16 * kGibi;  // exactly the 14 + 2 GiB that are free
   EXPECT_TRUE(failure.IsFragmented());
 }
 
@@ -51,7 +51,8 @@ TEST(AllocationFailure, DoesNotBlameFragmentationWhereABlockWouldHaveDone) {
   EXPECT_FALSE(failure.IsFragmented());
 }
 
-// The request cannot use free blocks of another stream or of another size class.
+// Checks the words if the request can use none of the free blocks, because they belong to other streams or size
+// classes.
 TEST(AllocationFailure, TellsWhatIsFreeForOthers) {
   AllocationFailure failure = Pieces();
   failure.usable_bytes = 0;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Writes the file. Returns why it cannot be written; empty if it was written.
+// Writes a file. Returns why the file cannot be written; an empty text if it was written.
 std::string ErrorOfWriting(const std::string& path, const std::string& content) {
   try {
     mkdir(std::filesystem::path(path).parent_path().c_str(), 0777);

@@ -24,8 +24,8 @@ class BackgroundFiles {
   BackgroundFiles(const BackgroundFiles&) = delete;
   BackgroundFiles& operator=(const BackgroundFiles&) = delete;
 
-  // Writes `content` to `path`. Creates the folder of `path` if it is missing, but not the folders above it. A later
-  // Write() to the same path replaces the file. Throws std::system_error if the thread cannot be started.
+  // Begins to write `content` to `path`. Creates the folder of `path` if it is missing, but not the folders above it. A
+  // later Write() to the same path replaces the file. Throws std::system_error if the thread cannot be started.
   void Write(std::string path, std::string content);
 
   // Waits until all files given to Write() so far are written.
@@ -34,7 +34,7 @@ class BackgroundFiles {
   // Adds an error to those that TakeErrors() returns.
   void AddError(std::string error);
 
-  // Returns the errors since the last call.
+  // Returns the errors since the last call of TakeErrors().
   std::vector<std::string> TakeErrors();
 
  private:

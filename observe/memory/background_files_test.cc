@@ -34,7 +34,8 @@ TEST(BackgroundFiles, SaysWhatCannotBeWritten) {
   EXPECT_TRUE(files.TakeErrors().empty());
 }
 
-// If a run's folder was deleted, Write() does not create it again.
+// Checks that Write() creates only the file's folder and no folder above it, so that a run folder that the user has
+// deleted stays deleted.
 TEST(BackgroundFiles, MakesOneFolderAtMost) {
   const std::string path = NewPath();
   BackgroundFiles files;

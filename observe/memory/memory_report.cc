@@ -15,7 +15,7 @@ int64_t& BytesOf(OwnerBytes& owners, MemoryOwner owner) {
   return owners[static_cast<size_t>(owner)];
 }
 
-// Returns the report without phases and blocks.
+// Returns the report with empty lists `phases` and `blocks`.
 MemoryReport ReportOf(const OwnerBytes& owners, int64_t peak_bytes, const MemoryFacts& facts) {
   MemoryReport report{.step = facts.step,
                       .on_gpu = facts.on_gpu,

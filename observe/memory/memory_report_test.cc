@@ -15,7 +15,8 @@ const void* At(size_t address) {
   return &kMemory.at(address);
 }
 
-// A step with 100 MiB of weights. Its forward pass takes 40 MiB, and its backward pass takes 30 MiB more.
+// Returns the tally of a step with 100 MiB of weights. The forward pass allocates 40 MiB, and the backward pass
+// allocates 30 MiB more.
 MemoryTally Step() {
   MemoryTally tally(kPhases.size());
   tally.Begin();

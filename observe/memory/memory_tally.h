@@ -1,9 +1,9 @@
-// MemoryTally: counts the memory that a step takes: what it is for, its peak, and what is still allocated after the
-// step.
+// MemoryTally: counts the memory that a step takes: what the memory is for, its peak, and what is still allocated after
+// the step.
 //
-// Promise: at each moment the bytes of all labels add up to those of all allocations that are not freed, whether they
-// were made before the step (Hold()) or in it. The composition of the peak is taken at the moment at which the total
-// was greatest.
+// Promise: at each moment the bytes of all labels add up to the bytes of all allocations that are not freed. This
+// includes the allocations that were made before the step (Hold()). The composition of the peak is taken at the moment
+// at which the total was greatest.
 //
 // Invariants:
 //   1. An allocation keeps the label (phase, owner, module) that was current when it was made, unless Own() changes its
@@ -46,8 +46,8 @@ struct KeptMemory {
 
 class MemoryTally {
  public:
-  // A step has `phases` phases. Memory without an owner counts as activations if it is allocated in phase kForwardPhase
-  // or by any module.
+  // Makes a tally of a step that has `phases` phases. Memory without an owner counts as activations if it is allocated
+  // in phase kForwardPhase or by any module, and otherwise as temporaries.
   explicit MemoryTally(size_t phases) : phases_(phases) {}
   static constexpr size_t kForwardPhase = 0;
 
@@ -64,7 +64,8 @@ class MemoryTally {
 
   void Allocate(const void* address, int64_t bytes, MemoryOwner owner, std::string_view module);
   void Free(const void* address);
-  // Changes the owner of the memory at `address`, which was allocated since Begin() and is not freed.
+  // Changes the owner of the memory at `address`. Does nothing if no memory at `address` was given to Allocate(), or if
+  // that memory was freed.
   void Own(const void* address, MemoryOwner owner);
 
   int64_t now_bytes() const { return total_; }
@@ -75,23 +76,23 @@ class MemoryTally {
   int64_t peak_bytes() const { return peak_; }
   const std::vector<int64_t>& phase_peaks() const { return phase_peaks_; }
 
-  // Returns the bytes of each owner at the peak. They add up to peak_bytes().
+  // Returns the bytes of each owner at the peak. These bytes add up to peak_bytes().
   OwnerBytes OwnersAtPeak() const;
-  // Returns the activations at the peak by module, without those that have no module.
+  // Returns the bytes of activations at the peak by module, without activations that have no module.
   std::map<std::string, int64_t> ModulesAtPeak() const;
-  // Returns the bytes at the peak that were allocated since Begin(), without those of kSamples.
+  // Returns the bytes at the peak that were allocated since Begin(), without the bytes of kSamples.
   int64_t NewAtPeak() const;
 
   // Returns the memory that was allocated since Begin() and is not freed, the largest first.
   std::vector<KeptMemory> Kept() const;
 
  private:
-  // Phase, owner, module. Memory that was allocated before the step has the phase phases_.
+  // A phase, an owner and a module. Memory that was allocated before the step has the phase phases_.
   using Label = std::tuple<size_t, MemoryOwner, std::string>;
   struct Block {
     size_t label = 0;
     int64_t bytes = 0;
-    int64_t born = 0;  // additions_ when the block was allocated
+    int64_t born = 0;  // the value of additions_ when the block was allocated
   };
 
   size_t IndexOf(size_t phase, MemoryOwner owner, std::string_view module);
@@ -109,7 +110,7 @@ class MemoryTally {
   std::vector<int64_t> then_;  // the bytes of each label at the peak; not used if at_peak_
   bool at_peak_ = true;        // whether the present total is the peak
   int64_t additions_ = 0;
-  int64_t peak_at_ = 0;  // additions_ at the peak
+  int64_t peak_at_ = 0;  // the value of additions_ at the peak
   int64_t total_ = 0;
   int64_t held_ = 0;
   int64_t peak_ = 0;

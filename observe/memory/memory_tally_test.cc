@@ -103,12 +103,13 @@ TEST(MemoryTally, CountsAnAddressOnce) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kParameters), 100);
 }
 
-// Other threads allocate memory, too, and a block of the allocator can be larger than the bytes given to Hold().
+// Checks that Correct() counts as kOther the memory that the tally does not know: memory of other threads, and the part
+// of an allocator's block beyond the bytes given to Hold().
 TEST(MemoryTally, CountsWhatOthersTake) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kSamples);
   tally.Correct(160);
-  tally.Free(At(9));  // a part of the 60 bytes that Correct() added
+  tally.Free(At(9));  // memory within the 60 bytes that Correct() added
   tally.Correct(140);
   tally.Free(At(1));
   tally.Correct(28);
@@ -122,8 +123,8 @@ TEST(MemoryTally, CountsWhatOthersTake) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kOther), 100);
 }
 
-// A library's workspace is allocated during the pass of the module that first needs it, so it gets the label of that
-// module.
+// Checks that Own() changes the owner of memory afterwards. A library's workspace is allocated while the module runs
+// that first needs the workspace, so the workspace first gets the label of that module.
 TEST(MemoryTally, LearnsAfterwardsWhatMemoryIsFor) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kParameters);
@@ -159,7 +160,7 @@ TEST(MemoryTally, AnAddressThatComesAgain) {
   EXPECT_EQ(tally.peak_bytes(), 30);
 }
 
-// Compares the tally with a list of allocations that is added up anew after each event.
+// Compares the tally with a list of allocations, whose bytes are added up again after each event.
 TEST(MemoryTally, AddsUpLikeAListOfAllocations) {
   struct Block {
     int64_t bytes;

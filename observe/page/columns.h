@@ -1,4 +1,5 @@
-// Reduces a curve to as many columns as a screen shows, and computes the least and the greatest value of each column.
+// Reduces a curve to as many columns as a screen shows, and computes the mean, the least and the greatest value of each
+// column.
 //
 // Promise: no spike is lost. A column is an interval of x whose width is a power of two, so the columns of a growing
 // curve stay the same until their width doubles. A curve with few lines is not reduced. (observe/page/columns_test.cc)
@@ -12,14 +13,14 @@
 
 namespace lockstep {
 
-// The lines `begin` to `end` - 1 of a curve. A line is one line of the log.
+// The lines `begin` to `end` - 1 of a curve. A line of a curve is one line of the log.
 struct Column {
   size_t begin = 0;
   size_t end = 0;
 };
 
-// Cuts a curve into columns of at least one line each. Returns at most `most` columns; if there are at most `most`
-// lines, each line is a column. x_of(i) is the x of line i. The x must be finite and ascending.
+// Cuts the lines of a curve into columns of at least one line each. Returns at most `most` columns; if there are at
+// most `most` lines, each line is a column. x_of(i) returns the x of line i. The x values must be finite and ascending.
 template <typename XOf>
 std::vector<Column> ColumnsOf(Column lines, size_t most, const XOf& x_of) {
   std::vector<Column> columns;
@@ -47,8 +48,8 @@ std::vector<Column> ColumnsOf(Column lines, size_t most, const XOf& x_of) {
   return columns;
 }
 
-// The mean, least and greatest value of each column of a curve. Values that are not finite are left out; a column
-// without a finite value has NaN.
+// The mean, least and greatest value of each column of a curve. Values that are not finite are left out. If a column
+// has no finite value, its mean, least and greatest value are NaN.
 struct Reduced {
   std::vector<double> mean;
   std::vector<double> least;

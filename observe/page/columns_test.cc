@@ -59,7 +59,7 @@ TEST(Columns, AreNoMoreThanAsked) {
   const std::vector<Column> columns = ColumnsOfList(Counted(1'000'000), 1000);
   EXPECT_GE(columns.size(), 480);
   ExpectWhole(columns, 1'000'000);
-  // All x are equal, or as far apart as doubles can be.
+  // In the first curve all x are equal, and in the second curve the x span almost the whole range of a double.
   EXPECT_EQ(ColumnsOfList(std::vector<double>(100, 3), 10).size(), 1);
   EXPECT_LE(ColumnsOfList({0, 1e-300, 1, 1e300, 1.7e308}, 3).size(), 3);
 }

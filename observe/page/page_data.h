@@ -1,8 +1,8 @@
-// PageData: makes the JSON object with all that the page shows of its runs. Its fields are
+// PageData: makes the JSON object with all data that the page shows of its runs. The fields of the object are
 //
 //   live         whether the page can ask a server for newer data
 //   time         the Unix time at which this object was made
-//   version      a number with which a later Since() returns what has changed
+//   version      the number that a later Since() needs to return what has changed since this object was made
 //   runs         a list of the runs (observe/page/run_data.h)
 //   differences  a list of {field, values}: the config fields in which the runs differ; null if a run has no config
 //
@@ -26,10 +26,10 @@ inline constexpr int kMostRuns = 100;
 
 class PageData {
  public:
-  // Reads the run folders. `live` is the field of the object.
+  // Reads the run folders. `live` is the value of the object's field of that name.
   PageData(const std::vector<std::string>& run_dirs, bool live);
 
-  // Returns the whole object.
+  // Reads the run folders again, and returns the whole object.
   nlohmann::ordered_json All();
 
   // Reads the run folders again, and returns what has changed since the object with this `version`: for each run that
@@ -47,9 +47,9 @@ class PageData {
   std::vector<std::unique_ptr<RunData>> runs_;
 };
 
-// Returns the run folders that a user names: each given run folder, and for each given folder of run folders all of
-// these, in the order of their names. Throws Error (kUsage) if a folder is neither, or if there are more than kMostRuns
-// run folders.
+// Returns the run folders that a user names: each given run folder, and for each given folder that contains run folders
+// all of these run folders, in the order of their names. Throws Error (kUsage) if a given folder is neither of the two,
+// or if there are more than kMostRuns run folders.
 std::vector<std::string> RunFoldersFor(const std::vector<std::string>& folders);
 
 }  // namespace lockstep

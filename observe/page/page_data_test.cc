@@ -28,7 +28,7 @@ std::string StepLine(int64_t step, const std::string& loss, double time = 1000) 
       time + static_cast<double>(step), step, loss);
 }
 
-// Makes run folders with the given logs.
+// A fixture that makes a run folder with a given log, and returns the data that the page shows of this run.
 class PageDataTest : public testing::Test {
  protected:
   static Json OfLog(const std::string& log) {
@@ -53,7 +53,8 @@ TEST_F(PageDataTest, ReducesLongCurves) {
   for (const char* name : {"mean", "least", "greatest"}) EXPECT_EQ(loss.at(name).size(), columns);
   EXPECT_EQ(std::ranges::max(loss.at("greatest")), 77.5);
   EXPECT_EQ(curves.at("step").back(), 9000);
-  EXPECT_EQ(curves.at("time").back(), 9000);  // the job began at 1000
+  // The last step has the Unix time 10000, and the job began at 1000.
+  EXPECT_EQ(curves.at("time").back(), 9000);
   EXPECT_FALSE(curves.at("figures").contains("grad_norm"));
   EXPECT_EQ(run.at("not_finite").at("lines"), 1);
   EXPECT_EQ(run.at("not_finite").at("step"), 5000);
@@ -90,8 +91,8 @@ TEST_F(PageDataTest, SendsWhatHasChanged) {
     EXPECT_FALSE(news.at("runs")[0].contains(same)) << same;
   }
   EXPECT_GT(news.at("version").get<int64_t>(), version);
-  EXPECT_EQ(page.Since(version).at("runs").size(),
-            1);  // for another browser, which has the old version
+  // Another browser, which still has the old version, gets the change, too.
+  EXPECT_EQ(page.Since(version).at("runs").size(), 1);
   EXPECT_EQ(page.Since(news.at("version")).at("runs").size(), 0);
   EXPECT_TRUE(page.All().at("runs")[1].contains("name"));
 }
@@ -108,15 +109,16 @@ TEST_F(PageDataTest, GivesAPartOfTheCurves) {
     return part.at(0).at("curves").at("step").get<std::vector<int64_t>>();
   };
   EXPECT_THAT(steps(CurveAxis::kStep, 99.5, 102), ElementsAre(100, 101, 102));
-  EXPECT_THAT(steps(CurveAxis::kTime, 9, 11),
-              ElementsAre(10, 11, 12));  // the time counts from step 1 on
+  // The time counts from the line of step 1, so step 10 has the time 9.
+  EXPECT_THAT(steps(CurveAxis::kTime, 9, 11), ElementsAre(10, 11, 12));
   EXPECT_THAT(steps(CurveAxis::kStep, 6000, 7000), ElementsAre());
   EXPECT_THAT(steps(CurveAxis::kStep, 7, 5), ElementsAre());
   EXPECT_THAT(steps(CurveAxis::kStep, std::nan(""), std::nan("")), ElementsAre());
   EXPECT_LE(steps(CurveAxis::kStep, -1e300, 1e300).size(), kMostColumns);
 }
 
-// The seconds in a `seconds` line count from the beginning of its job.
+// Checks the shares of the time between two `seconds` lines, also if a new job has begun between the lines. The seconds
+// in a `seconds` line count from the beginning of the line's job.
 TEST_F(PageDataTest, CountsTheSharesOfTheTimeBetweenLines) {
   const auto seconds = [](double time, double wall, double ideal, double reading,
                           const std::string& verdict) {

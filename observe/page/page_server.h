@@ -2,7 +2,7 @@
 //
 //   GET /                                     the page with all data
 //   GET /data?since=VERSION                   what has changed (PageData::Since())
-//   GET /curves?axis=step|time&from=X&to=X    the curves between two x, as fine as the log has them
+//   GET /curves?axis=step|time&from=X&to=X    the curves between two x, with finer columns
 //
 // If other machines can reach the address, each URL needs token=TOKEN, which url() contains.
 //
@@ -24,11 +24,12 @@ namespace lockstep {
 
 class PageServer {
  public:
-  // Opens the port. The server's thread calls `make_data` at the first request. Throws Error (kUsage).
+  // Opens the port. The server's thread calls `make_data` at the first request. Throws Error (kUsage) if the port
+  // cannot be opened.
   PageServer(const HttpServer::Options& options,
              std::function<std::unique_ptr<PageData>()> make_data);
 
-  // The address to open in a browser.
+  // Returns the URL to open in a browser.
   const std::string& url() const { return url_; }
 
  private:

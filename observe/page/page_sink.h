@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// Returns the sink, which rank 0 needs. It prints the URL when the port is open.
+// Returns the sink, which rank 0 needs. The sink prints the URL when the port is open.
 std::unique_ptr<EventSink> NewPageSink(std::string run_dir, std::string address, int port);
 
 }  // namespace lockstep

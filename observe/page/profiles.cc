@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kNewest = 5;
-constexpr size_t kMostKernels = 40;  // in the table of one rank
+constexpr size_t kMostKernels = 40;  // the maximum number of kernels in the table of one rank
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 std::optional<int64_t> StepOf(const std::string& name) {
@@ -66,7 +66,7 @@ bool Profiles::Refresh() {
   for (const int64_t step : steps) {
     const std::string path = folder_ + "/" + std::to_string(step) + "/summary.json";
     Summary now{.changed = fs::last_write_time(path, error), .bytes = fs::file_size(path, error)};
-    // A profile that is being written has its traces first and its summary last.
+    // The summary of a profile is written last, so a profile that is still being written may have no summary.
     if (error == std::errc::no_such_file_or_directory) continue;
     const auto known = summaries_.find(step);
     if (known != summaries_.end() && known->second == now) {

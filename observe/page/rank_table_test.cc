@@ -14,7 +14,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Returns the folder of a run of two ranks that make `collectives` collectives in step 3. Rank 1 is last in each.
+// Returns the folder of a run of two ranks that make `collectives` collectives in step 3. Rank 1 enqueues each
+// collective last.
 std::string RunOfTwoRanks(int collectives) {
   std::string folder = NewFolder();
   std::filesystem::create_directories(folder + "/flight");

@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMostShares = 200;  // the number of columns of `shares`, which are drawn as areas
+constexpr size_t kMostShares = 200;  // the maximum number of columns of `shares`
 
-// Returns the number with six significant digits; null if it is not finite.
+// Returns the number with six significant digits; null if the number is not finite.
 Json Figure(double value) {
   if (!std::isfinite(value)) return nullptr;
   constexpr int kDigits = 6;
@@ -41,7 +41,7 @@ Json Figures(const std::vector<double>& values) {
   return list;
 }
 
-// Returns a figure of a curve, or null if it has no finite value.
+// Returns a figure of a curve, or null if the figure has no finite value.
 template <typename ValueOf>
 Json FigureOf(const std::vector<Column>& columns, const ValueOf& value_of) {
   const Reduced reduced = Reduce(columns, value_of);
@@ -63,7 +63,7 @@ void AddFigure(const char* name, const std::vector<Column>& columns, const Value
   if (!figure.is_null()) figures[name] = std::move(figure);
 }
 
-// Returns the x of each column, which is the x of its last line.
+// Returns the x of each column, which is the x of the column's last line.
 template <typename XOf>
 Json PlacesOf(const std::vector<Column>& columns, const XOf& x_of) {
   Json list = Json::array();
@@ -71,7 +71,7 @@ Json PlacesOf(const std::vector<Column>& columns, const XOf& x_of) {
   return list;
 }
 
-// Returns the seconds, rounded to a hundredth; null if they are not finite.
+// Returns the seconds, rounded to a hundredth; null if the number of seconds is not finite.
 Json Seconds(double seconds) {
   constexpr double kHundredths = 100;
   if (!std::isfinite(seconds)) return nullptr;
@@ -120,15 +120,15 @@ Json MetricsOf(const LoggedRun& log, const std::vector<LoggedMetrics>& lines) {
   return metrics;
 }
 
-// The seconds in a `seconds` line count from the beginning of its job. The shares of a column are computed from the
-// difference between its last line and the last line of the previous column, or from its last line alone if a new job
-// has begun in between.
+// Returns the object's field `shares`. The seconds in a `seconds` line count from the beginning of the line's job. The
+// shares of a column are computed from the difference between the column's last line and the last line of the previous
+// column, or from the column's last line alone if a new job has begun between these two lines.
 Json SharesOf(const LoggedRun& log) {
   std::vector<LoggedSeconds> lines;
   for (const LoggedSeconds& line : log.seconds_lines) {
     if (!std::isnan(log.TrainedAt(line.time)) && line.wall_s > 0) lines.push_back(line);
   }
-  // The lines may be out of order if a clock was set back.
+  // The lines are not in the order of their times if a clock was set back.
   std::ranges::stable_sort(lines, {},
                            [&](const LoggedSeconds& line) { return log.TrainedAt(line.time); });
   const std::vector<Column> columns = ColumnsOf(
@@ -237,7 +237,7 @@ RunData::RunData(const std::string& run_dir, int64_t id)
 bool RunData::Refresh(int64_t version) {
   const bool has_log_changed = history_.Refresh();
   const bool has_profile_changed = profiles_.Refresh();
-  // While a run trains, its flight records change all the time, so the object is made again.
+  // While a run trains, its flight records change all the time, so the object must be made again.
   if (!has_log_changed && !has_profile_changed && history_.state() != RunState::kTraining) {
     return false;
   }

@@ -1,5 +1,5 @@
-// RunData: makes the data that the page shows of one run, as a JSON object. tests/page_test.py compares it with the
-// log.
+// RunData: makes the data that the page shows of one run, as a JSON object. tests/page_test.py compares this data with
+// the log.
 //
 // Promise: only files of the run folder are read, and nothing in the folder is changed. If nothing in the folder has
 // changed and the run does not train, the object is not made again. Curves have at most kMostColumns columns, each with
@@ -18,7 +18,7 @@
 //                 the log, else {mean, least, greatest}
 //   epochs_done, evaluations  objects like `curves`, whose figures have the names of the metrics
 //   seconds       the log's last `seconds` line; null: none
-//   shares        {time, ideal, lost: {CAUSE}}: the fractions of the time between two columns
+//   shares        {time, ideal, lost: {CAUSE}}: for each column the fractions of the time since the previous column
 //   verdicts      a list of {time, step, verdict, remedy}
 //   machine       the log's last `machine` line; readings {time, figures: {cpu_use, memory_used_bytes,
 //                 process_memory_bytes}, gpus: [{index, figures: {use, memory_use, memory_used_bytes, power_w,

@@ -10,8 +10,8 @@ namespace lockstep {
 // Returns 128 random bits in hexadecimal. Throws Error (kBug) if the system has no random numbers.
 std::string NewToken();
 
-// Returns whether the two tokens are equal. The time of the call depends only on their lengths, so it does not reveal
-// where they differ.
+// Returns whether the two tokens are equal. The duration of the call depends only on the lengths of the tokens, so the
+// duration does not reveal where the tokens differ.
 bool IsSameToken(std::string_view given, std::string_view token);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// GraphNode: a kernel, copy or memset node of a CUDA graph, and the ranges of the step in which it was captured.
+// GraphNode: a kernel, copy or memset node of a CUDA graph, and the ranges (base/tensor/range.h) in which the node was
+// captured.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,11 @@
 namespace lockstep {
 
 struct GraphNode {
-  // The kernel's demangled name, or "Memcpy" or "Memset". It is empty if the driver cannot report a kernel's name.
+  // The kernel's demangled name, or "Memcpy" or "Memset". The name is empty if the driver cannot report a kernel's
+  // name.
   std::string name;
-  std::string path;  // the ranges around it (base/tensor/range.h), outermost first, joined by "/"
-  // The FLOPs of the operation that launched the node, if they are known and the node is the operation's only one;
+  std::string path;  // the ranges in which the node was captured, outermost first, joined by "/"
+  // The FLOPs of the operation that launched the node, if they are known and the node is the operation's only node;
   // otherwise 0.
   int64_t flops = 0;
 };

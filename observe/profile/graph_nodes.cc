@@ -99,7 +99,7 @@ struct GraphNodes::Watch {
     backward.pop_back();
   }
 
-  // Call it when an operation with known FLOPs begins.
+  // Notes that an operation with a known number of FLOPs begins.
   void EnterOperation(int64_t operation_flops) {
     const std::lock_guard lock(mutex);
     NoteNodes();
@@ -114,7 +114,7 @@ struct GraphNodes::Watch {
     if (nodes.size() == operation_begin + 1) nodes.back().flops = flops;
   }
 
-  // Adds the nodes that the graph has got since the last call. The caller must hold the mutex.
+  // Adds the nodes that were added to the graph since the last call. The caller must hold the mutex.
   void NoteNodes() {
     cudaStreamCaptureStatus status{};
     cudaGraph_t graph = nullptr;
@@ -130,7 +130,7 @@ struct GraphNodes::Watch {
     const cudaGraphNode_t last = all.empty() ? nullptr : all.back();
     all.resize(count);
     cudaGraphGetNodes(graph, all.data(), &count);
-    // New nodes come last in the list with all drivers so far. If the order is different, all nodes are checked.
+    // All known drivers put new nodes at the end of the list. If a driver puts them elsewhere, all nodes are checked.
     const bool in_order = before == 0 || all[before - 1] == last;
     for (size_t i = in_order ? before : 0; i < all.size(); ++i) {
       if (seen.insert(all[i]).second) Note(all[i]);
@@ -184,7 +184,7 @@ struct GraphNodes::Watch {
   const cudaStream_t stream;
   std::mutex mutex;
   std::vector<std::string> path;
-  std::vector<int64_t> begins;  // for each range of `path`: the sequence number when it began
+  std::vector<int64_t> begins;  // the sequence numbers at which the ranges of `path` began
   std::vector<Forward> forwards;
   std::vector<std::string> backward;
   int64_t flops = 0;           // the FLOPs of the current operation

@@ -1,13 +1,14 @@
 // GraphNodes: records, while a CUDA graph is captured, in which ranges (base/tensor/range.h) each of its kernels,
-// copies and memsets is captured. A profiler cannot see this later: it sees the launch of the graph and the kernels in
-// it, without ranges.
+// copies and memsets is captured. A profiler cannot find these ranges later: it records the launch of the graph and the
+// kernels of the graph, without ranges.
 //
 // How: at the beginning and at the end of each range, the new nodes of the graph are assigned to the ranges that are
-// open. A backward pass opens no ranges. Its nodes are assigned to the range in which the forward operation with the
-// same autograd sequence number ran. Backward passes run on another thread, to which LibTorch passes the callbacks on.
+// open. A backward pass opens no ranges. The nodes of a backward pass are assigned to the range in which the forward
+// operation with the same autograd sequence number ran. Backward passes run on another thread, to which LibTorch passes
+// the callbacks on.
 //
-// Invariant: a process has at most one GraphNodes object at a time. Ranges that begin during its lifetime may end after
-// it, for example if a capture fails.
+// Invariant: a process has at most one GraphNodes object at a time. Ranges that begin during the lifetime of the object
+// may end after the object is destroyed, for example if a capture fails.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,7 +29,7 @@ class GraphNodes {
   GraphNodes(const GraphNodes&) = delete;
   GraphNodes& operator=(const GraphNodes&) = delete;
 
-  // Returns all nodes that were captured so far, in the order of their capture. Call it before the capture ends.
+  // Returns all nodes that were captured so far, in the order of their capture. Must be called before the capture ends.
   std::vector<GraphNode> Take();
 
   struct Watch;

@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-// On a CPU nothing is captured, so there are no nodes. tests/gpu/gpu_profile_test.py tests nodes on a GPU.
+// Checks that ranges and operations may end after the GraphNodes object is destroyed. Without a GPU nothing is
+// captured, so Take() returns no nodes. tests/gpu/gpu_profile_test.py tests nodes on a GPU.
 
 TEST(GraphNodes, RangesAndOperationsMayEndAfterIt) {
   std::optional<Range> range;

@@ -23,8 +23,8 @@ using Json = nlohmann::json;
 
 constexpr int kGzip = 16 + MAX_WBITS;  // window bits that make zlib use the gzip format
 
-constexpr size_t kPiece = size_t{1}
-                          << 20;  // bytes for a call of zlib, which counts them in 32 bits
+// The number of bytes that one call of zlib gets, which must fit in 32 bits.
+constexpr size_t kPiece = size_t{1} << 20;
 
 // Compresses `text` in the gzip format, and calls `append` with each piece.
 void AppendCompressed(const std::string& text, const AppendBytes& append) {
@@ -158,7 +158,8 @@ std::string TracePath(const std::string& run_dir, int64_t step, int rank) {
 std::string ProfileRequestPath(const std::string& run_dir) { return run_dir + "/profile.request"; }
 
 void AppendTrace(const Json& trace, const std::string& path, const AppendBytes& append) {
-  // The indented form puts a space after each colon, because Holistic Trace Analysis looks for `"rank": `.
+  // The text is written in the indented form, with an indentation of 0. This form has a space after each colon, and
+  // Holistic Trace Analysis looks for `"rank": ` with the space.
   const std::string text = trace.dump(0, ' ', false, Json::error_handler_t::replace);
   if (path.ends_with(".gz")) {
     AppendCompressed(text, append);

@@ -24,11 +24,11 @@ namespace lockstep {
 struct RunProfile {
   int64_t step = 0;   // the first profiled step
   int64_t steps = 0;  // the number of profiled steps
-  double time = 0;    // the Unix time
+  double time = 0;    // the Unix time at which the profile was made
   std::string version;
   std::vector<RankProfile> ranks;
-  std::vector<std::string>
-      slower;  // sentences: what has become slower since the run's first profile
+  // Sentences that say which kernels have become slower since the run's first profile.
+  std::vector<std::string> slower;
 };
 
 std::string ProfileFolder(const std::string& run_dir, int64_t step);
@@ -46,7 +46,7 @@ void AppendTrace(const nlohmann::json& trace, const std::string& path, const App
 
 nlohmann::ordered_json JsonOf(const RunProfile& profile);
 
-// Writes the profile's summary.json. Throws Error (kCheckpoint).
+// Writes the profile's summary.json. Throws Error (kCheckpoint) if the file cannot be written.
 void WriteRunProfile(const RunProfile& profile, const std::string& run_dir);
 
 // Returns the first steps of the run's profiles that have a summary, in ascending order.

@@ -138,7 +138,8 @@ std::string RemarkOn(const KernelRow& row) {
   return {};
 }
 
-// Returns the host time of each phase in the profiled steps, in microseconds, without the time of phases nested in it.
+// Returns the host time of each phase in the profiled steps, in microseconds, without the time of the phases that are
+// nested in the phase.
 std::map<std::string, double> HostPhases(const Json& trace) {
   std::map<Json, std::vector<std::pair<double, double>>> steps;
   for (const Json& event : trace["traceEvents"]) {

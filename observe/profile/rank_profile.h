@@ -19,10 +19,10 @@ namespace lockstep {
 struct KernelRow {
   std::string name;   // as the compiler spells it, with arguments
   std::string phase;  // empty: unknown
-  std::string
-      module;  // the module, or the common prefix of several, such as "transformer.h.*"; empty: none
-  double ms = 0;         // the mean over all steps
-  double median_ms = 0;  // the median over the steps with calls
+  // The module that makes the calls, or the common prefix of several modules, such as "transformer.h.*"; empty: none.
+  std::string module;
+  double ms = 0;         // the mean time over all steps
+  double median_ms = 0;  // the median time over the steps with calls
   double calls = 0;
   double us = 0;         // the mean time of a call
   double share = 0;      // the fraction of the device's time
@@ -35,14 +35,14 @@ struct RankProfile {
   std::string device;  // the GPU's name, or "CPU"
   int64_t steps = 0;
   double step_ms = 0;           // the mean time from the first work of a step to its last
-  double busy_share = 0;        // the share of that time in which the device worked
+  double busy_share = 0;        // the share of step_ms in which the device worked
   double attributed_share = 0;  // the share of the device's time whose phase is known
-  // On a GPU: the shares of its time in kernels of Lockstep's fused operations, and in kernels of LibTorch's own
+  // On a GPU: the shares of the GPU's time in kernels of Lockstep's fused operations, and in kernels of LibTorch's own
   // operations. The rest is the matrix products, convolutions and attention of NVIDIA's libraries, and copies.
   double fused_share = 0;
   double libtorch_share = 0;
-  std::vector<std::pair<std::string, double>> phases_ms;  // phase and mean time per step
-  std::vector<KernelRow> kernels;                         // the one that takes the most time first
+  std::vector<std::pair<std::string, double>> phases_ms;  // phase, and mean ms per step
+  std::vector<KernelRow> kernels;  // the kernel that takes the most time comes first
 };
 
 // Returns the profile of a trace that AddPlaces() (observe/profile/trace_places.h) has annotated. `peak_flops` is the
@@ -74,8 +74,9 @@ struct KernelChange {
 std::vector<KernelChange> ChangesOf(const RankProfile& before, const RankProfile& after);
 
 // Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by at least a fifth, and
-// by at least 3 % of the step on a GPU or 20 % on a CPU, whose times vary with other work on it. The medians over the
-// steps are compared, so the short last batch of an epoch does not matter.
+// by at least 3 % of the step on a GPU or 20 % of the step on a CPU. The limit is higher on a CPU, because times on a
+// CPU vary with the CPU's other work. The medians over the steps are compared, so the short last batch of an epoch does
+// not matter.
 std::vector<std::string> SlowerSince(const RankProfile& before, const RankProfile& after);
 
 }  // namespace lockstep

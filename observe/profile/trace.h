@@ -1,4 +1,5 @@
-// Writes a Chrome trace (for chrome://tracing or ui.perfetto.dev), which shows when the host and the device did what.
+// Writes a Chrome trace (for chrome://tracing or ui.perfetto.dev), which shows when the host and the device executed
+// which operations.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,9 +12,9 @@
 
 namespace lockstep {
 
-// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`. The trace is
-// compressed if `path`, the path of `target`, ends in .gz. `graphs` returns the nodes of the CUDA graphs that `act` may
-// have run. Throws Error (kCheckpoint) if the trace cannot be written, and any exception of `act`.
+// Calls `act`, waits for the work that `act` enqueued, and writes the operations and kernels of `act` to `target`. The
+// trace is compressed if `path`, the path of `target`, ends in .gz. `graphs` returns the nodes of the CUDA graphs that
+// `act` may have run. Throws Error (kCheckpoint) if the trace cannot be written, and any exception of `act`.
 void Trace(OutputTarget& target, const std::string& path, at::Device device,
            const std::function<void()>& act, const std::function<NodesOfGraphs()>& graphs);
 

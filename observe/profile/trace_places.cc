@@ -21,9 +21,9 @@ class Timeline {
  public:
   void Add(Span span) { spans_.push_back(std::move(span)); }
 
-  // Sorts the ranges and finds the parent of each. Call it after all calls of Add().
+  // Sorts the ranges and finds the parent of each range. Must be called after all calls of Add().
   void Settle() {
-    // A range that begins together with another one is the outer one if it ends later.
+    // If two ranges begin at the same time, the range that ends later is the outer range.
     std::ranges::sort(spans_, [](const Span& a, const Span& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
     });
@@ -57,7 +57,8 @@ struct Place {
   std::string graph;  // the name of the range of a graph's launch
 };
 
-// Adds the range `name` to `place`. Call it for all ranges around the place, from the innermost to the outermost.
+// Adds the range `name` to `place`. Must be called for all ranges around the place, from the innermost to the
+// outermost.
 void TakeRange(const std::string& name, Place& place) {
   if (name.starts_with(kStepRange)) {
     if (!place.step) place.step = std::strtoll(name.c_str() + kStepRange.size(), nullptr, 10);
@@ -95,7 +96,7 @@ bool IsSpan(const Json& event) {
   return phase != event.end() && *phase == "X" && event.contains("ts") && event.contains("dur");
 }
 
-// Returns the event's argument `name`; nothing if there is none or if it is not an integer.
+// Returns the event's argument `name`; nothing if the event has no such argument or if the argument is not an integer.
 std::optional<int64_t> Argument(const Json& event, const char* name) {
   const auto arguments = event.find("args");
   if (arguments == event.end()) return std::nullopt;
@@ -208,7 +209,7 @@ class Places {
   std::map<Json, Timeline> backwards_;  // autograd's operations; their names are sequence numbers
   std::map<int64_t, std::pair<Json, double>> forwards_;  // thread and time, by sequence number
   std::map<int64_t, std::pair<Json, double>> calls_;     // thread and time, by correlation number
-  // When ranges began, by thread and by the sequence number at that time.
+  // The times at which ranges began, by thread and by the sequence number at that time.
   std::map<Json, std::map<int64_t, double>> begins_;
   Json training_thread_;
 };

@@ -4,10 +4,10 @@
 // How: a kernel has the correlation number of the call that launched it. The ranges (base/tensor/range.h) around this
 // call give the kernel's step, phase and module. In a backward pass an operation of autograd belongs to the module
 // whose forward operation has the same sequence number. If there is no such forward operation, as for autograd
-// functions of the model's own, it belongs to the last range that began with this sequence number or a lower one. The
-// kernels of a CUDA graph all have the correlation number of the graph's launch. They are matched with the graph's
-// nodes (GraphNodes): the n-th kernel of a name, in the order of time, is the n-th node of this name, in the order of
-// capture.
+// functions that the model defines, the backward operation belongs to the last range that began with this sequence
+// number or a lower one. The kernels of a CUDA graph all have the correlation number of the graph's launch. These
+// kernels are matched with the graph's nodes (GraphNodes): the n-th kernel of a name, in the order of time, is the n-th
+// node of this name, in the order of capture.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr int kTraining = 10;  // the ids of the training thread and of autograd's
+// The ids of the training thread and of autograd's thread.
+constexpr int kTraining = 10;
 constexpr int kAutograd = 11;
 
 Json Span(const char* category, const std::string& name, Json thread, double begin, double length,
@@ -50,8 +51,8 @@ std::string PlaceOf(const Json& trace, size_t event) {
          " " + arguments.value("module", "");
 }
 
-// A step of 100 us that begins at `begin`. Its forward pass has module "block" with "mlp" in it, and its backward pass
-// runs on another thread.
+// Returns the ranges of a step of 100 us that begins at `begin`, in us. The forward pass has the module "block" with
+// the module "mlp" in it. The operations of the backward pass, which tests add, run on another thread.
 std::vector<Json> Step(int number, double begin) {
   return {Range("ProfilerStep#" + std::to_string(number), begin, 100),
           Range("rest", begin + 1, 98),
@@ -81,7 +82,7 @@ TEST(AddPlaces, ABackwardOperationBelongsToTheModuleOfItsForward) {
                 {{"Sequence number", sequence}, {"Fwd thread id", 0}});
   };
   events.push_back(
-      forward(40, 105));  // before the module, with the sequence number of the next node
+      forward(40, 105));  // an operation before the module, with the next node's sequence number
   events.push_back(forward(40, 117));
   events.push_back(Span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", kAutograd,
                         155, 5, {{"Sequence number", 40}, {"Fwd thread id", 1}}));
@@ -94,7 +95,7 @@ TEST(AddPlaces, ABackwardOperationBelongsToTheModuleOfItsForward) {
 
 TEST(AddPlaces, ABackwardOperationWithoutForwardOperationBelongsToTheRangeBefore) {
   std::vector<Json> events = Step(3, 100);
-  // The sequence numbers at which the ranges "block" and "mlp" began. No operation in a module has the number 41.
+  // The ranges "block" and "mlp" began at the sequence numbers 40 and 41. No operation in a module has the number 41.
   events[3]["args"]["Sequence number"] = 40;
   events[4]["args"]["Sequence number"] = 41;
   events.push_back(Span("cpu_op", "aten::view", kTraining, 105, 1,
@@ -116,7 +117,7 @@ TEST(AddPlaces, KernelsOfAGraphBelongToItsNodes) {
   std::vector<Json> events = Step(5, 100);
   events.push_back(Range("graph 64", 140, 5));
   events.push_back(Launch(1, kTraining, 141, "cudaGraphLaunch"));
-  // The kernels run in another order than they were captured, as on two streams.
+  // The kernels run in another order than the order of their capture, as kernels on two streams may do.
   events.push_back(Kernel("a", 1, 301, 1));
   events.push_back(Kernel("b", 1, 300, 1));
   events.push_back(Kernel("a", 1, 302, 1));
@@ -210,8 +211,8 @@ TEST(ProfileOf, IsTheSameFromItsJson) {
 TEST(ProfileOf, OnACpuAPhasesTimeIsWithoutThePhasesWithinIt) {
   std::vector<Json> events = Step(1, 100);
   events.push_back(Span("user_annotation", "exchange", kTraining, 155, 4));
-  events.push_back(Span("user_annotation", "read", kTraining, 300,
-                        50));  // in an evaluation
+  // This range is of an evaluation, and lies outside of the step.
+  events.push_back(Span("user_annotation", "read", kTraining, 300, 50));
   events.push_back(Span("cpu_op", "aten::mm", kTraining, 116, 8));
   Json trace = TraceOf(events);
   AddPlaces(trace, {}, /*on_gpu=*/false);
@@ -257,7 +258,7 @@ TEST(SlowerSince, NamesTheKernel) {
                           "the first profile"));
   EXPECT_THAT(SlowerSince(after, before), IsEmpty());
   EXPECT_THAT(SlowerSince(before, before), IsEmpty());
-  // On a CPU the threshold is higher, because its times vary more.
+  // On a CPU the threshold is higher, because times on a CPU vary more.
   before.device = after.device = "CPU";
   EXPECT_THAT(SlowerSince(before, after), IsEmpty());
 }

@@ -114,7 +114,7 @@ bool AlertCommand::HasEnded() {
   const pid_t ended = waitpid(pid_, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
   pid_ = 0;
-  // If another thread has already waited for the child process, its exit status is not known.
+  // If another thread has already waited for the child process, the command's exit status is not known.
   if (ended > 0) RequireSuccess(status);
   return true;
 }

@@ -1,9 +1,9 @@
 // AlertCommand: runs a user's command in a child process, while the run goes on.
 //
 // Promise: the constructor does not wait for the command. The command gets a process group of its own, so signals to
-// the run do not stop it. Its standard input is empty, and what it prints goes to the run's standard error. It inherits
-// no open file and no signal mask of the run, and none of the environment variables that make a process a rank, so it
-// may start lockstep or mpirun itself.
+// the run do not stop the command. The command's standard input is empty, and what the command prints goes to the run's
+// standard error. The command inherits no open file and no signal mask of the run, and none of the environment
+// variables that make a process a rank, so it may start lockstep or mpirun itself.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   /bin/sh cannot be started -> Error (kUsage) with the system's reason from the constructor
@@ -22,8 +22,8 @@ namespace lockstep {
 
 class AlertCommand {
  public:
-  // Starts `/bin/sh -c command`. Its environment is this process's environment plus `variables`, which are pairs of
-  // name and value. Throws Error (kUsage).
+  // Starts `/bin/sh -c command`. The command's environment is this process's environment plus `variables`, which are
+  // pairs of name and value. Throws Error (kUsage) if /bin/sh cannot be started.
   AlertCommand(const std::string& command,
                const std::vector<std::pair<std::string, std::string>>& variables);
   // Kills the command and all processes of its process group, if the command has not ended.
@@ -31,14 +31,14 @@ class AlertCommand {
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
 
-  // Lets the command run on by itself, also when this process ends.
+  // Lets the command continue without this object, also after this process ends.
   void Detach() { pid_ = 0; }
 
-  // Returns whether the command has ended. Throws Error (kUsage), once, if it has failed.
+  // Returns whether the command has ended. Throws Error (kUsage), once, if the command has failed.
   bool HasEnded();
 
   // Waits until the command has ended, but not longer than `time`, and returns whether it has ended. Throws Error
-  // (kUsage), once, if it has failed.
+  // (kUsage), once, if the command has failed.
   bool WaitFor(std::chrono::milliseconds time);
 
  private:

@@ -11,8 +11,8 @@
 //
 // Invariants:
 //   1. At most one command runs at a time. An alert that comes while a command runs waits for the end of the command.
-//      If an alert of the same kind waits already, the new one replaces it. The alert `failed` does not wait: it kills
-//      the command that runs.
+//      If an alert of the same kind waits already, the new alert replaces the waiting alert. The alert `failed` does
+//      not wait: it kills the command that runs.
 //   2. A command that still runs when the process is about to end is killed after kLastSeconds, with a warning.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
@@ -48,8 +48,9 @@ static_assert(kLastSeconds < kPatience);
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
                                         std::shared_ptr<const std::atomic<int64_t>> steps);
 
-// Starts the command for the alert `failed` and does not wait for it. Call it in a process that is about to end because
-// another rank has failed. `status` is the exit status of the job. If the command cannot be started, nothing happens.
+// Starts the command for the alert `failed` and does not wait for the command. Must be called in a process that is
+// about to end because another rank has failed. `status` is the exit status of the job. If the command cannot be
+// started, nothing happens.
 void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why);
 
 }  // namespace lockstep

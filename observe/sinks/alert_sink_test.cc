@@ -99,7 +99,8 @@ TEST_F(Alert, AnEvaluationIsNoStall) {
   const auto sink = SinkOf(Tells(), 0.01);
   sink->On(RunStarted{.validation_samples = 1});
   sink->On(EpochDone{});
-  // The worker checks for a stall in each call. If it raised an alert in the second call, that alert would run before
+  // The worker checks for a stall in each call, and more than stall_s, 0.01 s, passes between two calls. If an
+  // evaluation counted as a stall, the command for the alert `stalled` would run at the latest between the second and
   // the third call.
   std::string slow;
   for (int call = 1; call <= 3; ++call) {
@@ -114,7 +115,7 @@ TEST_F(Alert, AnEvaluationIsNoStall) {
 }
 
 TEST_F(Alert, OneAtATime) {
-  // Each command waits for the file `go`, and writes "two" if another command runs meanwhile.
+  // Each command waits for the file `go`, and writes "two" if another command is running when the command starts.
   const std::string lock = folder_ + "/lock", go = folder_ + "/go";
   const auto sink = SinkOf("mkdir " + lock + " || echo two >> " + path_ + "; until [ -e " + go +
                            " ]; do sleep 0.01; done; rmdir " + lock + "; " + Tells());

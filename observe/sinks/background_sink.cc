@@ -23,8 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPeriod{1};
 
-// A lock-free queue of events: any thread puts events in, and one thread takes them out. It is a linked list whose
-// first entry is the newest event.
+// A lock-free queue of events: any thread puts events in, and one thread takes them out. The queue is a linked list
+// whose first entry is the newest event.
 class Inbox {
  public:
   Inbox() = default;
@@ -67,7 +67,7 @@ class Inbox {
   std::atomic<int64_t> waiting_{0};
 };
 
-// The loop of a sink's thread. The thread shares ownership of it, so it may outlive the sink.
+// The loop of a sink's thread. The sink and the thread share ownership of the loop, so the loop may outlive the sink.
 class Loop {
  public:
   explicit Loop(std::unique_ptr<EventWorker> worker)
@@ -100,7 +100,7 @@ class Loop {
   void Fail() {
     fails_ = true;
     Wake();
-    // If the time is over, the rest of the work is not done, because the process ends anyway.
+    // If the worker takes longer than kPatience, it may not finish its work, because the process is about to end.
     (void)failure_is_seen_.try_acquire_for(kPatience);
   }
 

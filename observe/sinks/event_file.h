@@ -1,8 +1,8 @@
 // EventFile: writes a file of TensorBoard's events, a TFRecord file.
 //
-// A record consists of the number of its bytes (uint64), the masked CRC-32C of these 8 bytes (uint32), the bytes, and
-// the masked CRC-32C of the bytes (uint32). All integers are little-endian. The masked CRC is ((crc >> 15) | (crc <<
-// 17)) + 0xa282ead8.
+// A record consists of the number of its bytes (uint64), the masked CRC-32C of these 8 bytes (uint32), the record's
+// bytes, and the masked CRC-32C of the record's bytes (uint32). All integers are little-endian. The masked CRC is ((crc
+// >> 15) | (crc << 17)) + 0xa282ead8.
 //
 // Invariants:
 //   1. TensorBoard reads the files of one folder in the order of their names, events.out.tfevents.TIME.HOST.PID. The
@@ -31,14 +31,15 @@ class EventFile {
  public:
   static constexpr size_t kMostUnwritten = 64 << 20;
 
-  // The first Flush() that has a record makes a new file in `folder`, and creates `folder` if it does not exist.
+  // Sets the folder, but creates no file. The first Flush() that has a record creates `folder` if it does not exist,
+  // and a new file in `folder`.
   explicit EventFile(std::string folder) : folder_(std::move(folder)) {}
 
   // Adds a record to those that the next Flush() writes. Drops the record if more than kMostUnwritten bytes would be
   // waiting.
   void Add(std::string_view record);
 
-  // Writes the records that were added. Throws Error (kCheckpoint).
+  // Writes the records that were added. Throws Error (kCheckpoint) if they cannot be written.
   void Flush();
 
  private:
@@ -46,7 +47,7 @@ class EventFile {
 
   std::string folder_;
   std::optional<OutputFile> file_;
-  int64_t bytes_ = 0;  // how many bytes are written
+  int64_t bytes_ = 0;  // the number of bytes that are written to file_
   std::string unwritten_;
 };
 

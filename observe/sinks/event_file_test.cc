@@ -25,7 +25,7 @@ std::vector<std::string> FilesIn(const std::string& folder) {
   return paths;
 }
 
-// The values are those of RFC 3720, B.4.
+// Checks Crc32c() against values of RFC 3720, B.4, and against the usual check value, which is that of "123456789".
 TEST(EventFile, Crc32cIsThatOfTheStandard) {
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aa);
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43);

@@ -118,8 +118,8 @@ bool Exporter::BecomeOwner() {
   if (socket_.get() < 0) socket_ = FileDescriptor(::socket(AF_UNIX, kKind, 0));
   const Address address = AddressOf(name_);
   if (bind(socket_.get(), Raw(address), address.bytes) != 0) return false;
-  // This option must not be set before bind(), because Linux binds a socket with this option to a name of its own when
-  // the socket sends.
+  // This option must not be set before bind(), because Linux gives a socket with this option another name when the
+  // socket sends.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
   owner_ = true;
@@ -129,7 +129,7 @@ bool Exporter::BecomeOwner() {
 void Exporter::Send(const std::string& text) const {
   const Address address = AddressOf(name_);
   const std::string datagram = fmt::format("{}\n{}", options_.rank, text);
-  // If the owner is gone or does not read, the datagram is lost, and the next one is sent in a second.
+  // If the owner is gone or does not read, the datagram is lost, and the next datagram is sent in a second.
   (void)sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                Raw(address), address.bytes);
 }

@@ -31,7 +31,7 @@ std::string StepLine(int rank, int step) {
   return "lockstep_step{rank=\"" + std::to_string(rank) + "\"} " + std::to_string(step) + "\n";
 }
 
-// A port on which a socket listens, so that it is taken.
+// A port on which a socket listens, so that no other socket can listen on this port.
 class TakenPort {
  public:
   TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -95,7 +95,8 @@ TEST_F(ExporterTest, AnotherTakesThePlaceOfOneThatEnds) {
 
 TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
   Exporter::Options options = OptionsOf(0);
-  options.port = TakenPort().port();  // the port is free again
+  // The port is free again after this statement, because the TakenPort is destroyed.
+  options.port = TakenPort().port();
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();

@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Adds the metrics of the validation samples. Their names begin with val_, and no name of a training figure does.
+// Adds the metrics of the validation samples to `line`. The names of these metrics begin with val_, and no name of a
+// training figure begins with val_.
 void AddMetrics(const std::vector<Metric>& metrics, Json& line) {
   for (const Metric& metric : metrics) line["val_" + metric.name] = metric.value;
 }
@@ -257,7 +258,7 @@ Json LineOf(const RunDone& event) {
   return line;
 }
 
-// Histograms are too long for a log.
+// Returns no line, because histograms are too long for a log.
 Json LineOf(const Histograms&) { return {}; }
 
 class LogSink final : public EventSink {

@@ -21,8 +21,8 @@ namespace lockstep {
 // Values of a rank's process at the moment when RankMetrics::Text() is called.
 struct Present {
   double time = 0;  // the Unix time
-  int64_t steps =
-      0;  // the run's optimizer steps that are done; 0: this process has not made one yet
+  // The number of the run's optimizer steps that are done; 0: this process has not made a step yet.
+  int64_t steps = 0;
   int64_t process_memory = 0;  // the resident memory of the process, in bytes; 0: unknown
 };
 
@@ -34,8 +34,8 @@ class RankMetrics {
 
   void Add(const RunEvent& event);
 
-  // Returns one line for each series. If the last reading of the machine is old, its series are left out. A run that
-  // stalls takes no readings, and its last reading would otherwise look current.
+  // Returns one line for each series. If the last reading of the machine is old, the series of this reading are left
+  // out. A run that stalls takes no readings, and its last reading would otherwise look current.
   std::string Text(const Present& present) const;
 
   const std::string& run_dir() const { return start_.run_dir; }
@@ -49,8 +49,8 @@ class RankMetrics {
   std::vector<Metric> validation_;
   std::optional<MachineReading> machine_;
   std::optional<SecondsReport> seconds_;
-  std::array<double, kLosses.size()>
-      lost_s_{};  // the greatest values so far, because a Prometheus counter must not decrease
+  // The greatest lost seconds of each cause so far, because a Prometheus counter must not decrease.
+  std::array<double, kLosses.size()> lost_s_{};
   int64_t checkpoints_ = 0;
 };
 

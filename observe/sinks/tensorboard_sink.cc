@@ -46,7 +46,7 @@ class TensorBoardWorker final : public EventWorker {
   }
 
  private:
-  // All other events are ignored.
+  // Ignores all other events.
   template <typename Event>
   void Take(const Event&) {}
 
@@ -149,7 +149,8 @@ class TensorBoardWorker final : public EventWorker {
     file_.Add(event.SerializeAsString());
   }
 
-  // Writes the first records of the file. Call it after RunResumed, which says from which step the run is resumed.
+  // Writes the first records of the file. Must be called after RunResumed, which says from which step the run is
+  // resumed.
   void Begin() {
     tensorboard::Event version = EventOf(0);
     version.set_file_version("brain.Event:2");

@@ -5,8 +5,8 @@
 //
 // Invariants:
 //   1. Each process of the run writes a file of its own. If the run is resumed from step N, the file begins with a
-//      SessionLog START of step N + 1. When TensorBoard reads this record, it drops the steps from N + 1 on that
-//      earlier files have.
+//      SessionLog START of step N + 1. When TensorBoard reads this record, TensorBoard drops the steps from N + 1 on
+//      that earlier files have.
 //   2. Readings of the machine, and the figures of SecondsReport, are written with the number of the last step.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/sinks_test.py)

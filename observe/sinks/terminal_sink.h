@@ -1,5 +1,5 @@
-// TerminalSink: prints what the user sees while a run trains. On a terminal it redraws one line; elsewhere it prints
-// plain lines. Warnings go to standard error.
+// TerminalSink: prints what the user sees while a run trains. On a terminal the sink redraws one line; elsewhere the
+// sink prints plain lines. Warnings go to standard error.
 #pragma once
 
 #include <memory>

@@ -45,7 +45,7 @@ RankSeconds Ledger::Sum() const {
     const double ideal_s = times.Percentile(kIdealPercentile);
     const auto count = static_cast<double>(times.count());
     sum.ideal_s += count * ideal_s;
-    // A shape of which no unbroken step was measured is rare, and uses its ideal time instead.
+    // Shapes of which no unbroken step was measured are rare. For such a shape the ideal time is used instead.
     const auto unbroken = unbroken_.find(shape);
     if (!unbroken_.empty()) {
       sum.unbroken_s += count * (unbroken != unbroken_.end() ? unbroken->second : ideal_s);

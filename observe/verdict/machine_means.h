@@ -12,24 +12,26 @@ namespace lockstep {
 
 class MachineMeans {
  public:
-  // Adds a reading that was taken when `step` steps were done. `samples` is how many samples this machine's ranks had
-  // trained on by then.
+  // Adds a reading that was taken when `step` steps were done. `samples` is the number of samples on which this
+  // machine's ranks had trained before the reading.
   void Add(const MachineReading& reading, int64_t step, double samples);
 
-  // The fraction of the time in which a kernel ran, as the mean over all GPUs and readings. Negative if there are fewer
-  // than kLeastReadings readings.
+  // Returns the fraction of the time in which a kernel ran, as the mean over all GPUs and readings. The fraction is
+  // negative if there are fewer than kLeastReadings readings.
   double gpu_use() const { return readings_ < kLeastReadings ? -1 : gpu_use_.value(); }
-  // The used fraction of the fullest GPU's memory, as of the last reading.
+  // Returns the used fraction of the fullest GPU's memory in the last reading.
   double gpu_memory_share() const { return gpu_memory_share_; }
-  // The used fraction of all cores' time. Negative if there are fewer than kLeastReadings readings.
+  // Returns the used fraction of all cores' time. The fraction is negative if there are fewer than kLeastReadings
+  // readings.
   double cpu_use() const { return readings_ < kLeastReadings ? -1 : cpu_use_.value(); }
-  // The fraction of its clock rate that the slowest GPU lost to heat or to its power supply; 0 if no GPU lost any.
+  // Returns the fraction of its clock rate that the slowest GPU lost to heat, to its power supply or to another fault;
+  // 0 if no GPU lost any.
   double throttled_share() const { return throttled_.value() > 0 ? throttled_.value() : 0; }
-  // The energy that all GPUs used per sample of this machine's ranks, in joules.
+  // Returns the energy that all GPUs used per sample of this machine's ranks, in joules.
   double joules_per_sample() const;
-  // The bytes by which this process's memory grows per step; 0 if it does not grow.
+  // Returns the bytes by which this process's memory grows per step; 0 if the memory does not keep growing.
   double memory_growth() const { return memory_.BytesPerStep(); }
-  // The unused bytes of the host's memory, as of the last reading.
+  // Returns the unused bytes of the host's memory in the last reading.
   double memory_left() const { return memory_left_; }
 
  private:

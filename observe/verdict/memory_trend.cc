@@ -10,7 +10,8 @@ namespace {
 constexpr size_t kMostPoints = 128;
 constexpr size_t kSpans = 4;
 constexpr size_t kLeastPoints = 4 * kSpans;
-constexpr double kLeastEvenness = 0.4;  // a span's least growth, relative to the mean span
+// In a trend, the growth of each span is at least this fraction of the mean growth of all spans.
+constexpr double kLeastEvenness = 0.4;
 
 }  // namespace
 

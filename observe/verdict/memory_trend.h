@@ -11,7 +11,7 @@ namespace lockstep {
 
 class MemoryTrend {
  public:
-  // Growth of less than `least_growth_bytes` in the later half of the run is no trend.
+  // Makes a trend without points. Growth of less than `least_growth_bytes` in the later half of the run is no trend.
   explicit MemoryTrend(double least_growth_bytes = 32 << 20)
       : least_growth_bytes_(least_growth_bytes) {}
 
@@ -29,7 +29,7 @@ class MemoryTrend {
 
   double least_growth_bytes_;
   std::vector<Point> points_;
-  int64_t spacing_ = 1;  // one of so many calls of Add() adds a point
+  int64_t spacing_ = 1;  // one of spacing_ calls of Add() adds a point
   int64_t calls_ = 0;
 };
 

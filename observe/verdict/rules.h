@@ -29,7 +29,7 @@ namespace lockstep {
 struct KeptTensors {
   bool is_known = false;
   int64_t bytes = 0;
-  std::string place;  // where most of them were allocated: "the forward pass of fc1"
+  std::string place;  // where most of these tensors were allocated: "the forward pass of fc1"
 };
 
 // How the memory of the training device grows.
@@ -37,7 +37,7 @@ struct MemoryGrowth {
   bool on_gpu = false;
   KeptTensors kept{};             // tensors on this device that one of the last steps kept
   double device_bytes = 0;        // growth of the GPU's tensors per step; 0: none
-  double device_steps_left = -1;  // the GPU is full after so many more steps
+  double device_steps_left = -1;  // the steps until the GPU's memory is full; -1: unknown
 };
 
 // The measurements of a run so far. A negative number means that the value is not known.
@@ -45,7 +45,7 @@ struct Signs {
   SecondsReport seconds;
   double gpu_memory_share = -1;  // the used fraction of the fullest GPU's memory
   double cpu_use = -1;           // the used fraction of all cores
-  double memory_growth = 0;      // bytes of the host's memory per step; 0: it does not grow
+  double memory_growth = 0;      // growth of the host's memory in bytes per step; 0: no growth
   double memory_left = -1;       // unused bytes of the host's memory
   bool is_fp32 = false;          // whether matrix products are computed in FP32
   std::string

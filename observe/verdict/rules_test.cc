@@ -21,7 +21,7 @@ std::vector<std::string> RulesOf(const Signs& signs) {
   return rules;
 }
 
-// Signs of a run without problems.
+// Returns the signs of a run without problems.
 Signs Healthy() {
   Signs signs{
       .gpu_memory_share = 0.6, .cpu_use = 0.2, .memory_left = 64e9, .faster_precision = "BF16"};
@@ -32,7 +32,7 @@ Signs Healthy() {
   return signs;
 }
 
-// Healthy signs, except that `seconds` of 100 seconds are lost to `loss`.
+// Returns healthy signs, except that `seconds` of 100 seconds are lost to `loss`.
 Signs With(Loss loss, double seconds) {
   Signs signs = Healthy();
   signs.seconds.lost_s[static_cast<size_t>(loss)] = seconds;

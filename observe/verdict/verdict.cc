@@ -10,11 +10,12 @@
 namespace lockstep {
 namespace {
 
-// The exchange of a gradient bucket that is smaller than this is mostly latency.
+// The exchange of a gradient bucket that is smaller than kSmallBucket bytes is mostly latency.
 constexpr int64_t kSmallBucket = int64_t{1} << 20;
 constexpr int64_t kUsualBucket = int64_t{25} << 20;
 
-// Returns the rank for which the others wait: it has the least share of waiting for the exchange.
+// Returns the rank for which the others wait: the rank that spends the least share of its time on waiting for the
+// exchange.
 size_t CriticalRank(const std::vector<RankSeconds>& ranks) {
   const auto waits = [](const RankSeconds& rank) {
     return rank.wall_s > 0 ? rank.lost(Loss::kCommunication) / rank.wall_s : 0;
@@ -42,14 +43,14 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
 }
 
-// Returns the seconds in which the GPU had nothing to do because the host had not launched its next kernel yet. A CUDA
-// graph has no such gaps.
+// Returns the seconds in which the GPU had nothing to do because the host had not launched the GPU's next kernel yet. A
+// CUDA graph has no such gaps.
 double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& report,
                    const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
-  // No unbroken step was measured, because the host cannot queue a whole step ahead if the model waits for the GPU. The
-  // idle time is then estimated from the GPU's use that the driver reports, which misses some of the gaps.
+  // No unbroken step was measured, because the host cannot queue a whole step ahead if the model waits for the GPU. In
+  // this case the idle time is estimated from the GPU's use. The driver reports this use, and misses some of the gaps.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
@@ -60,7 +61,7 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
 }
 
 // Returns how to raise loader.threads. Assumes that the samples per second grow with the number of threads up to
-// `most_threads`. Returns an empty text if there are that many threads already.
+// `most_threads`. Returns an empty text if there are `most_threads` threads already.
 std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, double lost_s,
                         int most_threads) {
   if (facts.loader_threads == 0) return "loader.threads: 1";
@@ -78,7 +79,7 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
   const double share = lost_s / report.wall_s;
   switch (loss) {
     case Loss::kReading: {
-      // A thread that waits for a read uses no core.
+      // A thread that waits for a read uses no core, so more threads than cores can read.
       constexpr int kThreadsPerCore = 4;
       const std::string more = MoreThreads(report, facts, lost_s, kThreadsPerCore * facts.cores);
       return more.empty()
@@ -166,9 +167,9 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // A thread that has waited for other ranks may then wait for a core, which was measured as waiting for other ranks
-  // and must not count twice. Without loader threads the training thread also reads the samples, and may wait for a
-  // core there, too.
+  // A thread that has waited for other ranks may still wait for a core afterwards. This second wait was measured as
+  // waiting for other ranks, too, and must not count twice. Without loader threads the training thread also reads the
+  // samples, and may wait for a core while it reads.
   const bool reads = facts.loader_threads == 0;
   const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
   const double works_s = own.computed_s + reads_s;
@@ -191,8 +192,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
 
-  // Splits the computing time beyond the ideal time by cause. Causes that were measured come first. Together the losses
-  // are at most the computing time.
+  // Splits the computing time beyond the ideal time by cause. Causes that were measured come first. The sum of these
+  // losses is at most the computing time.
   double computed_s = own.computed_s;
   const auto take = [&](Loss loss, double seconds) {
     const double taken = std::clamp(seconds, 0.0, computed_s);
@@ -200,7 +201,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     computed_s -= taken;
     return taken;
   };
-  // While a GPU is busy, it loses no time if its host waits for a core.
+  // While a GPU is busy, the GPU loses no time if the host waits for a core.
   if (facts.on_gpu) {
     core_wait_s = std::min(core_wait_s, NotLaunched(computed_s, own.unbroken_s, report, facts));
   }

@@ -1,16 +1,17 @@
 // Verdict: finds from the ledgers of all ranks what a run loses its time to, and which config field regains the time.
 //
 // All ranks make a step together, so the step takes the same time on each of them. The rank that waits least for the
-// others is the one for which the others wait. The losses of the job are computed from the ledger of this rank, called
-// "it" below:
-//   communication  the time for which it still waits for the exchange with other ranks
-//   slow_rank      the time by which its computing time exceeds the mean of the other ranks
-//   cores          the time in which its training thread was ready to run and had no core
-//   reading, decoding, copying   the time for which it waits for samples, split by the loader's share of each
+// other ranks is the rank for which the other ranks wait. The losses of the job are computed from the ledger of this
+// rank, called the critical rank below:
+//   communication  the time for which the critical rank still waits for the exchange with other ranks
+//   slow_rank      the time by which the critical rank's computing time exceeds the mean of the other ranks
+//   cores          the time in which the critical rank's training thread was ready to run and had no core
+//   reading, decoding, copying   the time for which the critical rank waits for samples, split by the share that the
+//                  loader measured for each
 //   launching      the time in which the GPU was idle for no other known reason
 //   throttling     the time lost because heat or the power supply reduced the GPU's clock rate
-//   other          the time by which its computing time exceeds the 5th percentile of its steps, without the losses
-//                  above
+//   other          the time by which the critical rank's computing time exceeds the 5th percentile of the rank's
+//                  steps, without the losses above
 //
 // Invariants:
 //   1. ideal_s and all lost_s add up to wall_s.
@@ -31,7 +32,7 @@ inline constexpr int64_t kLeastSteps = 20;
 inline constexpr double kLeastSeconds = 2;
 inline constexpr double kLeastShare = 0.05;
 
-// The facts about a run on which its remedies depend. If they differ between ranks, they are those of rank 0.
+// The facts about a run on which the remedies depend. If the facts differ between ranks, these are the facts of rank 0.
 struct RunFacts {
   bool on_gpu = false;
   bool launches_kernels = false;  // whether steps on a GPU run without a CUDA graph
@@ -44,8 +45,8 @@ struct RunFacts {
   int cores_here = 1;          // how many cores of the machine the job may use
   int cores = 1;               // how many cores each rank has for itself
   int loader_threads = 0;
-  double preprocessing_s =
-      0;  // the seconds in which the training thread scaled and augmented samples
+  // The seconds in which the training thread scaled and augmented samples.
+  double preprocessing_s = 0;
   bool images = false;
   bool decodes_on_gpu = false;
   int64_t accumulation = 1;
@@ -54,12 +55,13 @@ struct RunFacts {
   bool reduces_fp32 = true;
   int64_t checkpoint_every_steps = 0;
   int64_t checkpoint_every_epochs = 0;
-  bool keeps_best =
-      false;  // whether the run saves a checkpoint after an evaluation (checkpoint.keep_best)
+  // Whether the run saves a checkpoint after an evaluation (checkpoint.keep_best).
+  bool keeps_best = false;
   double validation_fraction = 0;
 };
 
-// Judges the ledgers of all ranks, in the order of the ranks. There must be at least one rank.
+// Returns a report from the sums of the ledgers of all ranks, in the order of the ranks. There must be at least one
+// rank.
 SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// 10,000 steps of a millisecond each.
+// Returns the sums of a rank that made 10,000 steps of a millisecond each and lost no time to a known cause.
 RankSeconds Healthy() { return {.steps = 10'000, .wall_s = 10, .ideal_s = 9.5, .computed_s = 10}; }
 
 RankSeconds With(Loss loss, double seconds) {
@@ -32,7 +32,9 @@ TEST(Verdict, AHealthyRunGetsNone) {
 }
 
 TEST(Verdict, NamesTheGreatestLossAndTheFieldThatMendsIt) {
-  RankSeconds rank = With(Loss::kReading, 6);  // all the waiting for samples
+  // A ledger counts all the waiting for samples as kReading. `reading_share` is the fraction of this waiting that was
+  // spent on reading.
+  RankSeconds rank = With(Loss::kReading, 6);
   rank.reading_share = 0.1;
   const SecondsReport report = Judge({rank}, {.cores = 8, .loader_threads = 2});
   ExpectAddsUp(report);
@@ -81,7 +83,8 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
 TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
   RankSeconds rank = With(Loss::kCommunication, 6);
   rank.running_s = 3.5;
-  rank.core_wait_s = 5;  // most of it right after waiting for other ranks
+  // Only 4 - 3.5 s of this wait lie in the computing time. The rest is already measured as waiting for other ranks.
+  rank.core_wait_s = 5;
   const SecondsReport report = Judge({rank}, {});
   ExpectAddsUp(report);
   EXPECT_NEAR(report.lost(Loss::kCores), 0.5, 1e-9);
@@ -139,8 +142,8 @@ TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
       {rank}, {.on_gpu = true, .launches_kernels = true, .graph_is_off = true, .gpu_use = 0.8});
   ExpectAddsUp(report);
   EXPECT_NEAR(report.ideal_s, 0.95 * 4, 1e-9);
-  EXPECT_NEAR(report.lost(Loss::kLaunching), 6 + 0.05 * 4,
-              1e-9);  // with the variation of the host's time
+  // The variation of the host's time, 0.05 * 4 s, counts as launching, too.
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 6 + 0.05 * 4, 1e-9);
   EXPECT_NEAR(report.lost(Loss::kOther), 0, 1e-9);
   EXPECT_EQ(report.remedy, "graph: true");
 }

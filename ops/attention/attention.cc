@@ -21,7 +21,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// The flash kernel's loads and cuDNN need a head size that is a multiple of this; ATen pads other sizes.
+// The size of a head must be a multiple of this number for flash attention's loads and for cuDNN. ATen pads other
+// sizes.
 constexpr int64_t kSizeMultiple = 8;
 
 AttentionShape ShapeOf(const at::Tensor& qkv, int64_t heads) {
@@ -63,8 +64,9 @@ std::optional<at::Tensor> Given(const at::Tensor& mask) {
   return mask.defined() ? std::optional(mask) : std::nullopt;
 }
 
-// Returns the numbers that the mask adds to the scores, in the scores' type. As in ATen, the number that hides a token
-// is finite, so that the result is not NaN for a token that sees no token.
+// Returns the numbers that the mask adds to the scores, in the scores' type `type`, or an undefined tensor if there is
+// no mask. As in ATen, the number that hides a token is finite, so that the result is not NaN for a token that sees no
+// token.
 at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   constexpr double kHidden = -65504;
   if (!mask.defined() || mask.scalar_type() != at::kBool) {
@@ -73,11 +75,12 @@ at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   return at::zeros(mask.sizes(), mask.options().dtype(type)).masked_fill_(~mask, kHidden);
 }
 
-// Calls the same functions as ATen's own formulas: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
+// Computes attention and its gradient with the functions that ATen calls for
+// _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
-  // `with_gradient` says whether backward may follow. It is a parameter because grad mode is off in a Function's
-  // forward. `mask` is the result of AsNumbers(); only cuDNN's attention supports a mask.
+  // Computes attention. `with_gradient` says whether backward may follow. It is a parameter because grad mode is off in
+  // a Function's forward. `mask` is the result of AsNumbers(); only cuDNN's attention supports a mask.
   static Variable forward(AutogradContext* context, const Variable& qkv,
                           const std::optional<at::Tensor>& mask, int64_t heads, double dropout,
                           bool causal, bool cudnn, bool with_gradient) {
@@ -89,8 +92,9 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
                               : at::_scaled_dot_product_flash_attention(parts[0], parts[1],
                                                                         parts[2], dropout, causal);
     const auto& [out, log_sums, cum_q, cum_k, max_q, max_k, seed, offset, debug_mask] = result;
-    // Both backends give their output the dimension order of the queries, without gaps, so contiguous() copies nothing.
-    // The result is not a view for autograd, because a view that a Function returns could not be changed in place.
+    // Both backends return an output whose dimensions have the same order in memory as those of the queries, without
+    // gaps, so contiguous() copies nothing. The result is not a view for autograd, because a view that a Function
+    // returns could not be changed in place.
     const at::Tensor mixed = at::_unsafe_view(
         out.transpose(1, 2).contiguous(), {shape.count, shape.tokens, shape.heads * shape.size});
     if (with_gradient) {
@@ -134,11 +138,11 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   }
 };
 
-// Calls cuDNN's attention directly, because ATen's call of it would copy the gradients. It supports no dropout and no
-// mask.
+// Computes attention with direct calls of cuDNN, because ATen would copy the gradients. This class supports no dropout
+// and no mask.
 class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
  public:
-  // `with_gradient` has the same meaning as in FusedAttention.
+  // Computes attention. `with_gradient` has the same meaning as in FusedAttention.
   static Variable forward(AutogradContext* context, const Variable& qkv,
                           const PackedAttention& attention, bool with_gradient) {
     const AttentionShape& shape = attention.shape;
@@ -174,13 +178,13 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
   }
 };
 
-// Returns the backend that ATen chooses if gradients are needed, because not every backend has gradients for every
-// size. The backend must not depend on the grad mode: with activation checkpointing, forward runs first without and
-// then with gradients, and must draw the same dropout. `mask` is the result of AsNumbers().
+// Returns the backend that ATen chooses for tensors that require gradients, because not every backend has gradients for
+// every size. The backend must not depend on the grad mode: with activation checkpointing, forward runs first without
+// and then with gradients, and both runs must draw the same dropout. `mask` is the result of AsNumbers().
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
                           const at::Tensor& mask) {
-  // LibTorch cannot choose a backend for the foretold GPU. The code therefore takes the backend that keeps the least
-  // memory for backward.
+  // LibTorch cannot choose a backend for the device "meta", with which Lockstep simulates a GPU. This code therefore
+  // takes the backend that keeps the least memory for backward.
   if (qkv.is_meta()) {
     return options.dropout == 0 && TraitsOf(qkv.device()).major >= 9
                ? at::SDPBackend::cudnn_attention
@@ -196,8 +200,8 @@ at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionO
 
 at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options) {
   const auto& [dropout, causal, mask] = options;
-  // For the foretold GPU (base/tensor/foretold_gpu.h) attention with a mask also uses the twin, because LibTorch's
-  // attention is simulated there as well.
+  // On the device "meta", with which Lockstep simulates a GPU (base/tensor/foretold_gpu.h), attention with a mask runs
+  // SelfAttentionTwin(), whose operations the simulation supports.
   const bool is_twins = mask.defined() && (mask.requires_grad() || qkv.is_meta());
   if (!IsOnGpu(qkv) || !Is16Bit(qkv) || qkv.numel() == 0 || is_twins ||
       qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {

@@ -7,19 +7,19 @@
 namespace lockstep::ops {
 namespace {
 
-// A block copies kUnits units of kRows rows. A row holds the values of one token. A unit is 16 bytes, or one value if
-// the tensors are not aligned.
+// A thread block copies kUnits units of kRows rows. A row holds the values of one token in one of the three parts. A
+// unit is 16 bytes, or one value if the tensors are not aligned.
 constexpr int kUnits = 16;
 constexpr int kRowThreads = 16;
 constexpr int kRowsOfThread = 4;  // the number of rows whose loads a thread has in flight
 constexpr int kRows = kRowThreads * kRowsOfThread;
 
 struct Parts {
-  HeadsView parts[3];  // their strides are counted in units
+  HeadsView parts[3];  // with strides counted in units
 };
 
-// Block (r, u, p) copies a group of rows and a group of units of part p. The values are copied unchanged, so their type
-// does not matter.
+// Copies the parts to `out`. Block (r, u, p) copies group r of rows and group u of units of part p. The values are
+// copied unchanged, so their type does not matter.
 template <typename Unit>
 __global__ void __launch_bounds__(kUnits* kRowThreads)
     PackHeads(const __grid_constant__ Parts parts, Unit* __restrict__ out, int64_t rows,

@@ -1,11 +1,11 @@
 // Times forward and backward of attention, with SelfAttention() and with SelfAttentionTwin(). The attention is causal,
 // or has a mask that hides the last tokens of some sequences. Backward computes the gradient of queries, keys and
-// values. Run it with
-// bazel run -c opt //ops/attention:attention_bench
+// values. Run this benchmark with bazel run -c opt //ops/attention:attention_bench
 //
-// TFLOP/s counts the matrix products: two forward and five backward, each of 2 * count * heads * size * tokens^2, or
-// half of it if the attention is causal. Both functions compute the same products with the same backend. They differ in
-// how queries, keys, values and their gradients are laid out and copied.
+// `TFLOP/s` counts the operations of the matrix products, two in forward and five in backward. Each product has 2 *
+// count * heads * size * tokens^2 operations, or half as many if the attention is causal. SelfAttention() and
+// SelfAttentionTwin() compute the same products with the same backend. They differ in how queries, keys, values and
+// their gradients are laid out and copied.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

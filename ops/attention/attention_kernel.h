@@ -1,4 +1,4 @@
-// Declares the function that launches the kernel of attention.h.
+// Declares the function that launches the kernel of attention.cc, which packs gradients.
 #pragma once
 
 #include <cuda_runtime_api.h>

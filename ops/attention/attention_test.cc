@@ -1,5 +1,5 @@
-// Compares output and gradient with the explicit softmax in float64 on the same rounded inputs. The twin is tested on
-// any machine, and the fused backends if there is a GPU.
+// Compares output and gradient with the explicit softmax in float64 on the same rounded inputs. The twin
+// (SelfAttentionTwin()) is tested on any machine, and the fused backends are tested if there is a GPU.
 
 #include "ops/attention/attention.h"
 
@@ -74,8 +74,8 @@ TEST(Attention, OnTheCpuIsTheExplicitSoftmax) {
   }
 }
 
-// Returns masks for `count` sequences. They hide the tokens beyond each sequence's length, add a bias for each head,
-// add a bias for each pair of tokens, or hide later tokens.
+// Returns masks for `count` sequences. The four masks hide the tokens beyond each sequence's length, add a number for
+// each head and key, add a number for each sequence, head, query and key, and hide later tokens.
 std::vector<at::Tensor> Masks(int64_t count, int64_t heads, int64_t tokens, at::TensorOptions to) {
   const at::Tensor lengths = at::arange(1, count + 1, to.dtype(at::kLong)).clamp_max(tokens);
   const at::Tensor places = at::arange(tokens, to.dtype(at::kLong));
@@ -104,7 +104,8 @@ class AttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // The tolerance follows from the types' precision (8, 11 and 24 bits) and from a few intermediate roundings.
+  // Returns the tolerance, which follows from the types' precision (8, 11 and 24 bits) and from a few intermediate
+  // roundings.
   double tolerance() const {
     return GetParam() == at::kFloat ? 1e-4 : GetParam() == at::kHalf ? 5e-3 : 3e-2;
   }
@@ -122,7 +123,8 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
         const at::Tensor input = at::randn({count, tokens, 3 * width}, options());
         at::Tensor exact = input.to(at::kDouble).requires_grad_();
         const at::Tensor expected = Explicit(exact, heads, causal);
-        // The gradients are contiguous, a transpose, and an expanded vector with one number for each column.
+        // The three gradients of the output are a contiguous tensor, a transposed tensor, and an expanded vector with
+        // one number for each column.
         for (const at::Tensor& d_out :
              {at::randn({count, tokens, width}, options()),
               at::randn({count, width, tokens}, options()).transpose(1, 2),
@@ -145,7 +147,7 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
           EXPECT_LT((qkv.grad() - exact.grad()).abs().max().item<double>(),
                     2 * tolerance() * exact.grad().abs().max().item<double>());
         }
-        // The result must be the same if no backward can follow.
+        // The result must also be correct if no backward can follow.
         const c10::NoGradGuard no_grad;
         EXPECT_LT(Error(SelfAttention(input, heads, {.causal = causal}), expected), tolerance());
       }
@@ -175,9 +177,10 @@ TEST_P(AttentionOnGpu, TakesMasks) {
   }
 }
 
-// With given random numbers the output is a linear function of the values. If backward is called with out as its
-// gradient, then <out, out> = <dv, v> holds only if backward has drawn the same random numbers. cuDNN supports the rate
-// 1/2, but not 1/10.
+// Checks that backward draws the same dropout as forward. For fixed random numbers, out is a linear function of the
+// values v. If backward gets out as the gradient of out, the scalar products <out, out> and <dv, v> are equal only if
+// backward has drawn the same random numbers as forward. The two dropout rates are 1/2, which cuDNN supports, and 1/10,
+// which cuDNN does not support.
 TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
   for (const double dropout : {0.5, 0.1}) {
     std::vector<at::Tensor> masks = Masks(4, 2, 128, options());
@@ -203,7 +206,7 @@ TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
 INSTANTIATE_TEST_SUITE_P(, AttentionOnGpu, testing::Values(at::kBFloat16, at::kHalf, at::kFloat),
                          [](const auto& param) { return std::string(c10::toString(param.param)); });
 
-// Tests the kernel directly, with strides, sizes and addresses that SelfAttention() hardly ever passes.
+// Tests the kernel directly, with strides, sizes and addresses that SelfAttention() rarely passes.
 TEST(PackHeads, IsStack) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kHalf);
@@ -236,7 +239,8 @@ TEST(PackHeads, IsStack) {
     };
     check({dense(), by_token(), by_token()});
     check({by_token(), by_token(), by_token()});
-    // The first tensor begins at an odd address, and the rows of the last tensor have gaps of one value.
+    // The first tensor begins at an address that is not a multiple of 16 bytes, and the rows of the last tensor have
+    // gaps of one value.
     check({at::randn({count * heads * tokens * size + 1}, options)
                .narrow(0, 1, count * heads * tokens * size)
                .view({count, heads, tokens, size}),

@@ -29,8 +29,9 @@ enum class Direction { kForward, kBackward };
 // The ids of the tensors in a cuDNN graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
 
-// The sizes and strides of the tensors, which cuDNN takes as [count, heads, tokens, size]. The values of one head of a
-// token are contiguous.
+// The sizes and strides of the tensors, in cuDNN's order of dimensions [count, heads, tokens, size]. The values of one
+// head of a token are contiguous. `packed` holds the strides of queries, keys and values, and `alone` those of the
+// output.
 struct Layout {
   explicit Layout(const AttentionShape& shape)
       : sizes{shape.count, shape.heads, shape.tokens, shape.size},
@@ -43,7 +44,7 @@ struct Layout {
   std::vector<int64_t> sizes, packed, alone, log_sum_sizes, log_sum_strides;
 };
 
-// Returns null if cuDNN has no such attention.
+// Builds the graph of forward or of backward. Returns null if cuDNN does not support this attention.
 std::unique_ptr<CudnnGraph> MakeGraph(const PackedAttention& attention, Direction direction,
                                       FloatType type) {
   const Layout layout(attention.shape);
@@ -96,9 +97,9 @@ std::unique_ptr<CudnnGraph> MakeGraph(const PackedAttention& attention, Directio
   return is_built && made->FindWorkspace() ? std::move(made) : nullptr;
 }
 
-// Returns the graph for this attention, which all threads of the process share; null if cuDNN has no such attention.
-// The first call makes the graph, while other threads wait. Graphs are never destroyed, because cuDNN may be unloaded
-// before static objects are destroyed.
+// Returns the graph for this attention, which all threads of the process share, or null if cuDNN does not support this
+// attention. The first call for an attention makes the graph, while other threads wait. Graphs are never destroyed,
+// because cuDNN may be unloaded before static objects are destroyed.
 CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, const at::Tensor& qkv) {
   using Key = std::tuple<PackedAttention, Direction, at::ScalarType, c10::DeviceIndex>;
   static std::mutex mutex;
@@ -115,7 +116,8 @@ CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, cons
 void Run(const PackedAttention& attention, Direction direction, const at::Tensor& qkv,
          CudnnPointers pointers) {
   if (qkv.is_meta()) {
-    // This allocates the workspace of cuDNN 9 on an H100, which sums the gradients of the queries in float32.
+    // This line allocates the workspace that cuDNN 9 needs on an H100, where backward sums the gradients of the queries
+    // in float32.
     const AttentionShape& shape = attention.shape;
     const int64_t sums = shape.count * shape.heads * shape.tokens * (shape.size + 1);
     if (direction == Direction::kBackward) at::empty({sums}, qkv.options().dtype(at::kFloat));
@@ -127,7 +129,7 @@ void Run(const PackedAttention& attention, Direction direction, const at::Tensor
   TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
 }
 
-// Returns the address where the queries (part 0), keys (1) or values (2) begin.
+// Returns the address where the queries (part 0), the keys (part 1) or the values (part 2) begin.
 void* Part(const at::Tensor& qkv, int part, const AttentionShape& shape) {
   return static_cast<char*>(qkv.mutable_data_ptr()) +
          part * shape.heads * shape.size * qkv.element_size();
@@ -155,8 +157,8 @@ at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
       at::empty({shape.count, shape.tokens, shape.heads, shape.size}, qkv.options());
   CudnnPointers pointers = Inputs(qkv, shape);
   pointers[kOut] = out.mutable_data_ptr();
-  // The sums are computed even if they are not wanted. They are small, and a graph without them would need a plan of
-  // its own.
+  // The log sums are computed even if they are not wanted, because they are small, and because a graph without log sums
+  // would need a plan of its own.
   const at::Tensor sums = log_sums.defined() ? log_sums
                                              : at::empty({shape.count, shape.heads, shape.tokens},
                                                          qkv.options().dtype(at::kFloat));

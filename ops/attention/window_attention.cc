@@ -113,7 +113,7 @@ at::Tensor WindowAttention(const at::Tensor& qkv, int64_t heads, const at::Tenso
 
 at::Tensor WindowAttentionTwin(const at::Tensor& qkv, int64_t heads, const at::Tensor& bias,
                                const at::Tensor& mask) {
-  // Autocast is excluded, because it would round the products to 16 bits.
+  // Autocast is excluded, because autocast would round the factors and the products to 16 bits.
   const c10::impl::ExcludeDispatchKeyGuard exact(c10::autocast_dispatch_keyset);
   const int64_t windows = qkv.size(0);
   const int64_t tokens = qkv.size(1);

@@ -13,15 +13,15 @@ using namespace window;
 
 constexpr float kLog2E = 1.44269504088896340736F;
 
-// The windows of a block: those of one kind and one slice. The same bias and mask are added to the scores of all of
-// them.
+// The windows first, first + stride, ... below `end`, which a thread block processes: those of one kind and one slice.
+// All windows of a block have the same bias and the same mask.
 struct Windows {
   int64_t first;
   int64_t stride;
   int64_t end;
 };
 
-// Returns the windows of this block. Its index is (head, kind, slice).
+// Returns the windows of this block, whose index is (head, kind, slice). `windows` is the number of all windows.
 __device__ Windows WindowsOfBlock(int64_t windows) {
   const int64_t kinds = gridDim.y;
   return {.first = blockIdx.z * kinds + blockIdx.y, .stride = gridDim.z * kinds, .end = windows};
@@ -38,8 +38,8 @@ __device__ void Clear(char (&tiles)[kBytes]) {
   }
 }
 
-// Starts to copy the rows of kParts matrices to kParts consecutive tiles. In `from` the rows lie `pitch` values apart,
-// and the matrices `part_pitch` values.
+// Starts to copy the rows of kParts matrices to kParts consecutive tiles. In `from` adjacent rows lie `pitch` values
+// apart, and adjacent matrices `part_pitch` values.
 template <int kParts, typename T>
 __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t part_pitch,
                          int tokens) {
@@ -55,8 +55,8 @@ __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t p
   }
 }
 
-// Returns the bias and the mask for this thread's four scores of a tile, times log2(e). For keys beyond the tokens the
-// offset is -inf, so they get no weight. For queries beyond the tokens it is 0, so their weights are finite.
+// Returns the bias and the mask for this thread's four scores of a tile, times log2(e). Columns beyond the tokens get
+// -inf, so these keys get no weight. Rows beyond the tokens get 0, so the weights of these queries are finite.
 __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, int tokens) {
   const int64_t scores = int64_t{tokens} * tokens;
   bias += blockIdx.x * scores;
@@ -76,7 +76,8 @@ __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, in
   return {offsets[0], offsets[1], offsets[2], offsets[3]};
 }
 
-// Return the maximum and the sum of a row whose columns are distributed over four lanes.
+// Return the maximum and the sum of a row whose columns are distributed over four lanes. The argument is that of the
+// lane's own columns.
 __device__ float MaximumOfRow(float maximum) {
   maximum = fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 1));
   return fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 2));
@@ -92,9 +93,9 @@ __device__ float PowerOf2(float x) {
   return power;
 }
 
-// Replaces the products of queries and keys by the unnormalised weights of the softmax. A row's weights must be
-// multiplied by its value in `shares`, which is 1 / (the sum of the row's unnormalised weights). offsets(tile) returns
-// the numbers that are added to the scores of a tile.
+// Replaces `scores`, the products of queries and keys, by the unnormalised weights of the softmax. `shares` becomes,
+// for each of the thread's two rows, 1 / (the sum of the row's unnormalised weights), by which the caller must multiply
+// the row's weights. offsets(tile) returns the numbers that are added to the scores of a tile.
 template <int kTiles, typename Offsets>
 __device__ void Weigh(float (&scores)[kTiles][4], const Offsets& offsets, float (&shares)[2]) {
   const float scale = ScoreScale();
@@ -146,7 +147,8 @@ __device__ void Round(uint32_t (&rounded)[kTiles][2], const float (&values)[kTil
   }
 }
 
-// kTiles is the number of tiles of 8 keys. While a window is computed, the next window is copied to shared memory.
+// Computes forward. kTiles is the number of tiles of 8 keys. While a window is computed, the next window is copied to
+// shared memory.
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(kThreads, kWindowForwardBlocks)
     WindowForward(WindowAttentionForward tensors, int64_t window_count, int tokens) {
@@ -215,8 +217,8 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   Clear(tiles);
   __syncthreads();
   if (windows.first < windows.end) copy(windows.first, 0);
-  // The offsets are in shared memory, because d_bias takes the registers. Each thread reads only offsets that it has
-  // written itself.
+  // The offsets are in shared memory, because d_bias takes the registers. Each thread reads only offsets that this
+  // thread has written.
   float4* const offsets = reinterpret_cast<float4*>(d_scores + kScoreBytes) + threadIdx.x;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -296,7 +298,7 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   }
 }
 
-// The shared memory of backward: two buffers of four tiles, two score tiles, and the offsets.
+// The bytes of shared memory of backward: two buffers of four tiles, two score tiles, and the offsets.
 template <int kTiles>
 constexpr int kBackwardBytes =
     2 * 4 * kTileBytes + 2 * kScoreBytes + kTiles * kThreads * static_cast<int>(sizeof(float4));
@@ -306,7 +308,8 @@ dim3 Blocks(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
           static_cast<unsigned>(WindowSlices(shape, blocks_per_multiprocessor))};
 }
 
-// Calls launch() with a value of the C++ type, and with the number of tiles of 8 keys as a std::integral_constant.
+// Calls launch() with a value of the C++ type that belongs to `type`, and with the number of tiles of 8 keys for
+// `tokens` keys (7 or 8) as a std::integral_constant.
 template <typename Launch>
 void WithTypeAndTiles(FloatType type, int tokens, const Launch& launch) {
   With16Bits(type, [&](auto value) {

@@ -1,8 +1,8 @@
-// Times forward and backward of attention within windows, with WindowAttention() and its twin, in the shapes of
-// Swin-T's stages with 128 images. Run it with
-// bazel run -c opt //ops/attention:window_attention_bench
+// Times forward and backward of attention within windows, with WindowAttention() and with WindowAttentionTwin(), in the
+// shapes of Swin-T's stages with 128 images. Run this benchmark with bazel run -c opt
+// //ops/attention:window_attention_bench
 //
-// The lower limit is the time of a copy of as many bytes as the kernels have to move. For each value of out, forward
+// The reference is a device-to-device copy of as many bytes as the kernels have to move. For each value of out, forward
 // reads 3 values and writes 1, and backward reads 4 and writes 3. `share` is the copy's time divided by the measured
 // time.
 
@@ -61,7 +61,7 @@ void Run(benchmark::State& state, const Attention& attention) {
   state.counters["share"] = CopySeconds(moved) * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are the numbers of windows, heads and masks, and whether backward is timed as well.
+// Sets the arguments: the numbers of windows, heads and masks, and 1 if backward is timed as well, otherwise 0.
 void Stages(benchmark::internal::Benchmark* bench) {
   for (const int64_t backward : {0, 1}) {
     bench->Args({8192, 3, 64, backward})

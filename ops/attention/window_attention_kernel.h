@@ -11,7 +11,7 @@
 namespace lockstep::ops {
 
 constexpr int kWindowHeadSize = 32;   // the size of a head
-constexpr int kMaxWindowTokens = 64;  // the most tokens of a window
+constexpr int kMaxWindowTokens = 64;  // the maximum number of tokens of a window
 constexpr int kMaxWindowKinds = 65535;
 constexpr int kLeastWindowMajor = 8;  // the lowest major compute capability of the kernels
 
@@ -23,7 +23,7 @@ struct WindowAttentionShape {
   int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// 16-bit values are aligned to 16 bytes, and all tensors are contiguous.
+// The tensors of forward, all contiguous. The 16-bit tensors begin at multiples of 16 bytes.
 struct WindowAttentionForward {
   const void* qkv;    // [windows, tokens, 3, heads, kWindowHeadSize]
   const float* bias;  // [heads, tokens, tokens]
@@ -37,17 +37,17 @@ struct WindowAttentionBackward {
   const float* mask;
   const void* d_out;
   void* d_qkv;
-  // Scratch memory: [WindowAttentionPartialRows(shape), heads, tokens, tokens]; nullptr if d_bias is not wanted.
+  // Scratch memory: [WindowAttentionPartialRows(shape), heads, tokens, tokens]; nullptr if d_bias is nullptr.
   float* partials;
   float* d_bias;  // [heads, tokens, tokens], or nullptr
 };
 
-// The number of blocks that run on a multiprocessor at the same time.
+// The numbers of thread blocks of forward and of backward that run on a multiprocessor at the same time.
 constexpr int kWindowForwardBlocks = 4;
 constexpr int kWindowBackwardBlocks = 3;
 
-// Returns how many blocks share the windows of one head and one kind. The number is chosen so that all blocks run at
-// the same time.
+// Returns how many thread blocks share the windows of one head and one kind. All thread blocks run at the same time if
+// the GPU can run at least shape.heads * shape.kinds thread blocks at a time.
 inline int64_t WindowSlices(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
   const int64_t blocks = int64_t{shape.multiprocessors} * blocks_per_multiprocessor;
   return std::clamp<int64_t>(blocks / (shape.heads * shape.kinds), 1, shape.windows / shape.kinds);
@@ -57,12 +57,12 @@ inline int64_t WindowAttentionPartialRows(const WindowAttentionShape& shape) {
   return shape.kinds * WindowSlices(shape, kWindowBackwardBlocks);
 }
 
-// Enqueues forward's kernel. `type` is a type of 16 bits, and the shape has at least one window.
+// Enqueues the kernel of forward. `type` is a type of 16 bits, and the shape has at least one window.
 void LaunchWindowAttention(const WindowAttentionForward& tensors, FloatType type,
                            const WindowAttentionShape& shape, cudaStream_t stream);
 
-// Enqueues the kernels of backward. With the weights P = softmax(...) of a window and head, dP = d_out v^T and
-// dS = P (dP - the sums of P dP over the keys), they compute
+// Enqueues the kernels of backward. For each window and head, with P = softmax(...) of the formula in
+// window_attention.h, dP = d_out v^T and dS = P (dP - the sums of P dP over the keys), the kernels compute
 //   dq = dS k / sqrt(size), dk = dS^T q / sqrt(size), dv = P^T d_out, d_bias = the sum of dS over the windows
 void LaunchWindowAttentionBackward(const WindowAttentionBackward& tensors, FloatType type,
                                    const WindowAttentionShape& shape, cudaStream_t stream);

@@ -1,5 +1,5 @@
-// Compares output and gradients with the explicit softmax in float64 on the same rounded inputs. The twin is tested on
-// any machine, and the kernels if there is a GPU.
+// Compares output and gradients with the explicit softmax in float64 on the same rounded inputs. The twin (the plain
+// ATen implementation) is tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/attention/window_attention.h"
 
@@ -24,7 +24,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Sizes {
-  int64_t windows, tokens, heads, kinds, size;  // no mask if `kinds` is 0
+  int64_t windows, tokens, heads, kinds, size;  // `kinds` is 0 if there is no mask
 };
 
 void PrintTo(const Sizes& sizes, std::ostream* to) {
@@ -36,8 +36,8 @@ struct Inputs {
   at::Tensor qkv, bias, mask;
 };
 
-// Returns masks that hide a third of the scores by adding `hidden`, which is -100 as in Swin or -inf. Each token sees
-// itself, and the first token sees only itself.
+// Returns masks that hide about a third of the scores by adding `hidden`, for example -100 as in Swin, or -inf. Each
+// token sees itself, and the first token sees only itself.
 at::Tensor Mask(const Sizes& sizes, double hidden, const at::TensorOptions& options) {
   if (sizes.kinds == 0) return {};
   const int64_t tokens = sizes.tokens;
@@ -122,7 +122,8 @@ void ExpectExplicit(const Inputs& inputs, int64_t heads, const at::Tensor& d_out
   EXPECT_LT((inputs.qkv.grad() - exact.qkv.grad()).abs().max().item<double>(),
             2 * tolerance * exact.qkv.grad().abs().max().item<double>());
   EXPECT_EQ(inputs.bias.grad().scalar_type(), at::kFloat);
-  // In a window of one token the score has no effect, so its gradient is only a rounding error.
+  // In a window of one token the score has no effect on the output, so the gradient of the bias is only a rounding
+  // error.
   EXPECT_LT(Error(inputs.bias.grad(), exact.bias.grad(), 0.1 * whole), tolerance);
 }
 
@@ -153,7 +154,8 @@ class WindowAttentionOnGpu : public testing::TestWithParam<at::ScalarType> {
     at::manual_seed(1);
   }
   at::TensorOptions options() const { return at::TensorOptions(at::kCUDA).dtype(GetParam()); }
-  // The tolerance follows from the types' precision (8 and 11 bits) and from a few intermediate roundings.
+  // Returns the tolerance, which follows from the types' precision (8 and 11 bits) and from a few intermediate
+  // roundings.
   double tolerance() const { return GetParam() == at::kHalf ? 3e-3 : 2e-2; }
 
   at::Tensor Gradient(const Sizes& sizes) const {
@@ -173,7 +175,8 @@ TEST_P(WindowAttentionOnGpu, IsTheExplicitSoftmax) {
   }
 }
 
-// With more windows than blocks, each block has several windows, and some blocks have one more than others.
+// Tests more windows than thread blocks: each block has several windows, and some blocks have one window more than
+// others.
 TEST_P(WindowAttentionOnGpu, AddsUpManyWindows) {
   Expect({1500, 49, 3, 0, 32}, 0);
   Expect({4 * 457, 49, 3, 4, 32}, -100);
@@ -185,8 +188,8 @@ TEST_P(WindowAttentionOnGpu, AddsUpManyWindows) {
 TEST_P(WindowAttentionOnGpu, TakesGradientsAsTheyLie) {
   const Sizes sizes{8, 49, 3, 4, 32};
   const int64_t width = sizes.heads * sizes.size;
-  // The gradients are a transpose, an expanded vector with one number for each column, and a tensor at an address that
-  // is not aligned to packs.
+  // The three gradients of the output are a transposed tensor, an expanded vector with one number for each column, and
+  // a tensor at an address that is not a multiple of 16 bytes.
   for (const at::Tensor& d_out :
        {at::randn({sizes.windows, width, sizes.tokens}, options()).transpose(1, 2),
         at::randn({width}, options()).expand({sizes.windows, sizes.tokens, width}),
@@ -197,7 +200,8 @@ TEST_P(WindowAttentionOnGpu, TakesGradientsAsTheyLie) {
   }
 }
 
-// Values that a window has left in shared memory do not reach the next window, even if they are not finite.
+// Checks that values that one window leaves in shared memory do not change the results of the next window, even if the
+// values are NaN.
 TEST_P(WindowAttentionOnGpu, KeepsWindowsApart) {
   for (const int64_t tokens : {7, 49, 60}) {
     const Sizes sizes{3000, tokens, 1, 0, 32};
@@ -268,8 +272,8 @@ TEST_P(WindowAttentionOnGpu, HasSecondDerivatives) {
 INSTANTIATE_TEST_SUITE_P(, WindowAttentionOnGpu, testing::Values(at::kBFloat16, at::kHalf),
                          [](const auto& param) { return std::string(c10::toString(param.param)); });
 
-// Runs WindowAttention() on tensors of the device "meta", which are treated like those of a GPU. Checks the sizes and
-// types of the results, and returns the name of the output's autograd node.
+// Runs WindowAttention() on tensors of the device "meta", which Lockstep treats like tensors of a GPU. Checks the sizes
+// and types of the results, and returns the name of the output's autograd node.
 std::string Taken(const Sizes& sizes, at::ScalarType type = at::kBFloat16) {
   const at::TensorOptions options = at::TensorOptions(at::kMeta).dtype(type);
   const int64_t width = sizes.heads * sizes.size;
@@ -302,7 +306,7 @@ TEST(WindowAttention, TakesOtherWindows) {
   EXPECT_THAT(Taken({8, 49, 3, 4, 32}, at::kFloat), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 49, 3, 4, 64}), Not(HasSubstr("FusedWindowAttention")));
   EXPECT_THAT(Taken({8, 65, 3, 4, 32}), Not(HasSubstr("FusedWindowAttention")));
-  // The results for such windows are also correct.
+  // Checks the results for windows of 65 tokens and heads of 20 values, which the kernels do not support.
   at::manual_seed(1);
   const Sizes sizes{6, 65, 2, 3, 20};
   ExpectExplicit(Random(sizes, -kInfinity, at::kFloat), sizes.heads, at::randn({6, 65, 40}), 1e-5);

@@ -26,7 +26,7 @@ constexpr int kRowsOfWarp = 16;
 constexpr int kThreads = kRows / kRowsOfWarp * 32;
 
 // A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive rows. The
-// packs are in different banks if their numbers in memory are different modulo 8.
+// packs are in different memory banks if their indices in shared memory, counted in packs, are different modulo 8.
 constexpr int kPackBytes = 16;
 constexpr int kPackValues = 8;
 constexpr int kRowPacks = kWindowHeadSize / kPackValues;
@@ -34,8 +34,8 @@ constexpr int kTileBytes = kRows * kRowPacks * kPackBytes;
 constexpr int kScorePacks = kRows / kPackValues;
 constexpr int kScoreBytes = kRows * kScorePacks * kPackBytes;
 
-// Returns the offset, in bytes, of a row's pack in a tile. Two rows have 8 packs together. The order of a row's packs
-// changes every two rows, which avoids bank conflicts.
+// Returns the offset, in bytes, of a row's pack in a tile. A row has 4 packs, so two rows have 8 packs. The order of
+// the packs in a row changes every two rows, which avoids bank conflicts.
 __device__ inline uint32_t Place(int row, int pack) {
   return (row * kRowPacks + (pack ^ (row / 2 % kRowPacks))) * kPackBytes;
 }
@@ -45,7 +45,8 @@ __device__ inline uint32_t ScorePlace(int row, int pack) {
   return (row * kScorePacks + (pack ^ (row % kScorePacks))) * kPackBytes;
 }
 
-// The lane of this thread, the first row of its warp, and the rows and columns of the values that this thread holds.
+// Return the lane of this thread, the first row of the thread's warp, and the rows and the first columns of the values
+// that this thread holds.
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ inline int FirstRow() { return static_cast<int>(threadIdx.x) / 32 * kRowsOfWarp; }
 __device__ inline int RowOf(int half) { return FirstRow() + Lane() / 4 + 8 * half; }
@@ -56,7 +57,7 @@ __device__ inline void CopyPack(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// Waits for all copies of this thread.
+// Waits until all copies that this thread started have arrived.
 __device__ inline void AwaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Rounds two values and returns them in one word, with `first` in the lower half.
@@ -99,8 +100,8 @@ __device__ void MultiplyRows(float (&products)[kTiles][4], uint32_t left, uint32
   }
 }
 
-// Computes products += left right for 16 columns of `left`. They are multiplied by the 16 rows of the tile `right` that
-// begin at `row`.
+// Computes products += left right for 16 columns of `left`. These columns are multiplied by the 16 rows of the tile
+// `right` that begin at `row`.
 template <typename T>
 __device__ void MultiplySixteen(float (&products)[kRowPacks][4], const uint32_t (&left)[4],
                                 uint32_t right, int row) {
@@ -149,9 +150,9 @@ __device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t sco
   }
 }
 
-// Writes the warp's rows of scale * products to rows that lie `pitch` values apart, but only for the first `tokens`
-// tokens. The values pass through the same rows of `tile`, so that a row is written in packs of 16 bytes. No other warp
-// may use these rows of `tile` meanwhile.
+// Writes the warp's rows of products, times `scales`, to `to`, where adjacent rows lie `pitch` values apart. Only the
+// first `tokens` rows are written. The values first go to the same rows of `tile`, so that a row is written to `to` in
+// packs of 16 bytes. No other warp may use these rows of `tile` during the call.
 template <typename T>
 __device__ void WriteRows(char* tile, T* to, int64_t pitch, int tokens,
                           const float (&products)[kRowPacks][4], const float (&scales)[2]) {

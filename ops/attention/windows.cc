@@ -23,9 +23,9 @@ int64_t Modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
 // How images of height x width pixels are cut into windows.
 struct Cut {
   int64_t height, width;    // the size of an image in pixels
-  int64_t rows, columns;    // how many windows an image has, down and across
+  int64_t rows, columns;    // the numbers of rows and of columns of windows in an image
   WindowCut window;         // `down` and `right` are reduced to positions inside of the image
-  int64_t count, channels;  // the number of images, and of channels
+  int64_t count, channels;  // the number of images, and the number of channels
 
   Cut(int64_t image_count, int64_t image_height, int64_t image_width, int64_t image_channels,
       const WindowCut& cut)
@@ -96,8 +96,8 @@ at::Tensor MovedFromWindows(const at::Tensor& windows, const Cut& cut) {
   return image;
 }
 
-// Moves values to windows or from windows. The gradient of each direction is the other direction, which can be
-// differentiated again.
+// Moves values from images to windows, or from windows to images. The gradient of each direction is the other
+// direction, which can be differentiated again.
 class FusedWindows : public torch::autograd::Function<FusedWindows> {
  public:
   static Variable forward(AutogradContext* context, const Variable& from, bool to_windows,

@@ -6,11 +6,12 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacksOfThread = 4;  // their loads are in flight at once
+constexpr int kPacksOfThread = 4;  // packs of a thread whose loads are in flight at once
 constexpr int kPacksOfBlock = kThreads * kPacksOfThread;
 
-// Divides numbers below 2^31 by a divisor of 1 to 2^31 - 1 without a division: the quotient is (n + n m / 2^32) /
-// 2^shift, where 2^32 + m is 2^(32 + shift) / divisor, rounded up (Granlund and Montgomery, 1994, figure 4.1).
+// Divides a number n below 2^31 by a divisor of 1 to 2^31 - 1 without a division: the quotient is (n + n m / 2^32) /
+// 2^shift, where m is multiplier_, shift is shift_, and 2^32 + m is about 2^(32 + shift) / divisor, rounded up
+// (Granlund and Montgomery, 1994, figure 4.1).
 class Divisor {
  public:
   explicit Divisor(unsigned divisor) : divisor_(divisor) {
@@ -19,7 +20,7 @@ class Divisor {
     multiplier_ = static_cast<unsigned>(((power - divisor_) << 32) / divisor_ + 1);
   }
 
-  // Returns the remainder; `n` becomes the quotient.
+  // Replaces `n` by the quotient, and returns the remainder.
   __device__ unsigned Split(unsigned& n) const {
     const unsigned quotient = (__umulhi(n, multiplier_) + n) >> shift_;
     const unsigned rest = n - quotient * divisor_;
@@ -71,8 +72,8 @@ __device__ unsigned PlaceInWindows(unsigned place, const Layout& layout) {
   const unsigned pack = layout.packs.Split(place);
   unsigned column = layout.image_width.Split(place);
   unsigned row = layout.image_height.Split(place);
-  // Pixels to the left of the first window belong to the last column of windows, and pixels above it to the last row of
-  // windows.
+  // Pixels to the left of the first window belong to the last column of windows, and pixels above the first window
+  // belong to the last row of windows.
   column += column < size.right ? size.columns * size.width - size.right : -size.right;
   row += row < size.down ? size.rows * size.height - size.down : -size.down;
   const unsigned x = layout.width.Split(column);
@@ -81,8 +82,8 @@ __device__ unsigned PlaceInWindows(unsigned place, const Layout& layout) {
   return ((window * size.height + y) * size.width + x) * size.packs + pack;
 }
 
-// Copies packs in the order of `to`, so that a warp writes consecutive packs. It reads each pack from its place in
-// `from`, where at least the packs of one pixel are consecutive, too.
+// Copies packs in the order of `to`, so that a warp writes consecutive packs. In `from`, at least the packs of one
+// pixel are consecutive, too.
 template <bool kToWindows>
 __global__ void __launch_bounds__(kThreads)
     Move(const uint4* __restrict__ from, uint4* __restrict__ to, Layout layout, unsigned packs) {

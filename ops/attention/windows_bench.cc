@@ -1,8 +1,7 @@
-// Times ToWindows() and FromWindows(), and the same with LibTorch's operations, in the shapes of Swin-T's stages with
-// 128 images. Run it with
-// bazel run -c opt //ops/attention:windows_bench
+// Times ToWindows() and FromWindows(), and ToWindowsTwin() and FromWindowsTwin(), in the shapes of Swin-T's stages with
+// 128 images. Run this benchmark with bazel run -c opt //ops/attention:windows_bench
 //
-// The lower limit is the time of a copy of as many bytes as the kernels have to move: each value is read once and
+// The reference is a device-to-device copy of as many bytes as the kernels have to move: each value is read once and
 // written once. `share` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
@@ -44,8 +43,8 @@ void Run(benchmark::State& state, const To& to, const From& from) {
   state.counters["share"] = CopySeconds(moved) * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are the image's side, the channels, the shift, and whether windows become images (1) or images become
-// windows (0).
+// Sets the arguments: the side of an image in pixels, the number of channels, the shift, and 1 for FromWindows() or 0
+// for ToWindows().
 void Stages(benchmark::internal::Benchmark* bench) {
   for (const int64_t back : {0, 1}) {
     for (const int64_t shift : {0, 3}) {

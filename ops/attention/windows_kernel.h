@@ -1,5 +1,5 @@
-// Declares the functions that launch the kernels of windows.h. They move packs of 16 bytes, whatever the type of the
-// values. All pointers point to device memory and are aligned to packs.
+// Declares the functions that launch the kernels of windows.h. The kernels move packs of 16 bytes, whatever the type of
+// the values. All pointers point to device memory and are multiples of 16 bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,16 +8,17 @@
 
 namespace lockstep::ops {
 
-// The kernels count packs in 31 bits.
+// The maximum of WindowsShape::Packs(), because the kernels count packs in 31 bits.
 constexpr int64_t kMostWindowPacks = INT32_MAX;
 
-// All but `down` and `right` are at least 1, and their product is at most kMostWindowPacks.
+// The sizes for the kernels. All members but `down` and `right` are at least 1, and Packs() is at most
+// kMostWindowPacks.
 struct WindowsShape {
   int64_t count;
-  unsigned rows, columns;  // how many windows an image has, down and across
+  unsigned rows, columns;  // the numbers of rows and of columns of windows in an image
   unsigned height, width;  // the size of a window in pixels
-  unsigned down, right;    // the first window's first pixel; less than the image's size
-  unsigned packs;          // how many packs a pixel has
+  unsigned down, right;    // row and column where the first window begins, within the image
+  unsigned packs;          // the number of packs of a pixel
 
   int64_t Packs() const { return count * rows * columns * height * width * packs; }
 };

@@ -1,5 +1,5 @@
-// Compares values and gradients with those of LibTorch's roll and permute, bit by bit. The twin is tested on any
-// machine, and the kernels if there is a GPU.
+// Compares values and gradients with those of LibTorch's roll and permute, bit by bit. The twin (the plain ATen
+// implementation) is tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/attention/windows.h"
 
@@ -20,9 +20,10 @@ struct Case {
   WindowCut cut;
 };
 
-// The cases are: windows of Swin's sizes with and without a shift; windows and images whose sides differ; an image that
-// is one window, one row or one column of windows; windows of one pixel; channels that fill one pack, several packs, or
-// no whole packs; negative shifts and shifts beyond the image; and many blocks, the last of which is not full.
+// Returns the cases: windows of Swin's sizes with and without a shift; windows and images whose sides differ; an image
+// that is one window, one row or one column of windows; windows of one pixel; channels that fill one pack, several
+// packs, or no whole packs; negative shifts and shifts beyond the image; and many blocks, the last of which is not
+// full.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int64_t size : {7, 8, 1}) {
@@ -96,7 +97,7 @@ TEST_P(WindowsTest, TakesAnyLayout) {
   EXPECT_TRUE(at::equal(FromWindows(other, 6, 10, cut), view));
 }
 
-// Gradients can be differentiated again.
+// Checks that the gradients can be differentiated again.
 TEST_P(WindowsTest, CanBeDifferentiatedTwice) {
   const WindowCut cut{.height = 3, .width = 2, .down = 2, .right = 1};
   const at::Tensor image = at::randn({2, 6, 8, 8}, options()).requires_grad_();

@@ -21,7 +21,8 @@ namespace {
 using MaybeTensor = std::optional<at::Tensor>;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-// Autocast's dispatch keys for GPUs and for the foretold GPU (trainer/run/foretold_kernels.h).
+// Autocast's dispatch keys: that for GPUs, and that for the simulated ("foretold") GPU
+// (trainer/run/foretold_kernels.h).
 const c10::DispatchKeySet kAutocast{c10::DispatchKey::AutocastCUDA,
                                     c10::DispatchKey::AutocastPrivateUse1};
 
@@ -32,7 +33,7 @@ std::optional<at::ScalarType> RoundedType() {
   return type == at::kHalf || type == at::kBFloat16 ? std::optional(type) : std::nullopt;
 }
 
-// Rounds as autocast does.
+// Returns the tensor rounded to `type` as autocast would round it, or the tensor itself if `type` is nullopt.
 at::Tensor Rounded16(const at::Tensor& tensor, std::optional<at::ScalarType> type) {
   if (!type || !tensor.defined()) return tensor;
   if (tensor.is_cuda()) return at::autocast::cached_cast(*type, tensor, at::kCUDA);
@@ -57,8 +58,8 @@ bool IsEverywhere(at::IntArrayRef numbers, int64_t number) {
   return std::ranges::all_of(numbers, [&](int64_t other) { return other == number; });
 }
 
-// Returns the number that applies to both height and width, for example the stride. `numbers` has one number, or one
-// for each dimension. Returns nullopt if they differ.
+// Returns the number (for example the stride) that applies to both height and width, or nullopt if the numbers differ.
+// `numbers` has one number for both dimensions, or one for each.
 std::optional<int64_t> Single(at::IntArrayRef numbers) {
   const bool is_single = !numbers.empty() && IsEverywhere(numbers, numbers[0]);
   return is_single ? std::optional(numbers[0]) : std::nullopt;
@@ -68,7 +69,7 @@ at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
   return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
 }
 
-// Returns nullopt if LibTorch has to compute the convolution.
+// Computes a convolution with Lockstep's operations. Returns nullopt if LibTorch has to compute the convolution.
 MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                            at::IntArrayRef strides, at::IntArrayRef paddings,
                            at::IntArrayRef dilations, int64_t groups,
@@ -114,7 +115,7 @@ at::Tensor Conv2d(const at::Tensor& x, const at::Tensor& weight, const MaybeTens
                     paddings, dilations, groups);
 }
 
-// Traced TorchScript files call convolutions in this form.
+// Computes a convolution with the arguments of aten::_convolution, which traced TorchScript files call.
 at::Tensor AnyConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                           at::IntArrayRef strides, at::IntArrayRef paddings,
                           at::IntArrayRef dilations, bool transposed,
@@ -162,7 +163,7 @@ constexpr OwnOperation kOwnOperations[] = {
     {"linear", [] { return torch::CppFunction(TORCH_FN(LinearOf)); }},
     {"view", [] { return torch::CppFunction(TORCH_FN(View)); }}};
 
-// Suppresses LibTorch's warning that a registered kernel replaces its own kernel.
+// Suppresses LibTorch's warning that a registered kernel replaces a kernel of LibTorch.
 class NoWarning : public c10::WarningHandler {
  public:
   void process(const c10::Warning& /*warning*/) override {}
@@ -182,7 +183,7 @@ void UseOwnOperations() {
   static const auto& library = *[] {
     NoWarning no_warning;
     const c10::WarningUtils::WarningHandlerGuard quiet(&no_warning);
-    // The library is never deleted, because the registration lasts as long as the process.
+    // The library is never deleted, because that would end the registration.
     auto made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastCUDA,
                                    __FILE__, __LINE__);
     RegisterOwnOperations(*made);

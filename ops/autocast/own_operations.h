@@ -1,10 +1,10 @@
 // Replaces at::conv2d and at::linear under autocast by Lockstep's own operations, for all code of the process.
 //
 // A model that others wrote (a torch::nn module, a TorchScript file, an exported graph) calls LibTorch's operations.
-// Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts their
-// gradients back in kernels of its own, and cuDNN's heuristics choose how a convolution runs. After UseOwnOperations(),
-// Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. They give the same results within
-// rounding, and can be differentiated twice like LibTorch's.
+// Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts the weights'
+// gradients to float32 in separate kernels, and cuDNN's heuristics choose how a convolution runs. After
+// UseOwnOperations(), Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. The results of
+// these functions are the same as those of LibTorch's operations within rounding, and can be differentiated twice, too.
 //
 // LibTorch still computes: convolutions with dilation; convolutions whose stride or padding differs between height and
 // width; convolutions whose numbers of channels are not multiples of 8 (except a 7x7 stem); groups that cuDNN computes
@@ -15,7 +15,7 @@
 //
 // The result of a convolution is channels last if x or the weight is, as with LibTorch. Under autocast, at::view of a
 // channels-last image returns a copy if no view is possible, so that models that were written for contiguous images
-// still run. A write to such a copy does not change the image.
+// still run. If such a copy is changed in place, the image does not change.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/autocast/own_operations_test.cc)
 //   sizes or types that do not fit together -> LibTorch's exception -> OwnOperationsTest.SayWhatDoesNotFit
@@ -27,11 +27,11 @@
 
 namespace lockstep::ops {
 
-// Registers the operations for GPUs, for the rest of the process. Only the first call has an effect.
+// Registers the operations for autocast on GPUs, until the process ends. Only the first call has an effect.
 void UseOwnOperations();
 
-// Registers the same operations in `library`, whose dispatch key must be called at the place of autocast's. The
-// foretold GPU (base/tensor/foretold_gpu.h) uses it.
+// Registers the same operations in `library`, whose dispatch key replaces autocast's key. The simulated ("foretold")
+// GPU, on which Lockstep predicts the memory of a run (base/tensor/foretold_gpu.h), uses this function.
 void RegisterOwnOperations(torch::Library& library);
 
 // Returns whether RegisterOwnOperations() registers the operation `name`, for example "conv2d".

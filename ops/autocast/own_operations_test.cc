@@ -1,5 +1,5 @@
-// If there is a GPU, compares values and first and second gradients with those of LibTorch in float64. On any machine,
-// checks on the foretold GPU which operations are Lockstep's and which are LibTorch's.
+// If there is a GPU, compares values, gradients and second derivatives with those of LibTorch in float64. On any
+// machine, checks on a simulated ("foretold") GPU which operations are Lockstep's and which are LibTorch's.
 
 #include "ops/autocast/own_operations.h"
 
@@ -81,7 +81,7 @@ TEST_P(OwnOperationsTest, Conv2dIsLibTorchs) {
   }
 }
 
-// A gradient penalty, like that of a GAN's critic.
+// Compares the gradients of a gradient penalty, like that of a GAN's critic, with those of LibTorch in float64.
 TEST_P(OwnOperationsTest, CanBeDifferentiatedTwice) {
   const auto penalty = [&](const at::Tensor& x, const at::Tensor& stem, const at::Tensor& wide,
                            const at::Tensor& narrow, const at::Tensor& last) {
@@ -146,8 +146,8 @@ TEST_P(OwnOperationsTest, SayWhatDoesNotFit) {
   EXPECT_THROW(at::linear(Leaf({2, 8}), Leaf({8, 16})), c10::Error);
 }
 
-// Checks which operations are Lockstep's and which are LibTorch's, on tensors of the device "meta", which are treated
-// like those of a GPU.
+// Checks which operations are Lockstep's and which are LibTorch's, on tensors of the device "meta", which Lockstep
+// treats like tensors of a GPU.
 class OwnOperationsOfAForetoldGpu : public testing::Test {
  protected:
   static constexpr auto kForetelling = c10::DispatchKey::AutocastPrivateUse1;
@@ -166,7 +166,8 @@ class OwnOperationsOfAForetoldGpu : public testing::Test {
   }
   static std::string NameOf(const at::Tensor& y) { return y.grad_fn()->name(); }
 
-  // Runs a convolution and its backward, and returns the name of the operation that computed it.
+  // Runs a convolution and its backward. Returns the name of the result's autograd node, or "LibTorch's" if LibTorch's
+  // convolution was called.
   static std::string Convolved(at::IntArrayRef x, at::IntArrayRef w, int64_t stride,
                                int64_t padding, int64_t groups = 1, int64_t dilation = 1) {
     const at::Tensor input = Leaf(x);
@@ -175,7 +176,7 @@ class OwnOperationsOfAForetoldGpu : public testing::Test {
     try {
       y = at::conv2d(input, weight, {}, stride, padding, dilation, groups);
     } catch (const c10::NotImplementedError&) {
-      return "LibTorch's";  // which has no kernel for such tensors
+      return "LibTorch's";  // LibTorch has no convolution for the device "meta"
     }
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(y.is_contiguous(kLast));
@@ -207,7 +208,7 @@ TEST_F(OwnOperationsOfAForetoldGpu, TakeWhatTheyCompute) {
   EXPECT_THAT(Convolved({2, 48, 9, 9}, {48, 24, 3, 3}, 1, 1, 2), HasSubstr("FusedConvolution"));
   EXPECT_THAT(Convolved({2, 3, 32, 32}, {24, 3, 7, 7}, 2, 3), HasSubstr("FusedStem"));
   EXPECT_THAT(Convolved({2, 16, 9, 9}, {16, 1, 5, 5}, 2, 2, 16), HasSubstr("FusedDepthwise"));
-  // The result may be changed in place, as the addition of the bias does.
+  // Checks that the result of a convolution with a bias can be changed in place, by relu_().
   for (const int64_t size : {1, 3}) {
     const at::Tensor bias = Leaf({24});
     const at::Tensor y = at::conv2d(Leaf({2, 16, 9, 9}), Leaf({24, 16, size, size}), bias).relu_();
@@ -230,7 +231,7 @@ TEST_F(OwnOperationsOfAForetoldGpu, LeaveTheRest) {
   EXPECT_EQ(Convolved({2, 32, 9, 9}, {32, 16, 3, 3}, 1, 1, 2), libtorchs);
   EXPECT_EQ(Convolved({2, 16, 9, 9}, {24, 16, 3, 3}, 1, 2, 1, 2), libtorchs);
   EXPECT_EQ(Convolved({2, 16, 29, 29}, {16, 1, 9, 9}, 1, 4, 16), libtorchs);
-  // Neither x nor the weight is channels last.
+  // Here neither x nor the weight is channels last, so LibTorch's convolution is called and throws.
   EXPECT_THROW(at::conv2d(Leaf({2, 16, 9, 9}).contiguous(), Leaf({8, 16, 3, 3}).contiguous()),
                c10::NotImplementedError);
   const at::Tensor x = Leaf({2, 16, 4, 4});

@@ -1,5 +1,5 @@
-// BlockColumns: divides the columns of a matrix about evenly among thread blocks that lie side by side. It counts the
-// columns in units, such as packs of channels.
+// BlockColumns: divides the columns of a matrix about evenly among thread blocks. The columns are counted in units,
+// such as packs of channels.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace lockstep::ops {
 
 struct BlockColumns {
-  int count;  // the number of blocks side by side
-  int units;  // the number of units of a block; the last block may have fewer
+  int count;  // the number of thread blocks
+  int units;  // the number of units of a thread block; the last block may have fewer
 
-  // `most` is the maximum number of units of a block.
+  // Divides `units` among the fewest thread blocks that have at most `most` units each.
   static BlockColumns Of(int64_t units, int64_t most) {
     const int64_t count = CeilDivide(units, most);
     return {static_cast<int>(count), static_cast<int>(CeilDivide(units, count))};

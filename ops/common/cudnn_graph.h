@@ -1,9 +1,9 @@
 // CudnnGraph: a cuDNN graph, which describes an operation, together with the plan that computes the operation.
 //
-// All threads can share one CudnnGraph: a plan runs with any handle of its device, not only with the handle with which
-// it was made. Only the first call in each thread sets something up, namely the thread's handle. A later call can
-// therefore be captured in a CUDA graph. The handles are ATen's and live as long as the process, so the graph never
-// outlives its handle.
+// All threads can share one CudnnGraph: a plan runs with any cuDNN handle of its device, not only with the handle with
+// which the plan was made. The first call in each thread makes the thread's handle. A CUDA graph can capture every
+// later call, because a later call makes nothing. The handles are ATen's and live as long as the process, so a
+// CudnnGraph never outlives the handle with which it was made.
 #pragma once
 
 #include <ATen/cudnn/Handle.h>
@@ -19,7 +19,7 @@
 
 namespace lockstep::ops {
 
-// Maps the id of each tensor in the graph to the tensor's address.
+// A map from the id of each tensor in the graph to the tensor's address.
 using CudnnPointers = std::unordered_map<int64_t, void*>;
 
 class CudnnGraph {
@@ -32,24 +32,24 @@ class CudnnGraph {
         .set_compute_data_type(DataType_t::FLOAT);
   }
 
-  // The caller must describe the operations in this graph and build it before Run().
+  // Returns the graph, in which the caller must describe the operations and which the caller must build before Run().
   cudnn_frontend::graph::Graph& graph() { return graph_; }
 
-  // Asks cuDNN how much workspace the graph needs. Call it after the graph was built. Returns false if cuDNN returns an
-  // error.
+  // Asks cuDNN how much workspace the graph needs. The graph must have been built before. Returns false if cuDNN
+  // returns an error.
   bool FindWorkspace() { return graph_.get_workspace_size(workspace_bytes_).is_good(); }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
   // Runs the graph on the current stream. `workspace` must have workspace_bytes() bytes.
   cudnn_frontend::error_t Run(CudnnPointers& pointers, void* workspace) {
-    // This handle belongs to this thread and uses the current stream.
+    // The handle belongs to this thread and uses the current stream.
     const cudnnHandle_t handle = at::native::getCudnnHandle();
     // Not all of cuDNN's engines allow several threads to run one plan at the same time.
     const std::lock_guard lock(mutex_);
     return graph_.execute(handle, pointers, workspace);
   }
 
-  // Like Run() above, but allocates the workspace itself.
+  // Runs the graph like Run() above, but allocates the workspace itself.
   cudnn_frontend::error_t Run(CudnnPointers& pointers) {
     c10::DataPtr workspace;
     if (workspace_bytes_ > 0) {

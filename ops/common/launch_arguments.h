@@ -23,13 +23,13 @@ inline bool Is16Bit(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-// Returns whether `tensor` (such as a bias) is float32 [size] on like's device. It need not be contiguous.
+// Returns whether `tensor` (such as a bias) is float32 [size] on like's device, contiguous or not.
 inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tensor& like) {
   return tensor.scalar_type() == at::kFloat && tensor.device() == like.device() &&
          tensor.dim() == 1 && tensor.size(0) == size;
 }
 
-// Returns whether nobody else has a reference to the tensor or its storage, so that it may be overwritten.
+// Returns whether `tensor` is the only reference to its values and to its storage, so that they may be overwritten.
 inline bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
@@ -64,8 +64,8 @@ inline cudaStream_t StreamOf(const at::Tensor& tensor) {
 }
 
 // Makes the tensor's GPU the current device, calls `launch` with the current stream of this GPU, and throws c10::Error
-// if a kernel could not be launched. If the tensor is on the foretold GPU (LibTorch's device "meta",
-// base/tensor/foretold_gpu.h), it does nothing.
+// if a kernel could not be launched. Does nothing if the tensor is on LibTorch's device "meta", with which Lockstep
+// simulates a GPU (base/tensor/foretold_gpu.h).
 template <typename LaunchKernels>
 void Launch(const at::Tensor& on, const LaunchKernels& launch) {
   if (on.is_meta()) return;
@@ -74,7 +74,7 @@ void Launch(const at::Tensor& on, const LaunchKernels& launch) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// Returns the shape of `tensor`, [..., width] with width at least 1, as one matrix.
+// Returns the shape of `tensor`, [..., width] with width at least 1, as that of one matrix [rows, width].
 inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
   const int64_t width = tensor.size(-1);
   return {.rows = tensor.numel() / width,
@@ -87,7 +87,7 @@ inline bool IsAligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-// Returns a tensor with the same values from which kernels may load 16 bytes at once.
+// Returns `tensor`, or a copy of it if `tensor` is on a GPU and kernels may not load 16 bytes of it at once.
 inline at::Tensor Aligned(const at::Tensor& tensor) {
   return !IsOnGpu(tensor) || IsAligned(tensor) ? tensor : tensor.clone();
 }

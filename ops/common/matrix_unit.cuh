@@ -13,8 +13,8 @@
 
 namespace lockstep::ops {
 
-// Loads four matrices of 8 by 8 values. The threads 8 i to 8 i + 7 of the warp pass the addresses of the 8 rows of
-// matrix i. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each matrix.
+// Loads four matrices of 8 by 8 values. The threads 8 i to 8 i + 7 of the warp pass, as `address`, the addresses of the
+// 8 rows of matrix i. Lane 4 g + t gets columns 2 t and 2 t + 1 of row g of each matrix.
 __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -22,7 +22,7 @@ __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t address) {
                : "memory");
 }
 
-// Like LoadMatrices(), but transposes the matrices.
+// Loads four matrices like LoadMatrices(), transposed.
 __device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -62,10 +62,10 @@ __device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[2], uint32_t b
   }
 }
 
-// Turing GPUs (compute capability 7.5) have neither asynchronous copies nor the bfloat16 instructions, so code that
-// launches these kernels must first check that the GPU's major compute capability is at least kMatrixUnitMajor. The
-// kernels test kHasMatrixUnit with a plain `if` instead of `if constexpr`, so that the compiler does not warn of unused
-// code when it compiles for Turing.
+// The lowest major compute capability with the instructions in this file. Turing GPUs (compute capability 7.5) have
+// neither asynchronous copies nor the bfloat16 instructions, so code that launches a kernel with these instructions
+// must first check the GPU's major compute capability. Such kernels test kHasMatrixUnit with a plain `if` instead of
+// `if constexpr`, so that the compiler does not warn of unused code when it compiles for Turing.
 constexpr int kMatrixUnitMajor = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasMatrixUnit = false;

@@ -1,4 +1,5 @@
-// 16-byte loads and stores of float32, float16 and bfloat16 values, and their conversion to and from float32.
+// Loads and stores packs of 16 bytes of float32, float16 or bfloat16 values, and converts the values to and from
+// float32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,7 +13,7 @@
 
 namespace lockstep::ops {
 
-// The values of one load or store: by default as many as fit in 16 bytes.
+// The values of one load or store: by default as many values as fit in 16 bytes.
 template <typename T, int kCount = 16 / sizeof(T)>
 struct alignas(kCount * sizeof(T)) Pack {
   static constexpr int kSize = kCount;
@@ -43,19 +44,20 @@ __host__ __device__ inline bool IsAligned(const void* pointer, size_t bytes = 16
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Converts the two bf16 values in a word. The compiler's own code would need two instructions for the upper value.
+// Returns the two bfloat16 values in a word as floats. The compiler's code for a conversion would need two instructions
+// for the upper value.
 __device__ inline float2 BFloat16Pair(unsigned word) {
   return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
 }
 
-// Loads a pack into registers as words. If it were loaded as 16-bit values, the compiler would use a register for each
-// of them.
+// Loads a pack into registers as 32-bit words. If the pack were loaded as 16-bit values, the compiler would use a
+// register for each value.
 __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];
 }
 
-// The type in which a pack of 16 bytes is loaded, or a pack of 8 bytes: four 16-bit values that belong to the same
-// columns as four float32 values.
+// The type of the words in which a pack of 16 or of 8 bytes is loaded. A pack of 8 bytes has four 16-bit values, for
+// the columns of a pack of four float32 values.
 template <typename T, int kCount>
 using PackWords = std::conditional_t<sizeof(Pack<T, kCount>) == sizeof(uint4), uint4, uint2>;
 
@@ -78,7 +80,7 @@ __device__ void Store(void* row, int64_t pack, const Pack<T, kCount>& values) {
   static_cast<PackWords<T, kCount>*>(row)[pack] = __builtin_bit_cast(PackWords<T, kCount>, values);
 }
 
-// Loads the float32 values that belong to the columns of a pack.
+// Loads the float32 values, such as weights, that belong to the columns of a pack of kSize columns.
 template <int kSize>
 __device__ void LoadWeights(const float* weights, int64_t pack, float (&values)[kSize]) {
 #pragma unroll
@@ -103,7 +105,7 @@ auto WithType(FloatType type, const Launch& launch) {
   return launch(float());
 }
 
-// Like WithType(), but only for the two 16-bit types.
+// Calls launch() like WithType(), but only for the two 16-bit types.
 template <typename Launch>
 auto With16Bits(FloatType type, const Launch& launch) {
   return type == FloatType::kBFloat16 ? launch(__nv_bfloat16()) : launch(__half());

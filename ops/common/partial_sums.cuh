@@ -1,5 +1,5 @@
-// The last step of a sum over rows: adds up the partial sums that the blocks of a grid have written. There are no
-// atomics, so the bits are the same each time.
+// Computes the last step of a sum over rows: adds up the partial sums that the blocks of a grid have written. There are
+// no atomics, so each run gives the same bits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,16 +12,16 @@
 namespace lockstep::ops {
 
 constexpr int kPartialColumns = 32;  // the number of columns of a block
-constexpr int kPartialSlices = 32;   // the number of slices of rows; each belongs to one warp
+constexpr int kPartialSlices = 32;   // the number of slices of rows, one for each warp
 
-// Writes a column's sum to `to`, or adds it.
+// Writes a column's sum to `to`, or adds the sum to the value in `to` if to.adds is true.
 __device__ inline void Give(const SumsTo& to, int64_t column, float sum) {
   if (to.sums != nullptr) to.sums[column] = to.adds ? to.sums[column] + sum : sum;
 }
 
-// Returns the sum over r of from[r * stride] in the threads of the first warp, one column in each thread. Each warp
-// adds up every 32nd row, and the first warp adds up the warps' sums. Every thread of the block must call it; a thread
-// without a column passes 0 rows.
+// Returns the sum over r of from[r * stride] to the threads of the first warp, one column to each thread; the result of
+// other threads has no meaning. Each warp adds up every 32nd row, and the first warp adds up the sums of the warps.
+// Every thread of the block must call this function. A thread without a column must pass rows = 0.
 __device__ inline float SumOfRows(const float* from, int64_t rows, int64_t stride) {
   __shared__ float slices[kPartialSlices][kPartialColumns];
   float sum = 0;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
   if (threadIdx.y == 0 && column < width) Give(to, column, sum);
 }
 
-// Returns the number of blocks for a kernel that adds up so many columns with SumOfRows().
+// Returns the number of blocks for a kernel that adds up `columns` columns with SumOfRows().
 inline unsigned PartialSumBlocks(int64_t columns) {
   return static_cast<unsigned>(CeilDivide(columns, kPartialColumns));
 }
@@ -75,7 +75,7 @@ void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_
       partials, parts, rows, width, stride);
 }
 
-// Does the same for rows without gaps.
+// Enqueues SumPartials for partials without gaps between the rows.
 template <int kParts>
 void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
                        int64_t width, cudaStream_t stream) {

@@ -31,7 +31,7 @@ std::vector<at::Tensor> WeightCopies::All() const {
 }
 
 at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type) {
-  // No copy is kept of a weight that is not trained, because the optimizer would not update the copy.
+  // No copy is kept for a weight that is not trained, because the optimizer would not update such a copy.
   const bool is_kept = in_use != nullptr && weight.requires_grad() && weight.is_leaf() &&
                        weight.scalar_type() == at::kFloat && type != at::kFloat &&
                        weight.is_non_overlapping_and_dense();

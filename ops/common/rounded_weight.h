@@ -1,13 +1,13 @@
 // Keeps 16-bit copies of float32 weights. The tensor cores need the weights in 16 bits.
 //
 // The code that trains the weights may keep such copies. A copy is made when an operation first asks for it. From then
-// on the optimizer writes the copy together with the weight, so that no step needs a separate kernel to round the
+// on the optimizer writes the copy whenever it writes the weight, so that no step needs a separate kernel to round the
 // weight. If no copies are kept, a weight is rounded each time an operation uses it.
 //
-// Invariant: an operation always gets the rounded form of the weight's present values, whoever wrote them. If
-// LibTorch's operations write a weight in place, as in a model that clips its weights in forward, the weight's version
-// changes, and the copy is made again. Code that writes weights by their address and is not the optimizer must do so
-// before the first copy is made.
+// Invariant: an operation always gets the rounded form of the weight's present values, whichever code wrote these
+// values. If LibTorch's operations write a weight in place, as in a model that clips its weights in forward, the
+// weight's version changes, and the copy is made again. Code that writes a weight by its address does not change the
+// version. Only the optimizer may do this after the first copy was made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +20,8 @@ namespace lockstep::ops {
 
 class WeightCopies {
  public:
-  // While a Use exists, the operations of this thread use `copies`, and add missing copies to them. If `copies` is
-  // null, the operations of this thread use no copies.
+  // While a Use exists, the operations of the thread that made it use `copies`, and add missing copies to `copies`. If
+  // `copies` is null, these operations use no copies.
   class Use {
    public:
     explicit Use(WeightCopies* copies);
@@ -33,11 +33,10 @@ class WeightCopies {
     WeightCopies* before_;
   };
 
-  // Returns the copies that this thread uses; null if there are none.
+  // Returns the WeightCopies that the calling thread uses; null if it uses none.
   static WeightCopies* InUse();
 
-  // Returns the copy of a weight, or of a tensor with the weight's address. The result is undefined if there is no
-  // copy.
+  // Returns the copy of the weight that lies at weight's address, or an undefined tensor if there is no copy.
   at::Tensor Of(const at::Tensor& weight) const;
 
   // Returns all copies.
@@ -46,7 +45,7 @@ class WeightCopies {
   // Removes the copy of a weight, because the optimizer is not going to update it.
   void Forget(const at::Tensor& weight);
 
-  // After this call no more copies are made.
+  // Makes Rounded() keep no new copies from this call on.
   void Settle() { settled_ = true; }
   bool is_settled() const { return settled_; }
 
@@ -55,15 +54,15 @@ class WeightCopies {
 
   struct Copy {
     at::Tensor tensor;
-    int64_t version;  // the weight's version when it was rounded
+    int64_t version;  // the weight's version when the copy was made
   };
 
   bool settled_ = false;
   std::map<const void*, Copy> copies_;  // the key is the address of the weight
 };
 
-// Returns a weight in `type`, with the same strides and without a gradient function. Call it where gradients are off,
-// which means in a Function's forward.
+// Returns `weight` rounded to `type`, with the same strides and without a gradient function. Gradients must be off, as
+// in the forward of a torch::autograd::Function.
 at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace lockstep::ops

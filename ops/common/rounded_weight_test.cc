@@ -1,4 +1,4 @@
-// Tests which weights are copied, and how long the copies are kept.
+// Tests which weights have rounded copies, and how long the copies are kept.
 
 #include "ops/common/rounded_weight.h"
 
@@ -30,10 +30,11 @@ TEST(RoundedWeight, IsKeptWhereCopiesAreInUse) {
     const at::Tensor rounded = Rounded(weight, at::kBFloat16);
     EXPECT_EQ(Rounded(weight, at::kBFloat16).const_data_ptr(), rounded.const_data_ptr());
     EXPECT_EQ(copies.Of(weight.detach()).const_data_ptr(), rounded.const_data_ptr());
-    // A copy is kept in only one type.
+    // Only the copy of the first type is kept.
     EXPECT_EQ(Rounded(weight, at::kHalf).scalar_type(), at::kHalf);
     EXPECT_EQ(copies.Of(weight).scalar_type(), at::kBFloat16);
-    // The optimizer that updates a weight also writes the copy, so the copy's content is used as it is.
+    // The optimizer writes the copy whenever it updates the weight, so Rounded() must return the copy's content, here
+    // 7, without rounding the weight again.
     rounded.fill_(7);
     EXPECT_EQ(Rounded(weight, at::kBFloat16)[0][0].item<float>(), 7);
   }

@@ -1,5 +1,5 @@
-// How thread blocks share a matrix. Each block has a tile of 32 packs of columns and a slice of the rows. Each of its 8
-// warps processes every 8th row of the slice. The sums over the rows of a slice are one row of partial sums.
+// Divides a matrix among thread blocks. Each block has a tile of 32 packs of columns and a slice of the rows. Each of
+// its 8 warps processes every 8th row of the slice. The sums over the rows of a slice are one row of partial sums.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ __device__ inline StridedRows RowsOfWarp(int64_t rows) {
           .end = rows};
 }
 
-// Computes partials[slice, c] = the sum over the block's warps for column c. `sums` are a thread's sums for the columns
-// of its pack.
+// Computes partials[slice, c] = the sum of `sums` over the block's warps for column c. `sums` are the thread's sums for
+// the columns of the thread's pack.
 template <int kSize>
 __device__ void SumWarps(const float (&sums)[kSize], float* partials, int64_t width) {
   __shared__ float warps[kSliceWarps][32 * kSize];
@@ -41,14 +41,14 @@ __device__ void SumWarps(const float (&sums)[kSize], float* partials, int64_t wi
   }
 }
 
-// Returns whether rows consist of whole packs of 16 bytes.
+// Returns whether the rows consist of whole packs of 16 bytes, and all pointers are multiples of 16 bytes.
 template <typename T, typename... Pointers>
 bool IsPacked(const RowsShape& shape, const Pointers*... pointers) {
   return shape.width % Pack<T>::kSize == 0 && (IsAligned(pointers) && ...);
 }
 
-// Returns the number of slices. It is at least 1, and otherwise so small that each warp has a row and each
-// multiprocessor has at most `blocks_per_multiprocessor` blocks.
+// Returns the number of slices: the greatest number with which each block has rows and a multiprocessor has at most
+// `blocks_per_multiprocessor` blocks, but at least 1.
 inline int64_t SliceCount(const RowsShape& shape, int64_t pack_size,
                           int blocks_per_multiprocessor) {
   const int64_t tiles = CeilDivide(shape.width, 32 * pack_size);

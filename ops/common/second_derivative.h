@@ -1,5 +1,5 @@
-// Computes gradients that can be differentiated again. The backward of an operation uses this if its kernels cannot be
-// differentiated.
+// Computes gradients that can be differentiated again. The backward of an operation uses these functions, because its
+// kernels cannot be differentiated.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,13 +13,13 @@
 
 namespace lockstep::ops {
 
-// Returns whether the backward that calls this function must return gradients that can be differentiated again. It must
-// if torch::autograd::grad() runs with create_graph. GradientsOfTwin() computes such gradients.
+// Returns whether the backward that calls this function must return gradients that can be differentiated again, because
+// torch::autograd::grad() runs with create_graph. GradientsOfTwin() computes such gradients.
 inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
 
-// Returns a tensor that replaces an input of the operation in GradientsOfTwin(). It is for inputs whose values no
-// gradient depends on, and which forward therefore did not keep. The tensor holds zeros and has the shape of `like`,
-// except that its size in `dimension` is `size`.
+// Returns a tensor of zeros that replaces, in GradientsOfTwin(), an input of the operation. Forward does not keep an
+// input if no gradient depends on the input's values. The tensor has the shape of `like`, except that its size in
+// `dimension` is `size`.
 inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int64_t size) {
   std::vector<int64_t> sizes = like.sizes().vec();
   sizes.at(at::maybe_wrap_dim(dimension, like.dim())) = size;
@@ -32,8 +32,8 @@ inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int6
 inline std::vector<at::Tensor> GradientsOfTwin(
     const std::vector<at::Tensor>& inputs, const at::Tensor& dy,
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& twin) {
-  // Each input is replaced by a view, because one input may have been computed from another. Without the views, grad()
-  // would include the path through the other input, which autograd follows itself afterwards.
+  // Each input is replaced by a view of it, because input a may have been computed from input b. Without the views, the
+  // gradient of b would include the path through a. Autograd adds this path itself after this backward.
   std::vector<at::Tensor> own = inputs;
   std::vector<at::Tensor> wanted;
   for (at::Tensor& input : own) {

@@ -7,7 +7,7 @@ namespace {
 
 at::Tensor Product(const std::vector<at::Tensor>& inputs) { return inputs[0] * inputs[1]; }
 
-// y is computed from x, but each gradient is the partial derivative with respect to one input.
+// Checks that each gradient is the partial derivative with respect to one input, although y is computed from x.
 TEST(GradientsOfTwin, ArePartialDerivatives) {
   const at::Tensor x = at::tensor({2.0, 3.0}).requires_grad_();
   const at::Tensor y = x * x;
@@ -15,7 +15,8 @@ TEST(GradientsOfTwin, ArePartialDerivatives) {
   const std::vector<at::Tensor> gradients = GradientsOfTwin({x, y}, dy, Product);
   EXPECT_TRUE(at::equal(gradients[0], y * dy));
   EXPECT_TRUE(at::equal(gradients[1], x * dy));
-  // The gradients can be differentiated again: the first one, y dy, is x^2 dy.
+  // The gradients can be differentiated again: the first gradient is y dy = x^2 dy, whose derivative with respect to x
+  // is 2 x dy.
   const auto second = torch::autograd::grad({gradients[0].sum()}, {x});
   EXPECT_TRUE(at::equal(second[0], 2 * x * dy));
 }

@@ -1,4 +1,4 @@
-// The rows of a matrix that a thread processes, with the loads of several rows in flight at once.
+// Goes through the rows of a matrix that a thread processes, with the loads of several rows in flight at once.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct StridedRows {
   int64_t end;
 };
 
-// Calls visit(row, u) for each of the rows. It processes groups of kRows rows, where u is the index of a row in its
-// group, and calls load(row, u) for all rows of a group before it calls visit() for them.
+// Calls load(row, u) and then visit(row, u) for each of the rows, in groups of kRows rows, where u is the index of a
+// row in its group. All calls of load() for a group come before the first call of visit() for this group.
 template <int kRows, typename LoadRow, typename Visit>
 __device__ void ForEachRow(const StridedRows& rows, const LoadRow& load, const Visit& visit) {
   for (int64_t first = rows.first; first < rows.end; first += kRows * rows.stride) {

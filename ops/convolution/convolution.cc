@@ -24,8 +24,8 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
 // Converts the weight of a grouped convolution, [outputs, inputs of a group, height, width], to the weight of one
-// convolution of all channels, [outputs, inputs, height, width], channels last. The weight is zero where input and
-// output belong to different groups.
+// convolution of all channels, [outputs, inputs, height, width], channels last. The converted weight is zero where
+// input and output belong to different groups.
 at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   if (groups == 1) return weight;
   const int64_t outputs = weight.size(0) / groups;
@@ -39,7 +39,8 @@ at::Tensor JoinedWeight(const at::Tensor& weight, int64_t groups) {
   return joined.view({groups * outputs, height, width, groups * inputs}).permute({0, 3, 1, 2});
 }
 
-// The reverse of JoinedWeight(). It drops the weights between different groups.
+// Returns the grouped convolution's weight that JoinedWeight() converted to `joined`, or the gradient of that weight if
+// `joined` is the gradient of the joined weight. Drops the values where input and output belong to different groups.
 at::Tensor WeightOfGroups(const at::Tensor& joined, int64_t groups) {
   if (groups == 1) return joined;
   const int64_t outputs = joined.size(0) / groups;
@@ -54,7 +55,7 @@ at::Tensor WeightOfGroups(const at::Tensor& joined, int64_t groups) {
 
 class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
  public:
-  // `trains` says whether a backward may follow.
+  // Computes the convolution. `trains` says whether a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           int64_t stride, int64_t padding, bool trains) {
     const int64_t groups = GroupsOf(x, weight);
@@ -130,7 +131,8 @@ int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight) {
-  // With more channels than these, one convolution of all channels would multiply too many zeros.
+  // The limits for the input channels of all groups and of one group. Above them, one convolution of all channels would
+  // multiply too many zeros.
   constexpr int64_t kMostInputs = 1024;
   constexpr int64_t kMostOfGroup = 128;
   constexpr int64_t kPack = 8;

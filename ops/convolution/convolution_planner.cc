@@ -34,17 +34,17 @@ using cudnn_frontend::KnobType_t;
 using cudnn_frontend::NumericalNote_t;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-// The alignment that plans may assume for each tensor, so that a plan can be used for all tensors of its key. It is
-// cudnn_frontend's default.
+// The alignment, in bytes, that a plan may assume for each tensor. KeyOf() accepts only tensors with this alignment, so
+// a plan fits all tensors of its key. The number is cudnn_frontend's default.
 constexpr int64_t kAlignment_bytes = 16;
-constexpr int64_t kChannels = 8;  // this many 16-bit channels are 16 bytes
+constexpr int64_t kChannels = 8;  // 8 channels of 16 bits are 16 bytes
 
 // The ids of the tensors in a cuDNN graph.
 enum Id : int64_t { kX = 1, kWeight, kY };
 
 using Knobs = std::unordered_map<KnobType_t, int64_t>;
 
-// Returns the tensor that the pass computes.
+// Returns the member of `tensors` that the pass computes.
 at::Tensor& Made(ConvolutionPass pass, ConvolutionTensors& tensors) {
   switch (pass) {
     case ConvolutionPass::kInputGradient:
@@ -84,7 +84,7 @@ bool IsPlannable(const at::Tensor& operand, const at::Tensor& like) {
          operand.is_contiguous(kLast) && IsAligned(operand);
 }
 
-// Returns nullopt if ATen has to compute the convolution.
+// Returns the key of the convolution's plan, or nullopt if ATen has to compute the convolution.
 std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors tensors,
                                     const ConvolutionOptions& options) {
   if (tensors.x.dim() != 4 || tensors.weight.dim() != 4 || options.stride < 1 ||
@@ -110,7 +110,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   if (pass != ConvolutionPass::kForward && tensors.y.sizes() != at::IntArrayRef(SizesOfY(key))) {
     return std::nullopt;
   }
-  // The tensor that the pass computes is not checked, because Run() allocates it in the right layout.
+  // The tensor that the pass computes is not checked, because Run() allocates a new tensor in the right layout.
   const at::Tensor x = tensors.x;
   Made(pass, tensors) = at::Tensor();
   for (const at::Tensor& operand : {tensors.x, tensors.weight, tensors.y}) {
@@ -119,7 +119,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   return key;
 }
 
-// Computes all convolutions that are not planned.
+// Computes a convolution that has no plan, with ATen.
 at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tensors,
                            const ConvolutionOptions& options) {
   const c10::NoGradGuard no_gradients;
@@ -136,7 +136,7 @@ at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tenso
   return is_of_x ? dx : d_weight;
 }
 
-// Describes a convolution to cuDNN. Returns false if cuDNN does not support it.
+// Describes a convolution in `graph`. Returns false if cuDNN does not support this convolution.
 bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
   // Returns the strides of a channels-last tensor.
   const auto strides = [](const std::vector<int64_t>& sizes) {
@@ -183,7 +183,7 @@ bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
          graph.build_operation_graph(at::native::getCudnnHandle()).is_good();
 }
 
-// Returns the plans that a heuristic proposes, in its order, the best one first.
+// Returns the plans that cuDNN's heuristic `mode` proposes, in the heuristic's order, the best plan first.
 std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mode) {
   std::vector<ConvolutionPlan> plans;
   CudnnGraph made(key.type);
@@ -199,7 +199,8 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-// Returns nullopt if cuDNN refuses the plan, or if it is one of the plans that are left out (convolution_planner.h).
+// Makes the plan. Returns nullopt if cuDNN refuses the plan, or if it is one of the plans that are never used
+// (convolution_planner.h).
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
   auto made = std::make_shared<CudnnGraph>(key.type);
   Knobs knobs;
@@ -218,8 +219,8 @@ std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, Convoluti
   return MadeConvolutionPlan{std::move(plan), std::move(made)};
 }
 
-// Returns the engine's knobs and the values that they may have; none if cuDNN returns an error. `graph` is the graph of
-// a plan of this engine.
+// Returns the engine's knobs, with the range of values of each knob, or an empty vector if cuDNN returns an error.
+// `graph` is the graph of a plan of this engine.
 std::vector<Knob> KnobsOf(graph::Graph& graph, int64_t engine) {
   std::vector<Knob> knobs;
   if (graph.get_knobs_for_engine(engine, knobs).is_bad()) knobs.clear();
@@ -243,7 +244,7 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
     return plan.made->Run(pointers_, workspace()).is_good();
   }
 
-  // Adds a plan with the same engine in which one knob has another of its values.
+  // Adds a plan like `candidate`'s, in which one random knob has a random value from the knob's range.
   bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
     const MadeConvolutionPlan& parent = (*this)[candidate];
     auto known = knobs_.find(parent.engine);
@@ -262,11 +263,11 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
     return Add({std::move(plan), nullptr});
   }
 
-  // Returns about kValues values of the result that lie at equal distances.
+  // Returns values of the result at equal distances: about kValues values, or all values of a smaller result.
   at::Tensor Sample(size_t candidate) override {
     if (!Run(candidate)) return {};
     constexpr int64_t kValues = 1 << 20;
-    // The distance is odd, so that the values belong to all channels.
+    // The distance is odd, so that the values belong to all channels, whose number is a multiple of 8.
     const int64_t step = result_.numel() / kValues | 1;
     return result_.permute({0, 2, 3, 1})
         .view({-1})
@@ -318,7 +319,8 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
   const at::Tensor& result_;
 };
 
-// The planner is never destroyed, because cuDNN may be unloaded before static objects are destroyed.
+// Returns the planner of this process. The planner is never destroyed, because cuDNN may be unloaded before static
+// objects are destroyed.
 ConvolutionPlanner& ProcessPlanner() {
   static auto& planner = *new ConvolutionPlanner(CacheFolder());
   return planner;
@@ -358,7 +360,7 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   at::Tensor& result = Made(pass, of);
   result = at::empty(SizesOfMade(*key), tensors.x.options(), kLast);
   if (result.is_meta()) return result;
-  // A thread of autograd may have no CUDA context before its first convolution.
+  // This call makes a CUDA context current, which a thread of autograd may not have before its first convolution.
   c10::cuda::set_device(tensors.x.device().index(), /*force=*/true);
   const auto pointer = [](const at::Tensor& operand) {
     return const_cast<void*>(operand.const_data_ptr());

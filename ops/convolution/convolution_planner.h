@@ -1,24 +1,24 @@
-// Computes convolutions of 16-bit images with the fastest of cuDNN's plans. at::conv2d takes the first plan that
-// cuDNN's heuristic proposes, which is not always the fastest.
+// Computes convolutions of 16-bit images with the fastest of cuDNN's plans. at::conv2d uses the first plan that cuDNN's
+// heuristic proposes, which is not always the fastest.
 //
-// Promise: each function gives the same result as ATen's function (within rounding), summed in float32. A plan gives
-// the same bits each time on GPUs of one model. The search for the fastest plan runs only once for each combination of
-// GPU model, cuDNN version, shape, pass and type. The choice is kept in a file (plan_choices.h). A plan is made from
-// this file in less than a millisecond.
+// Promise: each function gives the same result as ATen's function within rounding. All sums are float32. A plan gives
+// the same bits in each run on GPUs of one model. The search for the fastest plan runs only once for each combination
+// of GPU model, cuDNN version, shape, pass and type. The choice is kept in a file (plan_choices.h). Making a plan from
+// this file takes less than a millisecond.
 //
-// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are left out: plans
-// whose notes say that their sums depend on time (NONDETERMINISTIC), that they round more than the result
+// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are never used: plans
+// whose notes say that the result can differ from run to run (NONDETERMINISTIC), that they round more than the result
 // (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that they are compiled when they are made (RUNTIME_COMPILATION,
 // about a second), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The first plan is the
-// first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, it is the first that heuristic
-// FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its candidates are the plans that A
-// proposes, and the neighbours of the best of these plans. A neighbour differs in the value of one knob. FALLBACK's
-// engines are not candidates: they use no tensor cores, and timing one of them takes longer than timing all other
-// candidates.
+// first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, the first plan is the first that
+// heuristic FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its candidates are the
+// plans that A proposes, and the neighbours of the best of these plans. A neighbour differs in the value of one knob.
+// FALLBACK's engines are not candidates: they use no tensor cores, and timing one of them takes longer than timing all
+// other candidates.
 //
 // All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several threads.
-// A thread's handle of cuDNN is set up at the thread's first call, and a plan at the plan's first use. A later call can
-// therefore be captured in a CUDA graph.
+// The first call of a thread makes the thread's cuDNN handle, and the first use of a plan makes the plan. A CUDA graph
+// can capture every later call, because a later call makes neither.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/convolution/convolution_planner_test.cc)
 //   a convolution that it does not plan (below) -> ATen's result
@@ -46,8 +46,8 @@ namespace lockstep::ops {
 struct ConvolutionOptions {
   int64_t stride = 1;
   int64_t padding = 0;
-  // False: do not search for a plan of this convolution. This is for convolutions that may occur only once, such as
-  // those of an evaluation.
+  // Whether a plan of this convolution may be searched for. It is false for convolutions that may occur only once, such
+  // as those of an evaluation.
   bool searches = true;
   // The number of groups of channels between which the weight is zero. Code that counts floating-point operations
   // leaves out the products with these zeros.
@@ -65,7 +65,7 @@ struct ConvolutionTensors {
 class CudnnGraph;  // ops/common/cudnn_graph.h
 
 struct MadeConvolutionPlan : ConvolutionPlan {
-  std::shared_ptr<CudnnGraph> made;  // null: cuDNN has not made the plan yet
+  std::shared_ptr<CudnnGraph> made;  // the plan that cuDNN has made; null before it is made
 };
 
 using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
@@ -73,15 +73,15 @@ using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
 // Computes convolutions with planned engines. Any number of threads may use one ConvolutionPlanner at the same time.
 class ConvolutionPlanner {
  public:
-  // `folder` is the folder of the plan files. If it is empty, no files are kept.
+  // Makes a planner whose plan files are in `folder`. If `folder` is empty, no files are kept.
   explicit ConvolutionPlanner(std::string folder);
 
-  // Computes a convolution without a bias. All tensors have the same type and device, as at::conv2d and
-  // at::convolution_backward require, and the result has their type. There is no gradient.
+  // Computes a convolution without a bias. All tensors must have the same type and device, as at::conv2d requires. The
+  // result has the type of the tensors and no gradient function.
   //
   // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
-  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. Its result is channels last, too.
-  // ATen computes all other convolutions.
+  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. The result of a planned
+  // convolution is channels last, too. ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 
@@ -97,7 +97,8 @@ class ConvolutionPlanner {
   std::vector<ConvolutionPlanReport> Plans() const;
 
  private:
-  // Runs a pass. In `tensors`, the tensor that the pass computes may be undefined; otherwise only its sizes are used.
+  // Runs a pass. The member of `tensors` that the pass computes may be undefined. If it is defined, only its sizes are
+  // used.
   at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
                  const ConvolutionOptions& options);
 
@@ -114,7 +115,8 @@ inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backw
 std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
                                                 int64_t stride, int64_t padding);
 
-// These functions call the planner of this process, whose files are in CacheFolder().
+// Call Forward(), InputGradient() and WeightGradient() of the planner of this process, whose files are in
+// CacheFolder().
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
                               const ConvolutionOptions& options = {});
 at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,

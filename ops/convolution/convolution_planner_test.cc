@@ -1,4 +1,4 @@
-// Compares each pass with PyTorch's (on a GPU, PyTorch's in float64), and tests how plans are chosen and kept.
+// Compares each pass with ATen's convolution (on a GPU, in float64), and tests how plans are chosen and kept.
 
 #include "ops/convolution/convolution_planner.h"
 
@@ -64,7 +64,7 @@ class ConvolutionPlannerOpTest : public ConvolutionOpTest {
     const auto output = [&](int64_t side) {
       return (side + 2 * of.padding - of.size) / of.stride + 1;
     };
-    // `y` is used as the gradient of y. The weights are scaled so that the sums are about 1.
+    // The third tensor is used as y's gradient. The weights are scaled so that the values of the output are about 1.
     const double scale = 1 / std::sqrt(static_cast<double>(of.inputs * of.size * of.size));
     return {Images({of.count, of.inputs, of.height, of.width}),
             Images({of.outputs, of.inputs, of.size, of.size}) * scale,
@@ -75,8 +75,8 @@ class ConvolutionPlannerOpTest : public ConvolutionOpTest {
                          const ConvolutionOptions& options) {
     SCOPED_TRACE(testing::Message() << of.x.sizes() << " by " << of.weight.sizes() << ", stride "
                                     << options.stride << ", padding " << options.padding);
-    // On a CPU the reference is ATen in the same type, because the error of ATen's own sums in 16 bits depends on the
-    // processor.
+    // On a CPU the planner calls ATen, whose error in 16 bits depends on the processor, so the reference is ATen in the
+    // same type.
     const at::ScalarType exact = device() == at::kCPU ? dtype() : at::kDouble;
     const Passes expected =
         AtenPasses({of.x.to(exact), of.weight.to(exact), of.y.to(exact)}, options);
@@ -102,7 +102,8 @@ TEST_P(ConvolutionPlannerOpTest, IsTheConvolutionOfEverySize) {
   }
   const size_t plans = planner.Plans().size();
   if (Is16BitOnGpu()) {
-    // cuDNN may have no engines for some of the passes on this GPU.
+    // There are at most three plans, one for each pass, for each case. cuDNN may have no engines for some of the passes
+    // on this GPU.
     EXPECT_GT(plans, 0u);
     EXPECT_LE(plans, 3 * planned.size());
   } else {
@@ -177,7 +178,7 @@ TEST(ConvolutionPlanner, SaysWhatDoesNotFit) {
   EXPECT_ANY_THROW(PlannedConvolutionInputGradient(x, x, weight));  // oneDNN throws
 }
 
-// Tests of a convolution that has a plan, on a GPU.
+// Tests the planner with a convolution that has a plan, on a GPU.
 class ConvolutionPlannerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -191,7 +192,7 @@ class ConvolutionPlannerTest : public testing::Test {
   }
   void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
 
-  // Returns the source of the plans of all passes, which must agree.
+  // Returns the source of the plans of the three passes, which must have the same source.
   static PlanSource SourceOf(const ConvolutionPlanner& planner) {
     const std::vector<ConvolutionPlanReport> plans = planner.Plans();
     EXPECT_EQ(plans.size(), 3u);
@@ -325,10 +326,11 @@ TEST_F(ConvolutionPlannerTest, DeterministicAlgorithmsAreNotSearchedFor) {
 }
 
 TEST_F(ConvolutionPlannerTest, CanBeCaptured) {
-  c10::cuda::device_synchronize();  // the tensors were made on another stream
+  c10::cuda::device_synchronize();  // because the tensors were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   {
-    // This creates the cuDNN handle and loads the kernels of the first plans, which is not allowed during a capture.
+    // This run creates the cuDNN handle and loads the kernels of the first plans, both of which are not allowed during
+    // a capture.
     ConvolutionPlanner any("");
     Run(any, /*searches=*/false);
   }
@@ -348,7 +350,7 @@ TEST_F(ConvolutionPlannerTest, CanBeCaptured) {
   Run(planner);
   EXPECT_EQ(SourceOf(planner), PlanSource::kSearched);
   capture(planner);
-  // A file may be read during a capture.
+  // Checks that a plan file may be read during a capture.
   ConvolutionPlanner other(folder_);
   capture(other);
   EXPECT_EQ(SourceOf(other), PlanSource::kFile);
@@ -362,7 +364,7 @@ TEST_F(ConvolutionPlannerTest, ThreadsShareThePlans) {
     std::vector<std::jthread> threads;
     for (Passes& passes : of_threads) {
       threads.emplace_back([&] {
-        // The first threads search while the others wait.
+        // One thread searches for a plan while the other threads wait for it.
         const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
         for (int i = 0; i < 10; ++i) passes = Run(planner);
         c10::cuda::getCurrentCUDAStream().synchronize();

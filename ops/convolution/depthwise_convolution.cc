@@ -42,7 +42,7 @@ DepthwiseShape ShapeOf(const at::Tensor& x, const at::Tensor& weight, int64_t st
           .multiprocessors = TraitsOf(x.device()).multiprocessors};
 }
 
-// Returns the weight as contiguous [channels, size, size].
+// Returns the weight as a contiguous tensor [channels, size, size].
 at::Tensor Windows(const at::Tensor& weight) {
   return weight.detach().reshape({weight.size(0), weight.size(2), weight.size(3)}).contiguous();
 }

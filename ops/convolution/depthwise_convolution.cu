@@ -11,9 +11,9 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int kPack = 8;    // the channels of one 16-byte load
-constexpr int kPacks = 8;   // the most packs side by side in a block: a cache line
-constexpr int kLanes = 32;  // the threads of a block for each pack, if it has kPacks packs
+constexpr int kPack = 8;    // the number of channels of one 16-byte load
+constexpr int kPacks = 8;   // the maximum number of packs of a block: a cache line
+constexpr int kLanes = 32;  // the threads for each pack of a block with kPacks packs
 constexpr int kThreads = kPacks * kLanes;
 constexpr int kAcross = 4;  // the number of adjacent output pixels that a thread computes
 
@@ -28,12 +28,12 @@ __device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums
 
 BlockColumns ColumnsOf(int channels) { return BlockColumns::Of(channels / kPack, kPacks); }
 
-// How a thread computes kAcross adjacent output pixels from one row of the input. It reads kReads pixels, beginning at
-// pixel First(). Input pixel i contributes to output pixel j with the weight at column WeightAt(i, j) of the window's
-// row. If WeightAt(i, j) is negative, pixel i does not contribute to output pixel j.
+// Says how a thread computes kAcross adjacent output pixels from one row of the input. The thread reads kReads pixels,
+// beginning at pixel First(). Input pixel i contributes to output pixel j with the weight at column WeightAt(i, j) of
+// the window's row. If WeightAt(i, j) is negative, input pixel i does not contribute to output pixel j.
 //
-// Window is for the convolution itself. With stride 1 and the window rotated by 180 degrees it is also for the gradient
-// of the convolution's input.
+// Window is for the convolution itself. With stride 1 and the window rotated by 180 degrees, Window is also for the
+// gradient of the convolution's input.
 template <int kSize, int kStride>
 struct Window {
   static constexpr int kReads = (kAcross - 1) * kStride + kSize;
@@ -42,17 +42,17 @@ struct Window {
     const int k = i - j * kStride;
     return k < kSize ? k : -1;
   }
-  // Returns the input row that row `k` of the window reads for output row `out`; -1 if it lies outside of the image.
+  // Returns the input row that row `k` of the window reads for output row `out`, or -1 if this input row lies outside
+  // of the image.
   static __device__ int Row(int out, int k, int padding, int rows) {
     const int row = out * kStride - padding + k;
     return row >= 0 && row < rows ? row : -1;
   }
 };
 
-// StridedGradient has the same functions as Window. It is for the gradient of the input of a convolution with stride 2.
-// A thread computes four adjacent pixels of dx, the first of which has an even index. Column k of the window
-// contributes to pixel j only if j + padding - k is even. kOdd says whether the padding is odd, which shifts the pixels
-// of dy that a thread reads.
+// Has the same functions as Window, for the gradient of the input of a convolution with stride 2. A thread computes
+// four adjacent pixels of dx, the first of which has an even index. Column k of the window contributes to pixel j only
+// if j + padding - k is even. kOdd says whether the padding is odd, which shifts the pixels of dy that a thread reads.
 template <int kSize, bool kOdd>
 struct StridedGradient {
   static constexpr int kReads = (kAcross - 1 + kSize - 1 + kOdd) / 2 + 1;
@@ -79,21 +79,21 @@ struct ImagesShape {
   bool turns;  // whether the window is rotated by 180 degrees
 };
 
-// The output pixels that a lane of a block computes: kAcross pixels of one row.
+// The first of the kAcross pixels of one row that a lane of a block computes.
 struct Place {
   int64_t image;
   int row;
   int left;  // the index of the first pixel in the row
 };
 
-// How the lanes of blocks are distributed over images. Usually a block's lanes form a tile of 8 by 4 lanes, so that
-// input rows that several lanes read are in the L1 cache. If rows are so short that many lanes of a tile would lie
-// outside of the image, the lanes follow one another along the rows instead.
+// Distributes the lanes of blocks over images. Usually a block's lanes form a tile of 8 by 4 lanes, so that input rows
+// that several lanes read are in the L1 cache. If rows are so short that many lanes of a tile would lie outside of the
+// image, the lanes follow one another along the rows instead.
 struct Tiles {
   static constexpr int kHigh = 8;
   static constexpr int kWide = kLanes / kHigh;
   int chunks;        // the number of lanes for a row
-  int down, across;  // how many tiles an image has; 0 if the lanes form no tiles
+  int down, across;  // the numbers of rows and of columns of tiles; 0 if there are no tiles
   int64_t all;       // the number of tiles, or of groups of kLanes lanes
 
   static Tiles Of(const ImagesShape& shape) {
@@ -121,7 +121,7 @@ struct Tiles {
 };
 
 // Loads pack `pack` of each of the pixels [begin, begin + kCount) of a row of `width` pixels. `row` is the index of the
-// row's first pixel among all pixels. Pixels outside of the row are zeros.
+// row's first pixel among the pixels of all images. Pixels outside of the row become zeros.
 template <int kCount>
 __device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
                            int width, int packs, int pack) {
@@ -196,9 +196,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kMostLanes = 64;  // the most threads that a block may have in its third dimension
+constexpr int kMostLanes = 64;  // CUDA's limit for the third dimension of a block
 
-// How the computation of the weight's gradient is divided among threads. Each thread computes the sums for one pack of
+// Divides the computation of the weight's gradient among threads. Each thread computes the sums for one pack of
 // channels and one row of the window, over every (lanes * blocks)-th row of dy.
 struct GradientGrid {
   BlockColumns columns;
@@ -209,14 +209,15 @@ struct GradientGrid {
     const BlockColumns columns = ColumnsOf(shape.channels);
     const int lanes = std::min(kMostLanes, kThreads / (columns.units * shape.size));
     const int64_t rows = int64_t{shape.count} * shape.out_height;
-    // The blocks are enough for all multiprocessors, but few, so that there are few partial sums.
+    // There are about four blocks for each multiprocessor: enough to keep all of them busy, but few, so that there are
+    // few partial sums.
     const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);
     return {columns, lanes,
             static_cast<int>(std::clamp<int64_t>(CeilDivide(rows, lanes), 1, wanted))};
   }
 };
 
-// Writes each block's sums to partials[block][kSize * kSize][channels].
+// Computes the weight's gradient, and writes each block's sums to partials[block][kSize * kSize][channels].
 template <typename T, int kSize, int kStride>
 __global__ void __launch_bounds__(kThreads)
     WeightGradient(const void* x, const void* dy, float* partials, DepthwiseShape shape) {
@@ -284,8 +285,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes d_weight[channel, tap] from partials[blocks][taps][channels]. Each block of threads computes one tap of
-// kSumChannels channels, and adds up kSumRows partial sums of each channel at a time.
+// The size of a thread block of SumGradients(), which computes d_weight[channel, tap] from
+// partials[blocks][taps][channels]. Each thread block computes one tap of kSumChannels channels, and adds up kSumRows
+// partial sums of each channel at a time.
 constexpr int kSumChannels = 32;
 constexpr int kSumRows = 8;
 
@@ -320,7 +322,7 @@ void WithSize(int size, const Launch& launch) {
   if (size == 7) launch(Size<7>());
 }
 
-// Returns whether the kernels of depthwise_large_window.cuh are used.
+// Whether the kernels of depthwise_large_window.cuh are used: for windows of kLargeSize with stride 1.
 constexpr int kLargeSize = 7;
 bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
 

@@ -1,10 +1,11 @@
-// Times the depthwise convolutions of ConvNeXt-T (7x7) and EfficientNet-B0 (3x3 and 5x5) on 128 images in bf16, and the
-// same with ATen. Run it with
-// bazel run -c opt //ops/convolution:depthwise_convolution_bench
+// Times the depthwise convolutions of ConvNeXt-T (7x7) and EfficientNet-B0 (3x3 and 5x5) on 128 images in bf16, with
+// Lockstep's kernels and with ATen. Run this benchmark with bazel run -c opt
+// //ops/convolution:depthwise_convolution_bench
 //
-// The arguments are channels, side, size and stride. `of_copy` is the time of a device-to-device copy of as many bytes
-// as the images that are read and written, divided by the measured time. `TFLOP/s` counts all products of the window,
-// also those outside of the image. An H100 computes at most 67 TFLOP/s in float32 without tensor cores.
+// The arguments are the number of channels, the side of the image, the size of the window and the stride. `of_copy` is
+// the time of a device-to-device copy of as many bytes as the images that are read and written, divided by the measured
+// time. `TFLOP/s` counts all products of the window, also those outside of the image. An H100 computes at most 67
+// TFLOP/s in float32 without tensor cores.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -20,7 +21,8 @@ constexpr int64_t kCount = 128;
 
 enum class Pass { kForward, kInputGradient, kWeightGradient };
 
-// `function` is called with the images, the weight in `weight_type`, the stride and the padding.
+// Times a pass of `function`, which is called with the images, the weight in `weight_type`, no bias, the stride and the
+// padding.
 template <typename Function>
 void Run(benchmark::State& state, const Function& function, at::ScalarType weight_type, Pass pass) {
   const BenchStream stream;

@@ -1,5 +1,5 @@
-// Compares values and gradients with those of PyTorch's convolution in float64. The twin is tested on any machine, and
-// the kernels if there is a GPU.
+// Compares values and gradients with those of PyTorch's convolution in float64. The twin (the plain ATen
+// implementation) is tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/convolution/depthwise_convolution.h"
 
@@ -25,7 +25,7 @@ class DepthwiseConvolutionTest : public OpTest {
   at::Tensor Images(at::IntArrayRef sizes) const {
     return at::randn(sizes, options()).contiguous(kLast).requires_grad_();
   }
-  // For the twin the weight must have x's type.
+  // Returns a random weight: in float32 for the kernels, and in x's type for the twin, which needs this type.
   at::Tensor Weight(int64_t channels, int64_t size) const {
     const at::ScalarType type = Is16BitOnGpu() ? at::kFloat : dtype();
     return (at::randn({channels, 1, size, size}, options(at::kFloat)) / static_cast<double>(size))
@@ -41,8 +41,9 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// The channels fill one pack, a block, or blocks that are narrower than a cache line. The rows have fewer pixels than a
-// thread computes, as many as a block, or more. Some images are smaller than the window.
+// Compares the results for several shapes. The channels fill one pack, a block, or blocks that are narrower than a
+// cache line; 3 channels are no whole pack. The rows have fewer pixels than a thread computes, as many as a block, or
+// more. Some images are smaller than the window.
 TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
   const std::vector<std::vector<int64_t>> images = {
       {2, 8, 7, 7},     {3, 24, 5, 9},   {1, 72, 2, 3}, {2, 16, 56, 57},
@@ -56,7 +57,7 @@ TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
                                           << ", stride " << stride << ", padding " << padding);
           const at::Tensor x = Images(sizes);
           const at::Tensor weight = Weight(sizes[1], size);
-          // Half of the cases have a bias.
+          // About half of the cases have a bias.
           const bool adds = (sizes[1] / 8 + size / 2 + stride + padding) % 2 == 0;
           const at::Tensor bias = adds ? Bias(sizes[1]) : at::Tensor();
           const at::Tensor exact_x = Exact(x);

@@ -1,9 +1,9 @@
-// The kernels of depthwise_convolution_kernel.h for large windows with stride 1. Their speed is limited by
-// multiplications and not by memory: a window of 7 by 7 pixels needs 49 multiplications for each value that is read.
+// The kernels of depthwise_convolution_kernel.h for large windows with stride 1. The speed of these kernels is limited
+// by multiplications and not by memory: a window of 7 by 7 pixels needs 49 multiplications for each value that is read.
 //
-// A thread processes only two channels, whose 16-bit values are one 32-bit word. Its registers therefore have room for
-// the sums of kHigh rows of kWide output pixels (a tile), or for the gradients of all weights of its channels. An input
-// row is loaded and converted to float32 once for all rows of the tile.
+// A thread processes only two channels (a pair), whose 16-bit values are one 32-bit word. The thread's registers
+// therefore have room for the sums of kHigh rows of kWide output pixels (a tile), or for the gradients of all weights
+// of the two channels. An input row is loaded and converted to float32 once for all rows of the tile.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 namespace lockstep::ops::large_window {
 
 constexpr int kHigh = 4;
-constexpr int kMostPairs = 32;  // channel pairs of a block: a cache line
+constexpr int kMostPairs = 32;  // the maximum number of channel pairs of a block: a cache line
 constexpr int kConvolveThreads = 192;
 constexpr int kGradientThreads = 128;
-constexpr int kGradientBlocks = 3;  // as many as a multiprocessor has registers for
+constexpr int kGradientBlocks = 3;  // blocks for which a multiprocessor has registers
 
 struct Shape {
   int count;
-  int pairs;                  // the number of channels / 2
+  int pairs;                  // half the number of channels
   int height, width;          // the size of the input images
   int out_height, out_width;  // the size of the output images
   int padding;
@@ -39,8 +39,8 @@ __device__ float2 ToFloats(unsigned word) {
   }
 }
 
-// Converts several words to floats. The empty asm statement makes the compiler keep the floats: it would otherwise keep
-// the words and convert them again at each use.
+// Converts several words to floats. The empty asm statement makes the compiler keep the floats. Otherwise the compiler
+// would keep the words and convert them again at each use.
 template <typename T, int kCount>
 __device__ void ConvertOnce(const unsigned (&words)[kCount], float2 (&values)[kCount]) {
 #pragma unroll
@@ -66,7 +66,7 @@ __device__ inline void AddProduct(float2 a, float2 b, float2& sum) {
 template <int kCount>
 struct Pixels {
   unsigned offsets[kCount];  // in bytes
-  unsigned inside = 0;       // bit i: whether pixel i lies inside of the row
+  unsigned inside = 0;       // bit i says whether pixel i lies inside of the row
 
   __device__ Pixels(int begin, int width, int pairs) {
 #pragma unroll
@@ -77,9 +77,9 @@ struct Pixels {
     }
   }
 
-  // `row` points to the thread's channels in the row's first pixel.
+  // Loads the pixels. `row` points to the thread's channels in the row's first pixel.
   __device__ void Load(unsigned (&loaded)[kCount], const unsigned* row) const {
-    // The asm statement hides from the compiler how `row` was computed. The compiler would otherwise compute each
+    // The asm statement hides from the compiler how `row` was computed. Otherwise the compiler would compute each
     // address from the beginning of the image instead of adding an offset to `row`.
     asm volatile("" : "+l"(row));
     const auto* const bytes = reinterpret_cast<const char*>(row);
@@ -95,7 +95,7 @@ struct Pixels {
 };
 
 // Computes out = in * weight + bias, where * is the convolution and `bias` may be nullptr. If `turns` is true, the
-// window is rotated by 180 degrees, as the gradient of the input needs it.
+// window is rotated by 180 degrees, as for the gradient of the input.
 template <typename T, int kSize, int kWide>
 __global__ void __launch_bounds__(kConvolveThreads, 2)
     Convolve(const unsigned* in, const float* weight, const float* bias, unsigned* out, Shape shape,
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
 }
 
 // Writes each block's sums of the weight's gradient to partials[block][kSize * kSize][2 * pairs]. A block processes
-// consecutive pieces of rows of x. Each row of dy is needed for kSize rows of x, and is therefore still in the L1
-// cache.
+// consecutive pieces of rows of x. Each row of dy is read for kSize rows of x. After the first of these reads, the row
+// of dy is still in the L1 cache.
 template <typename T, int kSize, int kWide>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     WeightGradient(const unsigned* x, const unsigned* dy, float* partials, Shape shape,
@@ -249,8 +249,8 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
   }
 }
 
-// Calls launch() with the width of the tiles, 7 or 8 pixels, that covers the images' width with the fewest superfluous
-// pixels. The images of networks that halve 224 pixels several times have widths that are multiples of 7.
+// Calls launch() with the width of the tiles, 7 or 8 pixels. Tiles of this width cover the images' width with the
+// fewest superfluous pixels. Networks that halve 224 pixels several times have images whose widths are multiples of 7.
 template <typename Launch>
 void WithWidth(int width, const Launch& launch) {
   const auto covered = [&](int wide) { return CeilDivide(width, wide) * wide; };

@@ -23,13 +23,14 @@ at::Tensor Rows(const at::Tensor& images) {
   return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
 }
 
-// The reverse of Rows(): returns images with the count, height and width of x.
+// Returns the matrix `rows` as channels-last images with the count, height and width of x. This is the reverse of
+// Rows().
 at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
   return at::_unsafe_view(rows, {x.size(0), x.size(2), x.size(3), rows.size(1)})
       .permute({0, 3, 1, 2});
 }
 
-// Returns {convolved, x}.
+// Computes the members of Fork: {convolved, x}.
 class FusedFork : public torch::autograd::Function<FusedFork> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x,
@@ -42,8 +43,8 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
     context->saved_data["weight"] = weight;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
-    // y is allocated as images. If it were a view of rows, autograd would forbid in-place changes, because the Function
-    // returns two results.
+    // y is allocated as images. If y were a view of a matrix, autograd would forbid in-place changes of y, because this
+    // Function returns two results.
     const at::Tensor y =
         at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, x.options(), kLast);
     MatrixProduct(Rows(y), Rows(x), matrix.t());

@@ -71,7 +71,7 @@ TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
       torch::autograd::backward(exact_outputs, exact_gradients);
       EXPECT_TRUE(IsNear(x.grad(), exact_x.grad(), tolerance()));
       EXPECT_EQ(weight.grad().defined(), uses_convolved);
-      // The gradient of the shortcut belongs to the caller, so it must not change.
+      // The gradient of the shortcut, d_shortcut, belongs to the caller, so backward must not change it.
       EXPECT_TRUE(at::equal(d_shortcut, kept));
       if (!uses_convolved) continue;
       EXPECT_TRUE(IsNear(weight.grad(), exact_weight.grad(), tolerance()));

@@ -28,15 +28,15 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-constexpr int kBefore = 2;  // a window begins this many squares before its output's square
-constexpr int kAfter = 1;   // and ends this many squares after it
+constexpr int kBefore = 2;  // how many squares a window has before the square of its output pixel
+constexpr int kAfter = 1;   // how many squares a window has after the square of its output pixel
 
-// Returns 4 * channels, rounded up to a multiple of 8.
+// Returns the number of channels of a square: 4 * channels, rounded up to a multiple of 8.
 int64_t ChannelsOfSquares(int64_t channels) { return RoundUp(4 * channels, 8); }
 
 // Returns the part of framed squares, [count, rows, columns, channels of a square], that holds the image, as a view
-// [count, height / 2, 2, width / 2, 2, channels]. Element (i, a, j, b, c) of it is channel c of pixel (2 i + a, 2 j +
-// b).
+// [count, height / 2, 2, width / 2, 2, channels]. Element (n, i, a, j, b, c) of the view is channel c of pixel (2 i +
+// a, 2 j + b) of image n.
 at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
   return framed.narrow(1, kBefore, framed.size(1) - kBefore - kAfter)
       .narrow(2, kBefore, framed.size(2) - kBefore - kAfter)
@@ -45,7 +45,7 @@ at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
       .permute({0, 1, 3, 2, 4, 5});
 }
 
-// The reverse of SquaresOf(): returns the image, [count, channels, height, width].
+// Returns the images, [count, channels, height, width], that `squares` hold. This is the reverse of SquaresOf().
 at::Tensor ImageOfSquares(const at::Tensor& squares, int64_t channels) {
   return ImageIn(squares.permute({0, 2, 3, 1}), channels)
       .permute({0, 5, 1, 2, 3, 4})
@@ -58,7 +58,7 @@ std::vector<int64_t> FramedSizes(const at::Tensor& x) {
           ChannelsOfSquares(x.size(1))};
 }
 
-// Returns the squares of x with their frame of zeros, channels last.
+// Returns the squares of x with a frame of zeros around them, channels last.
 at::Tensor SquaresOf(const at::Tensor& x) {
   const at::Tensor framed = at::zeros(FramedSizes(x), x.options());
   ImageIn(framed, x.size(1))
@@ -78,7 +78,7 @@ at::Tensor WeightOfSquares(const at::Tensor& weight) {
   return at::constant_pad_nd(squares, {0, 0, 0, 0, 0, more}).contiguous(kLast);
 }
 
-// Like SquaresOf(), but computed by one kernel, and without a gradient.
+// Computes SquaresOf() with one kernel, without a gradient.
 at::Tensor FusedSquares(const at::Tensor& x) {
   const at::Tensor framed = at::empty(FramedSizes(x), x.options());
   Launch(x, [&](cudaStream_t stream) {
@@ -104,7 +104,7 @@ StemWeightShape ShapeOf(const at::Tensor& weight) {
           .strides = {weight.stride(0), weight.stride(1), weight.stride(2), weight.stride(3)}};
 }
 
-// Like WeightOfSquares(), but computed by one kernel, and without a gradient.
+// Computes WeightOfSquares() with one kernel, without a gradient.
 at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   const StemWeightShape shape = ShapeOf(weight);
   const at::Tensor of_squares =
@@ -115,7 +115,7 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   return of_squares;
 }
 
-// Returns the shape of a convolution of `squares`, forward or backward.
+// Returns the shape of the convolution of `squares`, for forward and for backward.
 StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
   const GpuTraits gpu = TraitsOf(squares.device());
   return {.count = squares.size(0),
@@ -171,7 +171,7 @@ at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares) {
 
 class FusedStemConvolution : public torch::autograd::Function<FusedStemConvolution> {
  public:
-  // `trains` says whether a backward may follow.
+  // Computes the convolution. `trains` says whether a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           bool trains) {
     const c10::DeviceGuard guard(x.device());
@@ -223,8 +223,8 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   }
 };
 
-// Returns whether the kernels can compute this convolution: they support its sizes and types, x is not empty, and
-// 32-bit indices suffice for the elements of an image.
+// Returns whether the kernels can compute this convolution: they support the sizes and types of x and weight, x is not
+// empty, and 32-bit indices suffice for four times the elements of an image.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
   return IsOnGpu(x) && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
          weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&

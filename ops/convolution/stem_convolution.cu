@@ -1,5 +1,5 @@
-// The kernels that convert images and weights to squares, and the functions that launch the two matrix products:
-// forward (stem_forward.cuh) and the gradient of the weight (stem_gradient.cuh).
+// The kernels that convert images and weights to squares of 2x2 pixels (stem_convolution_kernel.h), and the functions
+// that launch the two matrix products: forward (stem_forward.cuh) and the gradient of the weight (stem_gradient.cuh).
 #include <algorithm>
 
 #include "base/ceil_divide.h"
@@ -31,7 +31,7 @@ struct FirstPixel {
         is_inside(row >= 0 && row < shape.height && column >= 0 && column < shape.width) {}
 };
 
-// Each thread writes one pack of a square's channels, for every gridDim.y-th image.
+// Converts images to squares. Each thread writes one pack of a square's channels, for every gridDim.y-th image.
 __global__ void __launch_bounds__(kThreads)
     Squares(const uint16_t* x, Words* squares, SquaresShape shape) {
   const unsigned packs = shape.framed_channels / Words::kSize;
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Converts pictures, which have three channels, to squares. Each thread writes one square for every gridDim.y-th image.
-// kPairs says whether two adjacent pixels can be loaded as one 32-bit word (HasPairs()).
+// Converts images of three channels to squares. Each thread writes one square for every gridDim.y-th image. kPairs says
+// whether two adjacent pixels can be loaded as one 32-bit word (HasPairs()).
 constexpr int kColors = 3;
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)
@@ -105,8 +105,8 @@ __host__ __device__ int64_t ValuesOf(const StemWeightShape& shape) {
   return shape.outputs * kWindow * kWindow * shape.framed_channels;
 }
 
-// Returns the offset in the weight of the element that the weight for squares has at `index`. The result is negative if
-// that element is one of the added zeros.
+// Returns the offset, in the 7x7 weight, of the element that the weight for squares has at `index`. The result is
+// negative if the element at `index` is one of the added zeros.
 __device__ int64_t OffsetInWeight(int64_t index, const StemWeightShape& shape) {
   const int channel = static_cast<int>(index % shape.framed_channels);
   const int64_t window = index / shape.framed_channels;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
   of_squares[index] = offset < 0 ? uint16_t{0} : weight[offset];
 }
 
-// Like SumPartials, except that the sums are written to the places of the 7x7 weight.
+// Adds up partial sums like SumPartials, and writes each sum to its element's place in the 7x7 weight.
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumStemGradients(const float* partials, int64_t parts, SumsTo to, StemWeightShape shape) {
   const int64_t values = ValuesOf(shape);

@@ -1,4 +1,4 @@
-// The first convolution of a ResNet (the stem): 7x7, stride 2, padding 3, of images with few channels.
+// Computes the first convolution of a ResNet (the stem): 7x7, stride 2, padding 3, of images with few channels.
 //
 // Convolutions on tensor cores need at least eight channels, but a picture has three. Each square of 2x2 pixels
 // therefore becomes one pixel with four times the channels (space to depth). The 7x7 convolution then becomes a 4x4
@@ -10,9 +10,9 @@
 
 namespace lockstep::ops {
 
-// `x` is [count, channels, height, width] with any strides, and `weight` is [outputs, channels, 7, 7]. The result is
-// [count, outputs, (height + 1) / 2, (width + 1) / 2], with gradients for both. If autocast is on, the result has
-// autocast's type. On a GPU the result is channels last.
+// Returns the convolution of x with weight, [count, outputs, (height + 1) / 2, (width + 1) / 2], with gradients for
+// both. `x` is [count, channels, height, width] with any strides, and `weight` is [outputs, channels, 7, 7]. If
+// autocast is on, the result has autocast's type. On a GPU the result is channels last.
 //
 // Squares of 2x2 pixels are used on a GPU if x is float16 or bfloat16 with even height and width, and the weight is
 // float32. The weight is then rounded to x's type, and its gradient is float32. In all other cases Convolution() runs,
@@ -23,7 +23,7 @@ at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
 // be even.
 at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight);
 
-// Computes the same with plain ATen calls, on any device.
+// Computes the same result as StemConvolution() with at::conv2d(), on any device.
 at::Tensor StemConvolutionTwin(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace lockstep::ops

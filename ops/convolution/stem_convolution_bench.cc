@@ -1,12 +1,12 @@
-// Times ResNet's stem on 256 images in bf16, the same in squares of 2x2 pixels with ATen's operations, and ATen's 7x7
-// convolution. Run it with
-// bazel run -c opt //ops/convolution:stem_convolution_bench
+// Times ResNet's stem on 256 images in bf16: with StemConvolution(), in squares of 2x2 pixels with ATen's operations,
+// and with ATen's 7x7 convolution. Run this benchmark with bazel run -c opt //ops/convolution:stem_convolution_bench
 //
 // The FLOPs are those of the convolution of squares with 16 channels, including the products with zeros: 105 GFLOP in
-// each pass. The bytes are those of the image, its squares twice and the output in forward, and those of the squares
-// and the output's gradient for the gradient of the weight. The limit is a device-to-device copy of as many bytes in
-// the same run: `of_copy` is the rate divided by the copy's rate. ATen's 7x7 convolution needs fewer FLOPs and bytes,
-// but its figures are computed with the same numbers.
+// each pass. The bytes in forward are those of the image, of its squares (written and read) and of the output. The
+// bytes for the gradient of the weight are those of the squares and of the output's gradient. The reference is a
+// device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
+// ATen's 7x7 convolution needs fewer FLOPs and bytes, but its figures are computed with the same numbers of FLOPs and
+// bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -21,13 +21,13 @@ namespace {
 constexpr int64_t kCount = 256;
 constexpr int64_t kSide = 224;
 constexpr int64_t kOutputs = 64;
-constexpr int64_t kPixels = kCount * (kSide / 2) * (kSide / 2);  // the output's pixels
+constexpr int64_t kPixels = kCount * (kSide / 2) * (kSide / 2);  // pixels of all outputs
 constexpr int64_t kSquares = kCount * (kSide / 2 + 3) * (kSide / 2 + 3);
 constexpr int64_t kChannelsOfSquares = 16;
 
 enum class Pass { kForward, kWeightGradient };
 
-// `function` is called with the images and the weight in `weight_type`.
+// Times a pass of `function`, which is called with the images and the weight in `weight_type`.
 template <typename Function>
 void Run(benchmark::State& state, const Function& function, at::ScalarType weight_type, Pass pass) {
   const BenchStream stream;

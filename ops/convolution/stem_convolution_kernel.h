@@ -1,7 +1,8 @@
 // Declares the functions that launch the kernels of stem_convolution.h.
 //
-// With squares as LaunchSquares writes them, y[n, i, j, o] = sum over r, s and c of
-// squares[n, i + r, j + s, c] weight[o, r, s, c], where a window has 4x4 squares.
+// A square is a block of 2x2 pixels of the image, and LaunchSquares() writes the squares. The convolution of squares is
+// y[n, i, j, o] = sum over r, s and c of squares[n, i + r, j + s, c] weight[o, r, s, c], where a window has 4x4
+// squares.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,11 +19,11 @@ struct SquaresShape {
   int channels;
   int height;  // the size of an image in pixels; both are even
   int width;
-  // The number of rows and columns of squares, including the frame of zeros around them.
+  // The numbers of rows and columns of squares, including the frame of squares of zeros around the image.
   int framed_height;
   int framed_width;
   int framed_channels;  // a multiple of 8, at least 4 channels
-  int frame;            // the number of rows and columns of zeros before the first square
+  int frame;            // the number of rows, and of columns, of squares of zeros before the image
   int64_t strides[4];   // the image's strides between samples, channels, rows and columns
 };
 
@@ -31,13 +32,13 @@ struct SquaresShape {
 // at a multiple of 16 bytes.
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream);
 
-// The shapes of a weight [outputs, channels, 7, 7] and of the weight for squares, [outputs, 4, 4, framed_channels],
-// which is contiguous.
+// The sizes of a weight [outputs, channels, 7, 7], and of the contiguous weight for squares, [outputs, 4, 4,
+// framed_channels].
 struct StemWeightShape {
   int64_t outputs;
   int channels;
   int framed_channels;  // SquaresShape::framed_channels
-  int64_t strides[4];   // the strides of the weight, or of a tensor with its sizes
+  int64_t strides[4];   // the strides of a tensor with the sizes of the 7x7 weight
 };
 
 // Enqueues the kernel that computes of_squares[o, r, s, (2 a + b) channels + c] = weight[o, c, 2 r + a - 1, 2 s + b -
@@ -49,7 +50,7 @@ void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeigh
 struct StemShape {
   int64_t count;
   int64_t outputs;
-  int height;  // the size of y; there are 3 more rows and columns of squares
+  int height;  // the height of y; there are height + 3 rows of squares
   int width;
   int framed_channels;
   int multiprocessors;  // the number of multiprocessors of the device
@@ -64,8 +65,8 @@ bool HasStemForward(const StemShape& shape);
 void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
                        const StemShape& shape, cudaStream_t stream);
 
-// Returns in how many parts LaunchStemGradient adds up the gradient; 0 if it does not support this shape or this
-// device.
+// Returns in how many parts LaunchStemGradient() computes the gradient. Returns 0 if LaunchStemGradient() does not
+// support this shape or this device.
 int64_t StemGradientParts(const StemShape& shape);
 
 // Enqueues the kernel that computes the sums over n, i and j of dy[n, i, j, o] squares[n, i + r, j + s, c]. Each part
@@ -74,8 +75,9 @@ int64_t StemGradientParts(const StemShape& shape);
 void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
                         const StemShape& shape, cudaStream_t stream);
 
-// Enqueues the kernel that adds up the parts, [parts, outputs, 4, 4, framed_channels], converts the gradient of the
-// weight for squares to the gradient of the weight, and writes it to `to` with the strides of `shape`.
+// Enqueues the kernel that adds up the parts, [parts, outputs, 4, 4, framed_channels], to the gradient of the weight
+// for squares. The kernel converts this gradient to the gradient of the 7x7 weight, and writes the gradient of the 7x7
+// weight to `to` with the strides of `shape`.
 void LaunchSumStemGradients(const float* partials, int64_t parts, const SumsTo& to,
                             const StemWeightShape& shape, cudaStream_t stream);
 

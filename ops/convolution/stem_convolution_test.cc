@@ -20,8 +20,8 @@ struct Case {
   int64_t outputs;
 };
 
-// The kernels support 64 outputs and images of 3 or 4 channels. The kernel for the weight's gradient also needs more
-// than two rows.
+// The cases with and without kernels. The kernels for the matrix products support 64 outputs and images of 3 or 4
+// channels. The kernel for the weight's gradient also needs images of more than two rows of pixels.
 const Case kCases[] = {{{2, 3, 32, 32}, 8},  {{1, 1, 8, 6}, 8},      {{3, 4, 10, 24}, 8},
                        {{2, 5, 2, 2}, 8},    {{2, 3, 15, 16}, 8},    {{2, 3, 224, 224}, 8},
                        {{1, 7, 6, 70}, 8},   {{2, 3, 224, 224}, 64}, {{1, 3, 32, 34}, 64},
@@ -73,7 +73,7 @@ TEST_P(StemConvolutionTest, IsPyTorchs) {
   }
 }
 
-// The weight's gradient is not rounded to 16 bits, so it is tested with a smaller tolerance, which also finds small
+// Compares the weight's gradient, which is not rounded to 16 bits, with a smaller tolerance, which also finds small
 // errors.
 TEST_P(StemConvolutionTest, SumsTheWeightsGradientInFloat32) {
   if (!HasKernel()) GTEST_SKIP() << "the kernel is for 16 bits, on GPUs since Ampere";
@@ -115,7 +115,8 @@ TEST_P(StemConvolutionTest, TakesImagesOfAnyStride) {
       for (const int64_t column : {0, 1, 2}) {
         for (const int64_t more : {0, 1}) {
           SCOPED_TRACE(testing::Message() << other_counts << other_channels << column << more);
-          // In some cases all rows, or every second row, begin at an odd address.
+          // In some cases all rows, or every second row, begin at an odd index of the storage, so that two adjacent
+          // pixels are no aligned word.
           const at::Tensor rows = more == 0 ? images : images.narrow(3, 0, 43).contiguous();
           const at::Tensor x = rows.slice(0, 0, 4, other_counts ? 2 : 1)
                                    .slice(1, 0, other_channels ? 6 : 3, other_channels ? 2 : 1)
@@ -174,7 +175,7 @@ TEST_P(StemConvolutionTest, SaysWhatDoesNotFit) {
   EXPECT_THROW(Run(Images({5, 3, 18, 22}), weight.select(0, 0)), c10::Error);
 }
 
-// The kernels do not support other window sizes.
+// Checks that StemConvolution() computes windows of 3x3, which the kernels do not support, as a convolution.
 TEST_P(StemConvolutionTest, OtherWindowsAreConvolutions) {
   const at::Tensor x = Images({5, 3, 18, 22});
   const at::Tensor weight = at::randn({64, 3, 3, 3}, options(at::kFloat)).to(dtype());

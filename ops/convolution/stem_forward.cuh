@@ -1,11 +1,11 @@
-// Computes the stem's forward as a product of two matrices: [pixels, taps * channels] by [taps * channels, outputs],
-// where a tap is one of the window's 4x4 squares. Each pixel of the output is a row of the product. A block moves down
-// the strips of the image, a few rows at a time. It multiplies the squares of these rows in shared memory while it
-// copies the squares of the next rows there.
+// Computes the forward of the stem convolution as a product of two matrices: [pixels, taps * channels] by [taps *
+// channels, outputs], where a tap is one of the window's 4x4 squares. Each pixel of the output is a row of the product.
+// A block moves down the strips of the image, kForwardRows rows at a time. The block multiplies the squares of these
+// rows, which are in shared memory, while it copies the squares of the next rows to shared memory.
 //
-// A warp computes half of the outputs, and keeps their weights in registers. It computes two rows at a time, so each
-// square that it loads is multiplied for both rows. This is faster than cuDNN's convolutions, which process 64 channels
-// at a time, while a square has only 16.
+// A warp computes half of the outputs, and keeps the weights of these outputs in registers. The warp computes two rows
+// at a time, so each square that the warp loads is multiplied for both rows. This kernel is faster than cuDNN's
+// convolutions, which process 64 channels at a time, while a square has only 16 channels.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ namespace lockstep::ops::stem {
 
 constexpr int kForwardWarps = 8;
 constexpr int kForwardThreads = 32 * kForwardWarps;
-constexpr int kOwnOutputs = kOutputs / 2;  // how many outputs a warp computes
-// Two warps share two rows, and each computes half of the outputs.
+constexpr int kOwnOutputs = kOutputs / 2;  // the number of outputs that a warp computes
+// The number of rows that a block computes at a time. Two warps share two rows, and each of the two warps computes half
+// of the outputs.
 constexpr int kForwardRows = kForwardWarps;
 constexpr int kRowsUnderWindows = kForwardRows + kWindow - 1;
 constexpr int kForwardBytes = kRowsUnderWindows * kSquareRowBytes;
@@ -58,7 +59,7 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int half = thread / 32 % 2;
-  const int pair = thread / 32 / 2;  // the number of the pair of rows
+  const int pair = thread / 32 / 2;  // the index of the warp's pair of rows
 
   // Each column of a product is an output. The columns are ordered such that each thread gets eight outputs that lie
   // side by side in memory.
@@ -79,7 +80,7 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
     }
   }
 
-  // A thread copies the same pack of each row.
+  // A thread copies the pack with the same index in each row.
   constexpr int kSquarePacks = kSquareBytes / kPackBytes;
   static_assert(kForwardThreads / kSquarePacks >= kSquaresOfStrip);
   const int square = thread / kSquarePacks;
@@ -105,8 +106,8 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   };
 
   // The address of the matrix row that this thread passes to LoadMatrices(): a pack of a square. LoadMatrices() loads
-  // four matrices. The second matrix has other squares than the first, and the third and the fourth have the squares'
-  // other pack.
+  // four matrices. The first matrix has the first pack of eight squares, the second matrix has the first pack of the
+  // next eight squares, and the third and the fourth matrix have the second pack of the same 16 squares.
   uint32_t square_rows[kWindow];
 #pragma unroll
   for (int tap = 0; tap < kWindow; ++tap) {

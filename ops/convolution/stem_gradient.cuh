@@ -1,12 +1,13 @@
 // Computes the gradient of the stem's weight as a product of two matrices: dy transposed, [outputs, pixels], and the
 // squares under the windows, [pixels, taps * channels], where a tap is one of the window's 4x4 squares. The inner
 // dimension (pixels) is far greater than the others, so each block computes the whole product for some of the pixels. A
-// block moves along rows of dy, down a strip of the image. It multiplies rows in shared memory while it copies the next
-// rows there. In shared memory the squares of two taps lie at a constant distance from each other, so nothing has to be
-// copied to align them with dy.
+// block moves along rows of dy, down a strip of the image. The block multiplies rows that are in shared memory while it
+// copies the next rows to shared memory. In shared memory the squares of two taps lie at a constant distance from each
+// other, so the squares need not be copied once for each tap.
 //
-// A warp computes all outputs for one row of the window's taps. Its product is therefore as high as it is wide, which
-// needs the fewest loads from shared memory. These loads would otherwise limit the speed.
+// A warp computes all 64 outputs for one row of the window's taps, which are 64 columns. The warp's product is
+// therefore as high as it is wide. This shape needs the fewest loads from shared memory, which would otherwise limit
+// the speed.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +21,23 @@ namespace lockstep::ops::stem {
 constexpr int kColumns = kWindow * kWindow * kChannels;
 constexpr int kWarps = kWindow;
 constexpr int kGradientThreads = 32 * kWarps;
-constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the other waits
+constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the other block waits
 
-constexpr int kStages = 3;  // how many rows of dy are being multiplied or copied
+constexpr int kStages = 3;  // rows of dy that are being multiplied or copied
 
 // kRing is the number of rows of squares that are being multiplied or copied. At most one of three consecutive rows of
-// dy is the first row of a strip, because a strip has at least two rows. For that row, all kWindow rows of squares
-// under its windows must be copied. For any other row of dy only one more row of squares must be copied.
+// dy is the first row of a strip, because a strip has at least two rows. For the first row of a strip, all kWindow rows
+// of squares under the row's windows must be copied. For any other row of dy only one more row of squares must be
+// copied.
 constexpr int kLeastHeight = kStages - 1;
 constexpr int kRing = kWindow + kWindow + (kStages - 2);
 
-constexpr int kDyBytes = 2 * kOutputs;  // the bytes of a pixel of dy
+constexpr int kDyBytes = 2 * kOutputs;  // the number of bytes of a pixel of dy
 constexpr int kDyRowBytes = kTiles * kTile * kDyBytes;
 constexpr int kSharedBytes = kStages * kDyRowBytes + kRing * kSquareRowBytes;
 
-// Returns the offset, in bytes, of a pixel's pack in a row of dy. A pixel has 8 packs. Their order changes from pixel
-// to pixel, which avoids bank conflicts.
+// Returns the offset, in bytes, of a pixel's pack in a row of dy. A pixel has 8 packs. The order of the packs changes
+// from pixel to pixel, which avoids bank conflicts.
 __device__ constexpr int DyPlace(int pixel, int pack) {
   return pixel * kDyBytes + (pack ^ (pixel % 8)) * kPackBytes;
 }
@@ -45,8 +47,8 @@ struct Walk {
   int64_t image;
   int strip;
   int row;
-  int stage;  // the stage in shared memory that holds this row of dy
-  int slot;   // the slot in the ring that holds the first row of squares under this row's windows
+  int stage;  // the index of the stage that holds the row of dy
+  int slot;   // the index in the ring of the first row of squares under the row's windows
 
   __device__ Walk(int64_t index, int height, int strips)
       : image(index / height / strips),
@@ -93,14 +95,14 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   const int64_t begin = rows * blockIdx.x / gridDim.x;
   const int count = static_cast<int>(rows * (blockIdx.x + 1) / gridDim.x - begin);
 
-  // A thread copies the same pack of several pixels. These pixels lie a multiple of 8 apart, so the pack has the same
-  // place within each of them.
+  // A thread copies the pack with the same index of several pixels. The distances between these pixels are multiples of
+  // 8, so the pack has the same place in each of these pixels.
   constexpr int kDyPacks = kDyBytes / kPackBytes;
   static_assert(kGradientThreads / kDyPacks == kTile && kTile % 8 == 0);
   const int dy_pixel = thread / kDyPacks;
   const uint32_t dy_place = stages + DyPlace(dy_pixel, thread % kDyPacks);
   constexpr int kSquarePacks = kSquareBytes / kPackBytes;
-  // How many squares all threads together copy at once.
+  // The number of squares that all threads together copy at once.
   constexpr int kSquares = kGradientThreads / kSquarePacks;
   constexpr int kCopies = CeilDivide(kSquaresOfStrip, kSquares);
   static_assert(kSquares % 8 == 0);
@@ -123,8 +125,8 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
                  column + tile * kTile + dy_pixel < shape.width);
       }
       const int framed_width = shape.width + kWindow - 1;
-      // Copies the last row of squares under the windows. At the block's first row, and at the start of a strip, it
-      // also copies the rows above it.
+      // Copies the last row of squares under the windows. For the block's first row of dy and for the first row of a
+      // strip, copies the rows above the last row, too.
 #pragma unroll 1
       for (int r = loaded == 0 || loading.row == 0 ? 0 : kWindow - 1; r < kWindow; ++r) {
         const int64_t row = loading.image * (shape.height + kWindow - 1) + loading.row + r;
@@ -147,8 +149,8 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   };
 
   // The addresses of the matrix rows that this thread passes to LoadTransposed(): packs of a pixel's outputs (of dy) or
-  // of a square's channels. LoadTransposed() loads four matrices. For dy the second matrix has other outputs than the
-  // first; for squares it has other pixels.
+  // of a square's channels. LoadTransposed() loads four matrices. For dy the second matrix has the next 8 outputs; for
+  // squares the second matrix has the next 8 pixels.
   uint32_t dy_rows[kOutputs / 16];
   uint32_t square_rows[kWindow];
 #pragma unroll
@@ -177,7 +179,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   Walk at(begin, shape.height, strips.count);
   for (int i = 0; i < count; ++i) {
     AwaitCopyGroups<kStages - 2>();
-    // After this barrier the copies of all threads for this row have arrived, and no thread reads the row before it.
+    // After this barrier the copies of all threads for this row have arrived, and no thread reads the previous row.
     __syncthreads();
     load();
     const uint32_t dy_row = at.stage * kDyRowBytes;
@@ -195,7 +197,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
       }
       return of;
     };
-    // The next tile is loaded while this one is multiplied.
+    // The next tile is loaded while the tile before it is multiplied.
     Fragments now = fragments(0);
 #pragma unroll
     for (int tile = 1; tile < kTiles; ++tile) {

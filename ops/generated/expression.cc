@@ -48,7 +48,7 @@ TermId Expressions::IfAtMost(TermId a, TermId b, TermId then, TermId otherwise) 
 }
 
 std::vector<TermId> Expressions::Gradients(TermId result, TermId gradient, int64_t inputs) {
-  std::vector<TermId> of(result + 1, -1);  // for each term, its gradient's term so far; -1: none
+  std::vector<TermId> of(result + 1, -1);  // for each term, the term of its gradient so far, or -1
   of[result] = gradient;
   const auto give = [&](TermId term, TermId more) {
     of[term] = of[term] < 0 ? more : Sum(of[term], more);

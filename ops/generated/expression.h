@@ -1,11 +1,11 @@
 // Expressions: describes how an element of a result is computed from the elements of several tensors at the same
-// position. It also forms the terms of the derivatives, and generates the text of a CUDA function that computes results
-// or derivatives.
+// position. The class also forms the terms of the derivatives, and generates the source text of a CUDA function that
+// computes results or derivatives.
 //
 // Invariants:
 //   1. A term's operands are terms that were added before it. Equal terms are stored once, so nothing is computed
 //      twice.
-//   2. Derivatives consist of the same primitives as forward. For an operation only its forward is therefore written by
+//   2. Derivatives consist of the same primitives as forward. Only the forward of an operation is therefore written by
 //      hand.
 //   3. The generated text contains only numbers and the names of primitives. The content of a model's file can
 //      therefore enter the text only as a number.
@@ -51,7 +51,7 @@ class Expressions {
   TermId Input(int64_t index) {
     return Add({.primitive = Primitive::kInput, .number = static_cast<double>(index)});
   }
-  // `number` must be finite.
+  // Returns the term of the constant `number`, which must be finite.
   TermId Constant(double number) {
     return Add({.primitive = Primitive::kConstant, .number = number});
   }
@@ -63,20 +63,20 @@ class Expressions {
   TermId Sigmoid(TermId a) { return Add({Primitive::kSigmoid, {a}}); }
   TermId Tanh(TermId a) { return Add({Primitive::kTanh, {a}}); }
   TermId Erf(TermId a) { return Add({Primitive::kErf, {a}}); }
-  // a <= b ? then : otherwise. If a or b is NaN, the value is `otherwise`.
+  // Returns the term a <= b ? then : otherwise. If a or b is NaN, the term's value is that of `otherwise`.
   TermId IfAtMost(TermId a, TermId b, TermId then, TermId otherwise);
 
   const Term& At(TermId term) const { return terms_[term]; }
 
-  // Adds terms for `gradient` times the derivative of `result` with respect to each input, and returns them by input
-  // index. The entry of an input on which `result` does not depend is -1.
+  // Adds a term for `gradient` times the derivative of `result` with respect to each of the `inputs` inputs. Returns
+  // the added terms, in the order of the inputs. The entry of an input on which `result` does not depend is -1.
   std::vector<TermId> Gradients(TermId result, TermId gradient, int64_t inputs);
 
-  // Returns the inputs that these results depend on, in order.
+  // Returns the indices of the inputs that these results depend on, in ascending order.
   std::vector<int64_t> InputsOf(const std::vector<TermId>& results) const;
 
-  // Returns the text of `template <typename T> void NAME(T x0, T x1, ..., T& y0, ...)`, which sets the results y. Its
-  // parameters x are only the inputs that the results depend on (InputsOf()).
+  // Returns the source text of `template <typename T> void NAME(T x0, T x1, ..., T& y0, ...)`, which computes the
+  // results y0, .... The function's parameters x0, x1, ... are only the inputs that the results depend on (InputsOf()).
   std::string Text(const std::string& name, const std::vector<TermId>& results) const;
 
  private:

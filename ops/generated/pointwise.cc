@@ -30,9 +30,9 @@ using torch::autograd::variable_list;
 
 constexpr const char* kKernelName = "pointwise";
 
-// Returns the folder of compiled kernels. The result is empty if kernels are not kept, or if the user has chosen
-// another folder. The first call sets the environment variables that LibTorch reads when the first kernel runs.
-// setenv() is safe here, because models are made before other threads exist.
+// Returns the folder in which Lockstep keeps compiled kernels. The result is empty if no kernels are kept, or if the
+// user has set PYTORCH_KERNEL_CACHE_PATH. The first call sets the environment variables that LibTorch reads when the
+// first kernel runs. setenv() is safe here, because models are made before other threads exist.
 const std::string& KeptKernels() {
   static const std::string folder = [] {
     if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return std::string();
@@ -59,15 +59,15 @@ void RemoveKeptKernels() {
   }
 }
 
-// Returns whether the error is one of the device or its memory, so that the compiled kernel may be intact.
+// Returns whether the GPU or a lack of memory caused the error, so that the compiled kernel may be intact.
 bool IsOfTheDevice(const c10::Error& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
 }
 
-// Runs the function with this text. LibTorch does not check the files of compiled kernels, which may be truncated if a
-// process was killed while it wrote them. If a run fails, Run() therefore removes all of these files, and runs the
-// function again, which compiles it.
+// Runs the kernel with this source text. LibTorch does not check the files of compiled kernels, which may be truncated
+// if a process was killed while it wrote them. If the kernel fails, Run() therefore removes all of these files and runs
+// the kernel again, which compiles it again.
 c10::SmallVector<at::Tensor> Run(const std::string& text, size_t results,
                                  const c10::SmallVector<at::Tensor>& inputs) {
   const auto run = [&] {

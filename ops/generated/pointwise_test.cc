@@ -1,5 +1,5 @@
-// Tests that a generated kernel gives the same results as LibTorch's operations, with one kernel in forward and one in
-// backward, and that it allocates the same memory on the foretold GPU (base/tensor/foretold_gpu.h).
+// Tests that generated kernels give the same results as LibTorch's operations, with one kernel in forward and one in
+// backward, and that the same memory is allocated on a simulated ("foretold") GPU (base/tensor/foretold_gpu.h).
 
 #include "ops/generated/pointwise.h"
 
@@ -104,7 +104,8 @@ TEST(PointwiseOnMeta, HasNoKernelForOthers) {
 
 class PointwiseTest : public OpTest {};
 
-// y is broadcast, and z has other strides than x.
+// Compares silu(x) * y + 0.5 z and its gradients with LibTorch's in float64. y is broadcast, and z has other strides
+// than x.
 TEST_P(PointwiseTest, IsLibTorchs) {
   const auto make = [&](at::IntArrayRef sizes, at::ScalarType type) {
     return at::randn(sizes, device()).to(type);
@@ -154,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(, PointwiseTest,
                                           testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
                          DeviceAndType);
 
-// Runs this program's test of the kernels in a child process, with the cache folder `cache`. Returns the result of
-// std::system(), which is 0 if the test passed.
+// Runs the case IsLibTorchs/GpuFloat of this program in a child process, with the cache folder `cache`. Returns the
+// result of std::system(), which is 0 if the test passed.
 int RunWithCache(const std::string& cache) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = fmt::format(

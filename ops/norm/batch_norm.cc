@@ -43,7 +43,7 @@ at::Tensor EmptyPartials(const at::Tensor& x, const BatchNormShape& shape, int s
   return at::empty({BatchNormPartials(TypeOf(x), shape, sums)}, x.options().dtype(at::kFloat));
 }
 
-// Returns the norm's counters, or new ones for this call.
+// Returns the norm's counters, or new counters for this call if the norm has none.
 at::Tensor CountersOf(const at::Tensor& of_norm, const at::Tensor& x) {
   return of_norm.defined() ? of_norm : NewNormCounters(x.size(1), x.device());
 }
@@ -53,7 +53,7 @@ at::Tensor EmptyMask(const at::Tensor& x, const BatchNormShape& shape) {
                    x.options().dtype(at::kByte));
 }
 
-// Call it in forward. It saves the tensors to which backward adds the gradients of a norm's weight and bias.
+// Saves (in forward) the tensors to which backward adds the gradients of a norm's weight and bias.
 void KeepGradients(AutogradContext* context, const char* name, const Variable& weight,
                    const Variable& bias) {
   context->saved_data[name] =
@@ -65,7 +65,8 @@ struct NormGradients {
   GradientSums bias;
 };
 
-// Call it in backward. Input number `weight` of the Function is the norm's weight, and the next input is its bias.
+// Returns (in backward) the memory for the gradients of a norm's weight and bias. Input number `weight` of the Function
+// is the norm's weight, and the next input is the norm's bias.
 NormGradients NewNormGradients(AutogradContext* context, const char* name, size_t weight,
                                const at::Tensor& x) {
   const std::vector<at::Tensor> kept = context->saved_data[name].toTensorVector();
@@ -76,9 +77,9 @@ NormGradients NewNormGradients(AutogradContext* context, const char* name, size_
   return {new_sums(0), new_sums(1)};
 }
 
-// The result's gradient in the layout that backward's kernels read, and memory for one of their results (`made`).
-// `made` is the gradient's own memory if nobody else refers to it. This is safe because each thread overwrites only
-// values that it has read itself.
+// The gradient dy of the operation's result, in the layout that the kernels of backward read, and memory for one of
+// their results (`made`). `made` is the memory of dy if nobody else refers to it. This is safe, because each GPU thread
+// overwrites only values of dy that the same thread has read.
 struct ResultGradient {
   at::Tensor dy;
   at::Tensor made;
@@ -168,8 +169,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
     Launch(x, [&](cudaStream_t stream) { LaunchBatchNormSums(tensors, TypeOf(x), shape, stream); });
     NormRanks* const ranks = RanksOf(context);
-    // If only the residual needs a gradient, no sums are exchanged, because the twin exchanges none then, and other
-    // ranks may run the twin.
+    // If only the residual needs a gradient, this rank exchanges no sums: other ranks may run the twin
+    // (BatchNormTwin()), which exchanges none in this case.
     const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||
                           context->needs_input_grad(2);
     if (ranks != nullptr && has_sums) ranks->AddUp(d_weights);
@@ -325,9 +326,10 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b) {
-  // If ranks share a batch, the norms are two separate operations. A joined operation would exchange both norms' sums
-  // in one backward. With the twin, which other ranks may run, the gradients of norm_a come between the two exchanges,
-  // and may start a collective of their own. The order of the collectives would then differ between ranks.
+  // If ranks share a batch, the norms are two separate operations. A joined operation would exchange the sums of both
+  // norms in one backward. Other ranks may run the twin (JoinBatchNormsTwin()), in which the gradients of norm_a are
+  // complete between the two exchanges, and may start a collective operation. The order of the collective operations
+  // would then differ between ranks.
   if (norm_a.ranks != nullptr || norm_b.ranks != nullptr) {
     return BatchNorm(x_a, norm_a, Activation::kRelu, BatchNorm(x_b, norm_b, Activation::kNone));
   }

@@ -11,28 +11,31 @@
 namespace lockstep::ops {
 namespace {
 
-// Each thread processes one pack of channels in every stride-th row, and keeps the values that belong to these channels
-// in registers. A block is as many packs wide as a row has, up to a limit, and as many rows high as kThreads allows.
-// The kernels that compute sums over rows go through the rows forwards. The kernels that then use the sums go
-// backwards, so that they begin with rows that are still in the L2 cache.
+// Each thread processes one pack of channels in every stride-th row, and keeps the weights and statistics of these
+// channels in registers. A block is as many packs wide as a row has, up to a limit, and as many rows high as kThreads
+// allows. The kernels that compute sums over rows go through the rows from the first to the last. The kernels that use
+// the sums go from the last row to the first, so that they begin with rows that are still in the L2 cache.
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // the number of rows whose loads a thread has in flight
 
 // The last block of a tile of channels adds up the partial sums of all blocks of the tile, while the rest of the GPU
-// waits. This takes less time the narrower the tiles are, because fewer blocks then share a tile. A tile is therefore
-// only a cache line wide. There are also only as many blocks as can each have enough loads in flight.
+// waits. With narrow tiles this takes less time, because fewer blocks share a tile. A tile is therefore only a cache
+// line wide, kSumPacks packs. For the same reason there are only kSumBlocks blocks for each multiprocessor, with many
+// loads in flight.
 constexpr int kSumPacks = 8;
 constexpr int kSumBlocks = 2;       // blocks per multiprocessor
 constexpr int kStatisticsRows = 8;  // rows whose loads a thread has in flight
 constexpr int kPartialRows = 12;    // rows of partial sums whose loads a thread has in flight
 
-// How the blocks of a grid are distributed over a matrix [rows, channels].
+// The distribution of the blocks of a grid over a matrix [rows, channels].
 struct Tiling {
   dim3 threads;      // the size of a block: packs, rows
-  unsigned columns;  // the number of blocks side by side
-  int64_t most;      // the most blocks in a column; each has rows for all loads of its threads
+  unsigned columns;  // the number of blocks that share a row
+  // The maximum number of blocks in a column, with which each thread has at least kUnroll rows.
+  int64_t most;
 
-  // Returns a grid with `per_multiprocessor` blocks on each multiprocessor.
+  // Returns a grid with at most `per_multiprocessor` blocks on each multiprocessor, and at least one block in each
+  // column.
   dim3 Grid(int multiprocessors, int per_multiprocessor) const {
     const int64_t resident = int64_t{multiprocessors} * std::max(per_multiprocessor, 1) / columns;
     return {columns, static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};
@@ -50,18 +53,18 @@ Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
           .most = CeilDivide(shape.rows, int64_t{high} * kUnroll)};
 }
 
-// Returns the rows that this thread processes, of `rows` rows.
+// Returns the rows, below `rows`, that this thread processes.
 __device__ StridedRows RowsOf(int64_t rows) {
   return {.first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y,
           .stride = int64_t{gridDim.y} * blockDim.y,
           .end = rows};
 }
 
-// Adds up the sums over rows for a tile of channels, whose rows several blocks share. For each channel it then computes
-// the results: End::Prepare(t, shape, channel) loads the values that this needs, and End::Finish(t, shape, channel,
-// sums) is called with the complete sums.
+// Adds up `sums`, the threads' sums over rows, for a tile of channels whose rows several blocks share. Then computes
+// the results of each channel: End::Prepare(t, shape, channel) loads the values that the results need, and
+// End::Finish(t, shape, channel, sums) is called with the complete sums and writes the results.
 //
-// Each block writes its own sums to partials[tile, block, kColumns, packs]. The block that is the last to do so adds up
+// Each block writes its own sums to partials[tile, block, kColumns, packs]. The last block that writes its sums adds up
 // the sums of all blocks, in an order that does not depend on which block is the last.
 template <typename End, typename Tensors, int kSize, int kSums>
 __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
@@ -71,7 +74,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   const int packs = static_cast<int>(blockDim.x);
   const int high = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * packs + static_cast<int>(threadIdx.x);
-  // The rows are padded, so that a warp that adds up four columns of eight packs reads from different banks.
+  // The rows are padded, so that a warp that adds up four columns of eight packs reads from different memory banks.
   __shared__ float shared[kColumns][kThreads + kSumPacks];
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
@@ -105,7 +108,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   const bool has_channel = threadIdx.y < kSize && channel < shape.channels;
   End end;
   if (has_channel) end.Prepare(t, shape, channel);
-  // Each thread adds up four columns over the rows of one slice of the partial sums.
+  // Each thread adds up four columns of the partial sums over every slices-th row.
   __shared__ float shared_slices[kThreads][4];
   const int quads = kColumns * packs / 4;
   const int slices = packs * high / quads;
@@ -116,7 +119,8 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
     float four[4] = {};
     ForEachRow<kPartialRows>(
         StridedRows{.first = slice, .stride = slices, .end = gridDim.y},
-        // The load bypasses the L1 cache, which does not see values that other multiprocessors write.
+        // The load bypasses the L1 cache, which may hold old values instead of those that other multiprocessors have
+        // written.
         [&](int64_t row, int u) { loaded[u] = __ldcg(from + row * quads); },
         [&](int64_t, int u) {
           four[0] += loaded[u].x;
@@ -141,7 +145,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   end.Finish(t, shape, channel, channel_sums);
 }
 
-// Computes the BatchNormResults of one channel.
+// Writes the BatchNormResults of one channel. Prepare() loads the old values, and Finish() writes the new values.
 class Results {
  public:
   __device__ void Prepare(const BatchNormResults& t, int64_t channel) {
@@ -166,7 +170,7 @@ class Results {
   }
 
  private:
-  // Returns whether this channel's thread increments num_batches_tracked. Only the thread of channel 0 does.
+  // Returns whether the thread of this channel increments num_batches_tracked, which only the thread of channel 0 does.
   __device__ static bool Counts(const BatchNormResults& t, int64_t channel) {
     return channel == 0 && t.num_batches_tracked != nullptr;
   }
@@ -278,7 +282,7 @@ __global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, 
     const float difference = own[channel] - mean;
     squares += fmaf(own[2 * channels] * difference, difference, own[channels + channel]);
   }
-  // One row has no unbiased variance.
+  // A batch of one row has no unbiased variance, so it does not change the running statistics.
   if (rows == 1) t.results.running_mean = nullptr;
   results.Finish(t.results, channels, channel, mean, squares / rows, rows);
 }
@@ -301,8 +305,8 @@ template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr bool kJoins = kForm == BatchNormForm::kJoinRelu;
-  // With two inputs a thread has half as many rows in flight. It then needs 64 registers, so that four blocks are
-  // resident.
+  // With two inputs a thread has only half as many rows in flight, so that it needs only 64 registers and four blocks
+  // are resident on a multiprocessor.
   constexpr int kRows = kUnroll / InputsOf(kForm);
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -311,7 +315,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
   Affine<kSize> other;
   if constexpr (kJoins) {
     other = NormOf<kSize>(t.inputs[1], shape.channels, pack);
-    // The sum of two norms needs only the sum of their shifts, which takes half the registers.
+    // The sum of two norms needs only the sum of the two shifts, which takes half the registers.
 #pragma unroll
     for (int i = 0; i < kSize; ++i) norm.shift.values[i] += other.shift.values[i];
   }
@@ -338,7 +342,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
           if constexpr (IsSmooth(kForm)) {
             value = ActivationAt<SmoothOf(kForm)>(value).y;
           } else if constexpr (kForm != BatchNormForm::kNorm) {
-            // NaN is not <= 0, so it stays NaN.
+            // For NaN the comparison is false, so NaN stays NaN.
             if (value <= 0) {
               value = 0;
             } else {
@@ -389,7 +393,8 @@ class SumsEnd {
   }
 
  private:
-  // Returns the value to which a sum is added.
+  // Returns the value to which the channel's sum is added: the old value in `to`, or 0 if the sum overwrites the old
+  // value.
   __device__ static float BaseOf(const SumsTo& to, int64_t channel) {
     return to.sums != nullptr && to.adds ? to.sums[channel] : 0;
   }
@@ -450,8 +455,8 @@ template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr int kInputs = InputsOf(kForm);
-  // With two inputs a thread has half as many rows in flight, because it would otherwise need so many registers that a
-  // second block does not fit on the multiprocessor.
+  // With two inputs a thread has only half as many rows in flight. With more rows in flight a thread would need so many
+  // registers that only one block would fit on a multiprocessor.
   constexpr int kRows = kUnroll / kInputs;
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -494,7 +499,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
       });
 }
 
-// Launches as many blocks as can be resident on the GPU at the same time.
+// Launches `kernel` with as many blocks as can be resident on the GPU at the same time.
 template <typename Tensors>
 void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                       const BatchNormShape& shape, cudaStream_t stream) {

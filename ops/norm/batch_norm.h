@@ -1,20 +1,20 @@
-// BatchNorm with the statistics of the batch, together with the operations that follow it: the addition of the other
-// branch of a residual network and ReLU, or an activation alone (ReLU, SiLU, hardswish).
+// Computes BatchNorm with the statistics of the batch, together with the operations that follow BatchNorm: the addition
+// of the other branch of a residual network and ReLU, or an activation alone (ReLU, SiLU, hardswish).
 //
-// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
-// a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
-// Backward must know which values ReLU passed, or the slope of the activation. If the activation follows the norm
-// directly, backward computes this again from x. If ReLU follows an addition, forward keeps one bit for each value.
-// Backward reads x, but neither y nor residual.
+// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and variance (the biased one)
+// are those of x's values in a channel. All arithmetic is float32. Each run gives the same bits, because the order of
+// all sums is fixed. Backward needs the slope of the activation. If the activation follows the norm directly, backward
+// computes the slope again from x. If ReLU follows an addition, forward keeps one bit for each value, which says
+// whether ReLU let the value pass. Backward reads x, but neither y nor residual.
 //
-// In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
-// joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
+// In the first block of each stage of a residual network, both branches end in a norm. JoinBatchNorms() joins these two
+// norms: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
 // ever written.
 //
 // Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
 // The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and
-// backward adds up the sums that dx needs. The sizes and the order of the ranks' messages do not depend on the number
-// of their rows. They are also the same for the kernels and for the plain ATen version (the twin).
+// backward adds up the sums that dx needs. The sizes and the order of a rank's messages do not depend on the rank's
+// number of rows. The kernels and the plain ATen implementation (the twin) send the same messages in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,16 +26,17 @@ namespace lockstep::ops {
 
 struct ChannelNorm {
   at::Tensor weight, bias;  // float32 [channels]
-  // The running statistics, float32 [channels], or undefined. The operation updates them with the batch's statistics. A
-  // batch of one row has no unbiased variance: with `ranks` it does not change the running statistics, and without
-  // `ranks` they must be undefined.
+  // The running statistics, float32 [channels], or undefined. The operation updates running_mean and running_var with
+  // the batch's statistics. A batch of one row has no unbiased variance. If `ranks` is not null, a batch of one row
+  // does not change the running statistics. If `ranks` is null, running_mean and running_var must be undefined for a
+  // batch of one row.
   at::Tensor running_mean, running_var;
   // An int64 0-dimensional tensor to which the operation adds 1; or undefined.
   at::Tensor num_batches_tracked;
-  // The result of NewNormCounters(). No two operations may use it at the same time, for example on two streams. If it
-  // is undefined, the kernels create new counters each time, which takes one more kernel.
+  // The result of NewNormCounters(). No two operations may use the same counters at the same time, for example on two
+  // streams. If `counters` is undefined, each operation creates new counters, which takes one more kernel.
   at::Tensor counters;
-  // The ranks that share the batch. The object must exist until the end of backward. null: the batch belongs to this
+  // The ranks that share the batch. The object must exist until the end of backward. Null if the batch belongs to this
   // rank alone.
   NormRanks* ranks = nullptr;
   double epsilon = 1e-5;
@@ -54,8 +55,8 @@ void CheckNormActivation(Activation activation);
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
-// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, they exchange the
-// statistics of norm_b before those of norm_a.
+// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, the ranks exchange
+// the statistics of norm_b before those of norm_a.
 //
 // `x_a` is [count, channels, ...] in any float type, and `x_b` has x_a's shape and type. y has x_a's shape and type,
 // and gradients for x_a, x_b and the weights and biases of both norms. The kernels run for the types and layouts for
@@ -67,19 +68,19 @@ at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, cons
 // CheckNormActivation().
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
 
-// Returns counters that the kernels of one norm need. They are zeros, and each kernel sets them back to zeros.
+// Returns counters that the kernels of one norm need. The counters are zeros, and each kernel sets them back to zeros.
 at::Tensor NewNormCounters(int64_t channels, at::Device device);
 
-// Returns whether the kernels can process `x` and `norm`.
+// Returns whether the kernels support `x` and `norm`.
 bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 
-// Computes the statistics of a batch that the kernels can process: float32 [2 channels + 1], which are mean, 1 /
+// Returns the statistics of a batch that the kernels support: float32 [2 channels + 1], which are mean, 1 /
 // sqrt(variance + epsilon), and the number of rows of the batch. Also updates the running statistics and
 // num_batches_tracked.
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
 
-// Computes the same as BatchNorm() with plain ATen calls, on any device. Tests compare the kernels with it, and the CPU
-// uses it. If ranks share the batch, it computes in float32, whatever x's type is.
+// Computes the same as BatchNorm() with plain ATen calls, on any device. Tests compare the kernels with this function.
+// On the CPU this function runs. If ranks share the batch, this function computes in float32, whatever x's type is.
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual = {});
 

@@ -1,13 +1,13 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's batch norm, addition and ReLU
-// reach, in bf16. Run it with
-// bazel run -c opt //ops/norm:batch_norm_bench
+// reach, in bf16. Run this benchmark with bazel run -c opt //ops/norm:batch_norm_bench
 //
 // Bytes that are moved for each bf16 value: forward 6 (read x twice, write y), backward 10 (read x and dy twice, write
-// dx). With the residual addition these are 8 and 12 (also read the residual; also write its gradient). For two joined
-// norms they are 10 (read both x twice, write y) and 16 (read both x and dy twice, write both dx); two separate norms
-// would move 14 and 22. The limit is a device-to-device copy of as many bytes in the same run: `of_copy` is the rate
-// divided by the copy's rate. ATen moves more bytes, but its `of_copy` is computed with the same bytes. `Shared` times
-// the kernels for ranks that share a batch, without communication.
+// dx). With the residual addition forward moves 8 bytes (also reads the residual) and backward 12 (also writes the
+// residual's gradient). For two joined norms forward moves 10 bytes (read both x twice, write y) and backward 16 (read
+// both x and dy twice, write both dx); two separate norms would move 14 and 22 bytes. The reference is a
+// device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
+// ATen moves more bytes, but its `of_copy` is computed with the same number of bytes. `Shared` times the kernels for
+// ranks that share a batch, without communication.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -39,8 +39,8 @@ ChannelNorm Norm(const benchmark::State& state) {
           .counters = NewNormCounters(channels, at::kCUDA)};
 }
 
-// Times forward(), or the gradients of its result for `inputs`. `bytes` is the number of bytes that are moved for each
-// value.
+// Times forward(), or, if `backward` is true, the computation of the gradients of forward's result for `inputs`.
+// `bytes` is the number of bytes that are moved for each value.
 template <typename Forward>
 void Time(benchmark::State& state, const Forward& forward, const variable_list& inputs,
           bool backward, int64_t bytes) {
@@ -85,7 +85,7 @@ void RunJoin(benchmark::State& state, const Function& function, bool backward) {
       backward ? 16 : 10);
 }
 
-// The only rank, so nothing is communicated.
+// The only rank that has the batch, so that nothing is communicated.
 class Alone : public NormRanks {
  public:
   at::Tensor Gather(const at::Tensor& own) override { return own.unsqueeze(0); }
@@ -99,7 +99,7 @@ at::Tensor SharedBatchNorm(const at::Tensor& x, ChannelNorm norm, Activation act
   return BatchNorm(x, norm, activation, residual);
 }
 
-// The norms of ResNet-50 on 256 images.
+// The arguments are the channels and the side of the norms of ResNet-50, for 256 images.
 #define LOCKSTEP_BATCH_NORM_BENCH(name, run, ...)                      \
   void BM_##name(benchmark::State& state) { run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)                                                 \

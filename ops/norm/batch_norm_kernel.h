@@ -13,7 +13,7 @@ namespace lockstep::ops {
 
 struct BatchNormShape {
   int64_t rows;
-  int64_t channels;     // a multiple of ChannelsOfPack
+  int64_t channels;     // a multiple of ChannelsOfPack(type)
   int multiprocessors;  // the number of multiprocessors of the device
 };
 
@@ -29,13 +29,13 @@ enum class BatchNormForm {
 
 constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }
 
-// Returns whether ReLU follows an addition. Forward then keeps a mask of the values that ReLU let pass.
+// Returns whether ReLU follows an addition. If so, forward keeps a mask that says which values ReLU let pass.
 constexpr bool HasMask(BatchNormForm form) {
   return form == BatchNormForm::kAddRelu || form == BatchNormForm::kJoinRelu;
 }
 
-// Returns how many float32 values of scratch memory the kernels need for `sums` sums over rows: 2 for the statistics, 1
-// + inputs for backward.
+// Returns how many float32 values of scratch memory the kernels need. `sums` is the number of sums over rows of each
+// channel: 2 for the statistics, and 1 + InputsOf(form) for backward.
 int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums);
 
 // Returns how many counters the sums over rows need, for any float type. The thread blocks use the counters to find out
@@ -43,24 +43,25 @@ int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums)
 // must not overlap.
 int64_t BatchNormCounters(int64_t channels);
 
-// The results that a kernel computes from a batch's mean and variance.
+// The outputs that a kernel computes from a batch's mean and variance, and two parameters of the computation, epsilon
+// and momentum.
 struct BatchNormResults {
   float epsilon;
   float momentum;
   float* statistics;    // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of rows
   float* running_mean;  // [channels], or nullptr
   float* running_var;   // [channels], or nullptr
-  int64_t* num_batches_tracked;  // the kernel adds 1 to it; or nullptr
+  int64_t* num_batches_tracked;  // a number to which the kernel adds 1; or nullptr
 };
 
 struct BatchNormStatistics {
   const void* x;
-  float* partials;  // scratch memory for 2 sums
+  float* partials;  // scratch memory of BatchNormPartials(..., 2) floats
   int* counters;
   BatchNormResults results;
 };
 
-// The moments of one rank's part of a batch.
+// The input and the output of the kernel that computes the moments of one rank's part of a batch.
 struct BatchNormMoments {
   const void* x;
   float* partials;
@@ -84,11 +85,11 @@ struct BatchNormInput {
 
 struct BatchNormForward {
   BatchNormForm form;
-  BatchNormInput inputs[2];  // InputsOf(form) of them are used
+  BatchNormInput inputs[2];  // the first InputsOf(form) are used
   const void* residual;      // only for kAddRelu
   void* y;
-  // The mask, [rows, channels / ChannelsOfPack], which is written if HasMask(form). Bit i says whether ReLU passed
-  // channel i of the pack.
+  // The mask, [rows, channels / ChannelsOfPack], which is written if HasMask(form) is true. Bit i says whether ReLU let
+  // the value of channel i of the pack pass.
   uint8_t* mask;
 };
 
@@ -97,13 +98,14 @@ struct BatchNormBackward {
   BatchNormInput inputs[2];
   const void* dy;
   const uint8_t* mask;
-  float* partials;  // scratch memory for 1 + inputs sums
+  float* partials;  // scratch memory of BatchNormPartials(..., 1 + inputs) floats
   int* counters;
   float* d_weights;  // [inputs, 2, channels]: the sums over rows of dz x^ and of dz
-  // The same sums for each input are also written to these two, if they are wanted.
+  // The gradients of each input's weight and bias. The same sums are also written to these gradients, if the gradients
+  // are wanted.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
-  // One of these outputs may be the same memory as dy.
+  // At most one of the outputs dx[0], dx[1] and d_residual may have the same memory as dy.
   void* dx[2];       // the gradients of the inputs
   void* d_residual;  // only for kAddRelu; or nullptr
 };
@@ -113,20 +115,21 @@ struct BatchNormBackward {
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream);
 
-// The next two functions replace LaunchBatchNormStatistics() if ranks share a batch. This one enqueues the kernel that
-// computes the moments of this rank's part.
+// Enqueues the kernel that computes the moments of this rank's part of a batch that ranks share. Then
+// LaunchBatchNormMoments() and LaunchBatchNormRanks() replace LaunchBatchNormStatistics().
 void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
                             const BatchNormShape& shape, cudaStream_t stream);
-// Enqueues the kernel that combines the moments of all ranks. A batch of one row does not change the running
-// statistics.
+// Enqueues the kernel that computes BatchNormResults from the moments of all ranks. A batch of one row does not change
+// the running statistics.
 void LaunchBatchNormRanks(const BatchNormRanks& tensors, int64_t channels, cudaStream_t stream);
 
-// Enqueues the kernel that computes y and mask.
+// Enqueues the kernel that computes y and, if HasMask(form) is true, mask.
 void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
                      cudaStream_t stream);
 
 // Enqueues, for each input, the kernel that computes d_weights = the sums over rows of dz x^ and of dz. x^ is (x -
-// mean) rstd. dz is dy where ReLU let the value pass, and 0 elsewhere.
+// mean) rstd, where rstd is 1 / sqrt(variance + epsilon). dz is dy times the slope of the activation; with ReLU, dz is
+// dy where ReLU let the value pass, and 0 elsewhere.
 void LaunchBatchNormSums(const BatchNormBackward& tensors, FloatType type,
                          const BatchNormShape& shape, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// Compares values, gradients and running statistics with those of PyTorch's batch norm in float64. The twin is tested
-// on any machine, and the kernels if there is a GPU.
+// Compares values, gradients and running statistics with those of PyTorch's batch norm in float64. The twin (the plain
+// ATen implementation) is tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/norm/batch_norm.h"
 
@@ -23,8 +23,9 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// Some numbers of rows end within a block, and others exceed a grid. The channels are no whole packs, or fewer, as many
-// or more than a block is wide. Some planes have one value, and some an odd number of values.
+// The shapes of x. Some numbers of rows end within a thread block, and others exceed a grid. Some numbers of channels
+// are not multiples of a pack, and the others fill less than a block, one block, or more. Some images have one pixel,
+// and some an odd number of pixels.
 const std::vector<std::vector<int64_t>> kShapes = {
     {2, 3},          {7, 8},       {333, 24},     {64, 512},        {9, 4096},
     {20000, 8},      {5, 776},     {2, 16, 1, 1}, {3, 24, 5, 7},    {2, 64, 33, 1},
@@ -46,13 +47,14 @@ const std::vector<std::vector<int64_t>> kSharedShapes = {
 
 class BatchNormTest : public NormOpTest {
  protected:
-  // Marks the values that are far from a kink. The others get no gradient, because rounding decides on which side they
-  // lie.
+  // Returns true for the values of `sum` that are not close to a kink of the activation. The tests give the other
+  // values no gradient, because rounding decides on which side of the kink they lie.
   at::Tensor IsFarFromKinks(const at::Tensor& sum, Activation activation) const {
     const double kink = activation == Activation::kHardswish ? 3 : 0;
     return (sum.abs() - kink).abs() > 4 * tolerance();
   }
-  // The tolerance is larger before a smooth activation, because the twin rounds the sum and its gradient.
+  // Returns the tolerance for the gradients of weight and bias. It is larger with a smooth activation if the twin runs,
+  // because the twin rounds the sum and the sum's gradient.
   double SumToleranceOf(Activation activation, bool adds, const at::Tensor& x,
                         const ChannelNorm& norm) const {
     const bool is_smooth = activation == Activation::kSilu || activation == Activation::kHardswish;
@@ -106,7 +108,8 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
     const Exactly exactly_b(b, norm_b);
     const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
     const at::Tensor expected = sum.relu();
-    // The twin rounds the result of each norm.
+    // Sums close to 0 get no gradient: the twin rounds the result of each norm, so rounding decides whether ReLU lets
+    // such sums pass.
     const double close = 8 * tolerance();
     const at::Tensor dy = Random(sizes) * (sum.abs() > close).to(dtype());
     expected.backward(dy.to(at::kDouble));
@@ -125,7 +128,7 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
       EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
       EXPECT_FALSE(norm.counters.any().item<bool>());
     }
-    // Both biases have the same gradient, but each has its own memory, so that it may be changed in place.
+    // Both biases have the same gradient, but each gradient has memory of its own, so that it may be changed in place.
     EXPECT_NE(norm_a.bias.grad().const_data_ptr(), norm_b.bias.grad().const_data_ptr());
   }
 }
@@ -194,7 +197,7 @@ TEST_P(BatchNormTest, RanksThatShareBatchesJoinThem) {
   }
 }
 
-// A batch of one row or none has no unbiased variance, so the running statistics stay as they are.
+// Checks that a batch of one row or of no rows, which has no unbiased variance, does not change the running statistics.
 TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
   const ChannelNorm norm = Norm(16);
   for (const int64_t rows : {1, 0}) {
@@ -218,8 +221,8 @@ TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
   }
 }
 
-// The second forward of activation checkpointing passes no running statistics, because the first forward has already
-// updated them. Its result must be the same.
+// Checks that the result does not depend on running statistics: the second forward of activation checkpointing passes
+// none, because the first forward has already updated the running statistics.
 TEST_P(BatchNormTest, RanksShareABatchThatNothingFollows) {
   const at::Tensor x = Random({40, 16});
   ChannelNorm norm = Norm(16);
@@ -304,7 +307,7 @@ TEST_P(BatchNormTest, JoinTakesAnyAddressAndStride) {
   };
   const at::Tensor a = Random(sizes);
   const at::Tensor b = Random(sizes);
-  // Sums so close to 0 that rounding decides whether ReLU passes them get no gradient.
+  // Sums get no gradient if they are so close to 0 that rounding decides whether ReLU lets them pass.
   const at::Tensor sum = Exactly(a, norm_a).Sum() + Exactly(b, norm_b).Sum();
   const at::Tensor dy = Random(sizes) * (sum.detach().abs() > 8 * tolerance()).to(dtype());
   const auto shifted = [&](const at::Tensor& values) {
@@ -465,7 +468,7 @@ TEST_P(BatchNormTest, WritesOverAGradientThatNobodyElseHas) {
   }
 }
 
-// The kernels write to the running statistics by their address, so they need float32 and contiguous tensors.
+// Checks that the kernels refuse running statistics of a wrong size, and running_var without running_mean.
 TEST_P(BatchNormTest, TheKernelsTakeNoOtherStatistics) {
   const at::Tensor x = Random({40, 16});
   ChannelNorm norm = Norm(16);
@@ -492,7 +495,8 @@ TEST_P(BatchNormTest, CountsBatches) {
   JoinBatchNorms(x, norm, x, other);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 3);
   EXPECT_EQ(other.num_batches_tracked.item<int64_t>(), 1);
-  // Batches of one row count, too, although the running statistics cannot follow them.
+  // A batch of one row increments num_batches_tracked, too, although the running statistics must be undefined for such
+  // a batch.
   norm.running_mean = at::Tensor();
   norm.running_var = at::Tensor();
   BatchNorm(Random({1, 16}), norm, Activation::kNone);

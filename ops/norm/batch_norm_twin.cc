@@ -33,8 +33,8 @@ struct Statistics {
   at::Tensor rows;            // float32, 0-dimensional
 };
 
-// Computes the statistics over the rows of all ranks. Each rank computes its mean and the sum of squared differences
-// from it, which are combined by the formula of Chan et al. (1979).
+// Returns the statistics over the rows of all ranks. Each rank computes the mean of its rows and the sum of squared
+// differences from this mean. The formula of Chan et al. (1979) combines these numbers.
 Statistics StatisticsOf(const at::Tensor& x, NormRanks& ranks) {
   const int64_t channels = x.size(1);
   const at::Tensor own = at::zeros({2 * channels + 1}, x.options().dtype(at::kFloat));
@@ -58,7 +58,7 @@ Statistics StatisticsOf(const at::Tensor& x, NormRanks& ranks) {
 
 void Follow(const Statistics& statistics, const ChannelNorm& norm) {
   const auto& [mean, variance, rows] = statistics;
-  // One row has no unbiased variance.
+  // A batch of one row has no unbiased variance, so it does not change the running statistics.
   const at::Tensor weight = at::where(rows > 1, norm.momentum, 0.0).to(at::kFloat);
   norm.running_mean.lerp_(mean, weight);
   norm.running_var.lerp_(variance * (rows / (rows - 1).clamp_min(1)), weight);

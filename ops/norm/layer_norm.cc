@@ -28,21 +28,22 @@ bool IsFused(const at::Tensor& x, at::TensorList weights) {
   });
 }
 
-// Returns whether the kernels can add the branch to x, if they support x.
+// Returns whether the kernels, if they support x, can add the branch to x. `type` is the type that the branch must
+// have.
 bool CanAdd(const at::Tensor& x, const Branch& branch, at::ScalarType type) {
   return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == type &&
          branch.values.device() == x.device() &&
          (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// Which results of a norm are wanted.
+// The results of a norm that are wanted.
 struct Results {
   at::ScalarType type;  // the type of y
-  bool wide = false;    // whether y is also wanted in x's type, which is then not `type`
+  bool wide = false;    // whether y is also wanted in x's type, if x's type is not `type`
 };
 
-// Returns {y}, or {sum, y} if there is a branch, followed by y in x's type if it is wanted. With a bias it computes
-// LayerNorm, without a bias RMSNorm.
+// Computes LayerNorm, or RMSNorm if there is no bias. The results are {y}, or {sum, y} if there is a branch, followed
+// by y in x's type if Results::wide is true.
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
@@ -90,8 +91,8 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const bool adds = context->saved_data["adds"].toBool();
     const bool centers = context->saved_data["centers"].toBool();
     const at::ScalarType type = context->saved_data["type"].toScalarType();
-    // needs_input_grad() counts only the inputs that are present, so the branch's number depends on whether there is a
-    // bias.
+    // needs_input_grad() counts only the inputs that are present, so the index of the branch depends on whether there
+    // is a bias.
     const size_t branch_input = centers ? 3 : 2;
     const bool wants_branch_bias = context->saved_data["has_branch_bias"].toBool() &&
                                    context->needs_input_grad(branch_input + 1);
@@ -164,14 +165,14 @@ variable_list Fused(const at::Tensor& x, const Branch& branch, const at::Tensor&
                           given(branch.bias), epsilon, results);
 }
 
-// Returns the type in which the twins normalise.
+// Returns the type in which the plain ATen implementations (the twins) normalise.
 at::ScalarType ArithmeticType(const at::Tensor& x) {
   return Is16Bit(x) ? at::kFloat : x.scalar_type();
 }
 
 at::Tensor SumTwin(const at::Tensor& x, const Branch& branch) {
   at::Tensor added = branch.values;
-  // With a float32 bias the sum is computed in float32, as in the kernel.
+  // The bias is float32, so both additions are computed in float32, as in the kernel.
   if (branch.bias.defined()) added = added + branch.bias;
   return (x + added).to(x.scalar_type());
 }

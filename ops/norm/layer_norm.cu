@@ -14,22 +14,24 @@ namespace lockstep::ops {
 namespace {
 
 // A team of threads processes a row. In Forward a team is a warp, or, for long rows, a whole block. Each thread of the
-// team holds kPacks packs of the row in registers: its pack i is the row's pack i * kTeam + thread. A grid has as many
-// blocks as can be resident on the GPU, and each team processes every stride-th row.
+// team holds kPacks packs of the row in registers: pack i of thread t is pack i * kTeam + t of the row. A grid has as
+// many blocks as can be resident on the GPU, and each team processes every stride-th row.
 //
 // kCenters is true for LayerNorm. For RMSNorm the mean is the constant 0, so the compiler leaves out the arithmetic
-// with it.
+// with the mean.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kMostPacks = kThreads * 4;  // the most packs of a row
+constexpr int kMostPacks = kThreads * 4;  // the maximum number of packs of a row
 
-// T is NormTypes' wide type, and U the narrow one.
+// Whether NormTypes::wide and NormTypes::narrow differ. In this file T is the C++ type of `wide`, and U that of
+// `narrow`.
 template <typename T, typename U>
 constexpr bool kIsMixed = !std::is_same_v<T, U>;
 
-// Returns the sum of `value` over the team to each of its threads. If a team is more than a warp, it uses the shared
-// memory `warps`, whose two halves are used in turn. One barrier per call is therefore enough: when a thread writes to
-// a half again, all threads have passed the barrier of the call in between, and have thus read this half before.
+// Returns the sum of `value` over the team's threads to each thread of the team. A team of several warps uses the
+// shared memory `warps`, whose two halves are used in turn. One barrier per call is therefore enough: a thread writes
+// to a half in call n + 2 only after the barrier of call n + 1, and each thread reaches this barrier only after it has
+// read the same half in call n.
 template <int kTeam>
 __device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn) {
   SumOverWarp(value);
@@ -144,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsS
   }
 }
 
-// Forward for any width and alignment. It reads the row again, from the cache, for each of the row's sums.
+// Computes forward for any width and alignment. Reads the row again, from the cache, for each of the row's sums.
 template <typename T, typename U, bool kCenters>
 __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
         const float branch_bias = t.branch_bias == nullptr ? 0 : t.branch_bias[c];
         sum[c] = FromFloat<T>(ToFloat(x[c]) + (ToFloat(branch[c]) + branch_bias));
       }
-      x = sum;  // each thread reads only values that it has written itself
+      x = sum;  // each thread reads only values that the same thread has written
     }
     float mean = 0;
     if constexpr (kCenters) {
@@ -187,21 +189,23 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
 }
 
 // The threads of Backward also hold the sums over rows for the columns of their packs. A team therefore has so many
-// warps that each thread holds only one pack of the row: its sums then leave registers for many warps. Only if a row
-// has more packs than a block has threads does each thread hold two packs.
+// warps that each thread holds only one pack of the row, and the thread's sums leave registers for many warps. Each
+// thread holds two packs only if a row has more packs than a block has threads.
 //
-// While a team works on a row, its next rows are being copied to shared memory, so that loads are always in flight. A
-// thread reads only values that it has copied itself, so this needs no barrier.
+// While a team works on a row, the team's next rows are being copied to shared memory, so that loads are always in
+// flight. A thread reads only values that this thread has copied, so the copies need no barrier.
 template <int kPacks>
-constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // the most threads of a block
-// The number of packs of a tensor that are being copied for a thread.
+constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // maximum threads of a block
+// The number of packs of each tensor that are being copied for a thread.
 constexpr int kSlots = 2;
 constexpr int kMostTeamWarps = 16;
-constexpr int kMostTeams = 8;  // teams of a block, if a team has several warps
+// The maximum number of teams of a block, if a team has several warps.
+constexpr int kMostTeams = 8;
 static_assert(kMostPacks <= kBackwardThreads<2> * 2);
 static_assert(kBackwardThreads<2> <= kMostTeamWarps * 32);
 static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
-// With this limit the index of a row, and that of a row a few strides further, fits into an int.
+// The maximum number of rows. With this limit the index of a row, and that of a row a few strides further, fits into an
+// int.
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
 // Shared memory for rows that are being copied for a block's teams, one row for each team.
@@ -216,8 +220,8 @@ struct BackwardRows {
   RowStatistics statistics[kThreads];
 };
 
-// The sums of each warp of the teams, if a team has several warps; the rest are zeros. One load reads the sums of four
-// warps.
+// The sums of each warp of the teams, if a team has several warps. The places without a warp hold zeros. One load reads
+// the sums of four warps.
 struct WarpSums {
   float4 g[kMostTeams][kMostTeamWarps / 4];
   float4 gx[kMostTeams][kMostTeamWarps / 4];
@@ -230,7 +234,7 @@ struct BackwardMemory {
   WarpSums warps[2];
 };
 
-// How the rows are divided among a block's threads.
+// The division of the rows among a block's threads.
 struct BackwardShape {
   int rows;
   int packs;       // packs of a row
@@ -247,9 +251,9 @@ struct RowSums {
 
 __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z + four.w); }
 
-// Returns the sums over the team to each of its threads. `place` is the index of the warp's sums in `all`, where each
-// team has kMostTeamWarps places. The caller must pass two different `all` in turn, so that one barrier per call is
-// enough, as with TeamSum().
+// Returns the sums over the team to each thread of the team. `place` is the index of the warp's sums in `all`, where
+// each team has kMostTeamWarps places. The caller must pass two objects as `all` in turn, so that one barrier per call
+// is enough, as in TeamSum().
 template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
   if constexpr (kCenters) {
@@ -263,7 +267,7 @@ __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place,
     reinterpret_cast<float*>(all.gx)[place] = sums.gx;
   }
   const int team = place / kMostTeamWarps;
-  // Each team has its own barrier, number team + 1; barrier 0 is that of __syncthreads().
+  // Each team has a barrier of its own, number team + 1, because __syncthreads() uses barrier 0.
   asm volatile("barrier.sync %0, %1;" ::"r"(team + 1), "r"(shape.team_warps * 32) : "memory");
   sums = {kCenters ? SumOf(all.g[team][0]) : 0, SumOf(all.gx[team][0])};
 #pragma unroll 1
@@ -274,7 +278,7 @@ __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place,
   return sums;
 }
 
-// A thread's values of dy and dy_wide in one row. Operator [] returns the sum of both for one pack.
+// A thread's values of dy and dy_wide in one row. Operator [] returns dy + dy_wide for one pack.
 template <typename T, typename U, int kPacks>
 struct Gradients {
   static constexpr int kSize = Pack<T>::kSize;
@@ -296,7 +300,8 @@ struct Gradients {
   }
 };
 
-// kBranchBias says whether the gradient of the branch's bias is wanted.
+// Computes dx, and partial sums of the gradients of weights and biases. kBranchBias says whether the gradient of the
+// branch's bias is wanted.
 template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     Backward(LayerNormBackward t, BackwardShape shape) {
@@ -360,9 +365,9 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_weight[kPacks][kSize] = {};
   float d_bias[kPacks][kSize] = {};
   float d_branch_bias[kPacks][kSize] = {};
-  // All teams of a block make the same number of rounds, and a team may have no row in the last one. Otherwise some
-  // teams would already have left the loop while others wait at barriers in the loop, which compute-sanitizer's
-  // racecheck reports as races.
+  // All teams of a block run the same number of rounds, and a team may have no row in the last round. With different
+  // numbers of rounds, some teams would leave the loop while others wait at barriers in the loop, which
+  // compute-sanitizer's racecheck reports as races.
   const unsigned rounds = CeilDivide<int64_t>(shape.rows - static_cast<int>(blockIdx.x), stride);
   for (unsigned round = 0; round < rounds; ++round) {
     const int row = first + static_cast<int>(round) * stride;
@@ -437,8 +442,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   constexpr int kUsed = kBranchBias ? kParts : kParts - 1;
   const int width = packs * kSize;
   float* partials = t.partials + int64_t{blockIdx.x} * kParts * width;
-  // The sums of the teams are added up for one part at a time, as [teams, columns]. They use the shared memory of the
-  // rows, to which no copies are in flight after this wait.
+  // The sums of the teams, [teams, columns], are added up for one part at a time, in the shared memory of the rows.
+  // After this wait no copies to this memory are in flight.
   __pipeline_wait_prior(0);
   auto* part_sums = reinterpret_cast<float*>(bytes);
   const int columns = team_threads * kPacks * kSize;
@@ -464,7 +469,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   }
 }
 
-// Returns the gradient of one value of y.
+// Returns the gradient of the value of y at index `place`: dy + dy_wide.
 template <typename T, typename U>
 __device__ float GradientAt(const LayerNormBackward& t, int64_t place) {
   if constexpr (kIsMixed<T, U>) {
@@ -553,7 +558,7 @@ void LaunchForward(const LayerNormForward& t, const RowsShape& shape, cudaStream
   kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
 }
 
-// Returns the number of rows of the partial sums.
+// Launches Backward, and returns the number of rows of partial sums that it writes.
 template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64_t packs,
                        cudaStream_t stream) {
@@ -579,14 +584,14 @@ int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64
   return blocks;
 }
 
-// The number of threads that share a row, and the number of packs of the row that each thread holds.
+// A team as a type: the number of threads that share a row, and the number of packs of the row that each thread holds.
 template <int kThreadCount, int kPackCount>
 struct Team {
   static constexpr int kThreads = kThreadCount;
   static constexpr int kPacks = kPackCount;
 };
 
-// Calls launch() with the smallest Team for rows of `packs` packs.
+// Calls launch() with the smallest Team that holds rows of `packs` packs.
 template <typename Launch>
 auto WithTeam(int64_t packs, const Launch& launch) {
   if (packs <= 32) return launch(Team<32, 1>());
@@ -650,7 +655,7 @@ int64_t BackwardOf(const LayerNormBackward& t, const RowsShape& shape, cudaStrea
                      : LaunchBackward<T, U, 2, kCenters, false>(t, shape, packs, stream);
 }
 
-// Calls launch() with values of the C++ types.
+// Calls launch() with values of the C++ types of types.wide and types.narrow.
 template <typename Launch>
 auto WithTypes(const NormTypes& types, const Launch& launch) {
   return WithType(types.narrow, [&](auto narrow) {

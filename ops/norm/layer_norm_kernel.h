@@ -1,6 +1,6 @@
 // Declares the functions that launch the kernels of layer_norm.h. All pointers point to device memory. If `centers` is
-// true, a kernel computes LayerNorm. Otherwise it computes RMSNorm, which has no bias, and for which the kernel sets
-// the means to 0.
+// true, a kernel computes LayerNorm. If `centers` is false, the kernel computes RMSNorm, which has no bias, and sets
+// the means in RowStatistics to 0.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,11 +25,11 @@ struct NormTypes {
   FloatType narrow;  // the type of branch, y, dy and d_branch
 };
 
-// weight, bias and branch_bias are [width].
+// The tensors of forward. weight, bias and branch_bias are [width]; x, branch, sum, y and y_wide are [rows, width].
 struct LayerNormForward {
   const void* x;
   const void* branch;        // nullptr if nothing is added to x
-  const float* branch_bias;  // nullptr if there is no branch, or if it has no bias
+  const float* branch_bias;  // nullptr if there is no branch, or no bias in the branch
   const float* weight;
   const float* bias;  // only LayerNorm reads it
   float epsilon;
@@ -50,7 +50,7 @@ struct LayerNormBackward {
   void* d_branch;  // dx rounded to `narrow`, or nullptr
   // Scratch memory: [LayerNormPartialRows(shape), kParts, width]; nullptr if no sums are wanted.
   float* partials;
-  // Each of the three is [width].
+  // The gradients of weight, bias and branch_bias, each [width].
   SumsTo d_weight;
   SumsTo d_bias;
   SumsTo d_branch_bias;
@@ -58,7 +58,7 @@ struct LayerNormBackward {
   static constexpr int kParts = 3;
 };
 
-// The maximum number of blocks per multiprocessor that share the sums over rows.
+// The maximum number of thread blocks per multiprocessor that share the sums over rows.
 constexpr int kLayerNormBlocksPerMultiprocessor = 4;
 inline int64_t LayerNormPartialRows(const RowsShape& shape) {
   const int64_t blocks = int64_t{shape.multiprocessors} * kLayerNormBlocksPerMultiprocessor;
@@ -69,10 +69,10 @@ inline int64_t LayerNormPartialRows(const RowsShape& shape) {
 void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, const NormTypes& types,
                      const RowsShape& shape, cudaStream_t stream);
 
-// Enqueues the kernels of backward. With x^ = (x - mean) rstd, g = dy weight, and means over a row, they compute
+// Enqueues the kernels of backward. With x^ = (x - mean) rstd, g = dy weight, and means over a row, the kernels compute
 //   dx = d_sum + rstd (g - mean of g - x^ mean of g x^)
 //   d_weight, d_bias, d_branch_bias = the sums over rows of dy x^, dy and dx
-// For RMSNorm the formula of dx has no term 'mean of g'.
+// where rstd is RowStatistics::rstd. For RMSNorm the formula of dx has no term 'mean of g'.
 void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, const NormTypes& types,
                              const RowsShape& shape, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// Compares values and gradients with those of PyTorch's layer norm and RMS norm in float64. The twins are tested on any
-// machine, and the kernels if there is a GPU.
+// Compares values and gradients with those of PyTorch's layer norm and RMS norm in float64. The twins (the plain ATen
+// implementations) are tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/norm/layer_norm.h"
 
@@ -19,8 +19,9 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Some numbers of rows end within a block, and others exceed a grid. The widths are less than a pack, whole packs that
-// do or do not fill a warp or a block, and more than the registers hold.
+// The shapes of x. Some numbers of rows end within a thread block, and others exceed a grid. Some widths are not
+// multiples of a pack, some are packs that do or do not fill a warp or a block, and some are more than the registers
+// hold.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 1},      {7, 1},       {333, 3},    {16384, 3}, {2, 3, 24},  {333, 24},    {1, 772},
     {5, 33},     {9, 256},     {7, 512},    {333, 384}, {100, 384},  {16384, 384}, {11, 776},
@@ -62,12 +63,12 @@ Norm Exact(const Norm& norm) {
 
 class LayerNormTest : public OpTest {
  protected:
-  // The tolerance for results that are rounded to dtype().
+  // Returns the tolerance for results that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-4 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
-  // The tolerance is larger for rows of one value. Their rstd is 316, and ATen's CPU kernel subtracts products with it,
-  // which enlarges rounding errors.
+  // Returns the tolerance for the gradients of weights. It is larger for rows of one value: the rstd of such a row is 1
+  // / sqrt(1e-5) = 316, and ATen's CPU kernel subtracts products with rstd, which enlarges rounding errors.
   static double WeightTolerance(int64_t width) { return width == 1 ? 1e-3 : 1e-4; }
   double Tolerance(int64_t width) const { return std::max(tolerance(), WeightTolerance(width)); }
   // Returns whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a
@@ -90,7 +91,7 @@ class LayerNormTest : public OpTest {
       EXPECT_TRUE(IsNear(gradient, exact.weights()[i].grad(), WeightTolerance(width))) << i;
     }
   }
-  // Which results of a WideNorm have a gradient.
+  // The results of a WideNorm that have a gradient in a test.
   struct Used {
     bool sum = false, y = false, wide = false;
   };
@@ -165,7 +166,7 @@ void LayerNormTest::ExpectAddsTheBranch(at::IntArrayRef sizes, bool centers, boo
   EXPECT_TRUE(IsNear(branch.values.grad(), d_input, Tolerance(width)));
   if (has_bias) {
     EXPECT_EQ(branch.bias.grad().scalar_type(), at::kFloat);
-    // The tolerance is that of dtype(), because the twin, and the kernel for any width, sum rounded values.
+    // The tolerance is that of dtype(), because the twin and the kernel for unaligned widths add up rounded values.
     EXPECT_TRUE(IsNear(branch.bias.grad(), d_input.flatten(0, -2).sum(0), Tolerance(width)));
   }
   EXPECT_EQ(norm.weight.grad().defined(), uses_y);
@@ -191,7 +192,7 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
   }
 }
 
-// Tests float32 sums with branches and results of dtype().
+// Compares NormOfWide(), whose sums are float32 and whose branches and results have dtype(), with PyTorch in float64.
 void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, bool centers, const Used& used,
                                    bool adds) const {
   const int64_t width = sizes.back();
@@ -282,7 +283,8 @@ TEST_P(LayerNormTest, AnyWeightMayBeTheOnlyOneThatLearns) {
     for (const bool centers : {true, false}) {
       const at::Tensor x = Random({40, width});
       const at::Tensor dy = Random({40, width});
-      // `weights` are {weight, branch's bias}, or, for LayerNorm, {weight, branch's bias, bias}.
+      // Runs forward and backward. `weights` are {weight, branch's bias}, or, for LayerNorm, {weight, branch's bias,
+      // bias}.
       const auto run = [&](const std::vector<at::Tensor>& weights) {
         const Norm norm{weights[0], centers ? weights[2] : at::Tensor()};
         AddNormal(x, {x, weights[1]}, norm).second.backward(dy);
@@ -331,7 +333,7 @@ TEST_P(LayerNormTest, TakesAnyAddressAndStride) {
           EXPECT_TRUE(IsNear(gradient, even.grad().to(at::kDouble), tolerance()));
         }
       }
-      // These weights are not leaf tensors, and begin at unaligned addresses.
+      // These weights are not leaf tensors, and begin at addresses that are not multiples of 16 bytes.
       const at::Tensor flat = Weight(2 * width + 1);
       const at::Tensor flat_bias = flat.narrow(0, width + 1, width);
       Normal(even, {flat.narrow(0, 1, width), centers ? flat_bias : at::Tensor()}).backward(odd_dy);

@@ -47,7 +47,7 @@ bool IsFused(const at::Tensor& x, const Window& window) {
          2 * window.padding <= window.size && fits(x.size(2)) && fits(x.size(3));
 }
 
-// Returns whether the kernel can add images with these strides.
+// Returns whether the kernel of backward can add `images`, a gradient, with the strides that it has.
 bool IsAddable(const at::Tensor& images) {
   const int64_t pixel = images.stride(3);
   return images.stride(1) == 1 && images.stride(2) == images.size(3) * pixel &&
@@ -55,7 +55,7 @@ bool IsAddable(const at::Tensor& images) {
          pixel % ChannelsOfPack(TypeOf(images)) == 0 && IsAligned(images);
 }
 
-// Returns {pooled, x}.
+// Computes the members of PoolFork: {pooled, x}.
 class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Window& window) {

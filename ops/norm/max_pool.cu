@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const Place place = PlaceOf(index, packs, shape.width);
   const int row = static_cast<int>(place.row) + shape.padding;
   const int column = static_cast<int>(place.column) + shape.padding;
-  // The range of windows that contain this pixel.
+  // The rows and columns of the windows that contain this pixel.
   const int first_row = max(0, (row - kWindow + shape.stride) / shape.stride);
   const int last_row = min(shape.pooled_height - 1, row / shape.stride);
   const int first_column = max(0, (column - kWindow + shape.stride) / shape.stride);

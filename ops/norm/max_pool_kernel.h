@@ -12,7 +12,7 @@ namespace lockstep::ops {
 
 struct MaxPoolShape {
   int64_t count;
-  int channels;  // a multiple of ChannelsOfPack
+  int channels;  // a multiple of ChannelsOfPack(type)
   int height;
   int width;
   int pooled_height;
@@ -23,14 +23,14 @@ struct MaxPoolShape {
 };
 
 // Enqueues the kernel that computes y and positions, both [count, pooled_height, pooled_width, channels]. A position is
-// the index, in the window, of the window's greatest value, counted row by row.
+// the index of the greatest value in its window, counted row by row from 0.
 void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
                    const MaxPoolShape& shape, cudaStream_t stream);
 
-// A gradient that is added to dx. It has the size of dx, and its pixels lie `pixel_stride` values apart, which is a
-// multiple of ChannelsOfPack().
+// A gradient that is added to dx. The gradient has the size of dx. Adjacent pixels of the gradient lie `pixel_stride`
+// values apart, which is a multiple of ChannelsOfPack().
 struct AddedGradient {
-  const void* images = nullptr;  // nullptr: nothing is added
+  const void* images = nullptr;  // nullptr if nothing is added
   int64_t pixel_stride = 0;
 };
 

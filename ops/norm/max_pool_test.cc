@@ -1,5 +1,5 @@
-// Compares values and gradients with those of PyTorch's max-pooling. The values must be equal, because only sums of
-// gradients are rounded.
+// Compares values and gradients with those of PyTorch's max-pooling in float64. The values must be equal, because only
+// the sums of gradients are rounded.
 
 #include "ops/norm/max_pool.h"
 
@@ -15,7 +15,8 @@
 namespace lockstep::ops {
 namespace {
 
-// The channels are whole packs or not. Some images are as small as a window, and some have odd sides.
+// The shapes of x. Most numbers of channels are multiples of a pack. Some images are as small as a window, and some
+// have odd sides.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 8, 3, 3}, {2, 3, 9, 7}, {3, 24, 17, 5}, {2, 2048, 4, 4}, {5, 64, 56, 56}, {2, 16, 2, 31}};
 
@@ -40,7 +41,7 @@ TEST_P(MaxPoolTest, IsPyTorchs) {
       if (sizes[2] + 2 * padding < window) continue;
       SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << ", window " << window
                                       << ", stride " << stride << ", padding " << padding);
-      // x has many equal values; the pooling must take the first of them.
+      // x has many equal values, and the pooling must take the first of several equal greatest values.
       const at::Tensor x = (4 * Random(sizes)).round().requires_grad_();
       const at::Tensor y = MaxPool(x, window, stride, padding);
       const at::Tensor exact = x.detach().to(at::kDouble).requires_grad_();
@@ -55,7 +56,8 @@ TEST_P(MaxPoolTest, IsPyTorchs) {
   }
 }
 
-// Adds the gradient of the other operations that read x. One such gradient is a view of images with more channels.
+// Checks that backward adds d_passed, the gradient of the other operations that read x. The three d_passed are
+// channels-last images, a view of images with more channels, and contiguous images.
 TEST_P(MaxPoolTest, AddsTheGradientOfWhoElseReadsIt) {
   for (const std::vector<int64_t>& sizes : kShapes) {
     SCOPED_TRACE(at::IntArrayRef(sizes));

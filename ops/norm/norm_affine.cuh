@@ -1,5 +1,6 @@
-// The functions with which the kernels of batch_norm.h and norm_pool.h normalise a channel. The backward of
-// batch_norm.h computes again which values ReLU let pass, so forward and backward must round the norm in the same way.
+// The functions with which the kernels of batch_norm.h and norm_pool.h normalise a channel. rstd is 1 / sqrt(variance +
+// epsilon). The backward of batch_norm.h computes again which values ReLU let pass, so forward and backward must round
+// the norm in the same way.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Affine {
   }
 };
 
-// Computes the Affine for the channels of one pack. `weight` and `bias` are [channels], and `statistics` is [2,
+// Returns the Affine for the channels of one pack. `weight` and `bias` are [channels], and `statistics` is [2,
 // channels]: the batch's mean and rstd.
 template <int kSize>
 __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
@@ -36,7 +37,7 @@ __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const 
 }
 
 // Computes the gradient of a norm's input: dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz -
-// x^ mean of dz x^)
+// x^ mean of dz x^), where dz is the gradient of the norm's result and x^ is (x - mean) rstd.
 template <int kSize>
 struct InputGradient {
   Floats<kSize> scale;
@@ -49,8 +50,8 @@ struct InputGradient {
   }
 };
 
-// Computes the InputGradient of one pack's channels. `d_weights` is [2, channels]: the sums over the batch of dz x^ and
-// of dz.
+// Returns the InputGradient for the channels of one pack. `d_weights` is [2, channels]: the sums over the batch of dz
+// x^ and of dz.
 template <int kSize>
 __device__ InputGradient<kSize> InputGradientOf(const float* weight, const float* statistics,
                                                 const float* d_weights, int64_t channels,

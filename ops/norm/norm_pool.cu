@@ -11,17 +11,19 @@
 namespace lockstep::ops {
 namespace {
 
-// In the kernels for forward and for dx, a thread processes one pack of channels of one pooled column. It goes down
-// kRows pooled rows, in every gridDim.y-th image. The values that a window shares with the window below it, and the
-// values that belong to the channels, stay in registers. These two kernels go through the images backwards, while the
-// kernels for statistics and sums go forwards. Each kernel therefore begins with images that are still in the L2 cache.
+// In the kernels for forward and for dx, a thread processes one pack of channels of one pooled column. The thread goes
+// down kRows pooled rows, in every gridDim.y-th image. The values that a window shares with the window below it, and
+// the weights and statistics of the channels, stay in registers. These two kernels go from the last image to the first,
+// while the kernels for statistics and sums go from the first image to the last. Each kernel therefore begins with
+// images that are still in the L2 cache.
 constexpr int kThreads = 128;
-// The number of blocks that run on a multiprocessor at once, as far as registers allow.
+// The numbers of blocks of the two kernels that run on a multiprocessor at once. The compiler limits the registers of a
+// thread accordingly.
 constexpr int kForwardBlocks = 5;
 constexpr int kBackwardBlocks = 4;
 constexpr int kRows = 8;
 
-// In the kernel for the sums, a block is kWide packs wide, which are 128 bytes of a row, and kHigh rows high.
+// In the kernel for the sums, a block is kWide packs (128 bytes of a row) wide and kHigh rows high.
 constexpr int kWide = 8;
 constexpr int kHigh = 32;
 constexpr int kSumBlocks = 2;  // blocks that run on a multiprocessor at once
@@ -43,10 +45,11 @@ struct Walk {
   }
 };
 
-// A key is an integer by which the values of a window are compared. Its upper half holds the bits of norm(x), rounded
-// to T as y is. For floats that are not negative, the order of the bits as integers is the order of the floats, with
-// NaN last. Negative floats come before them; their own order does not matter, because ReLU passes none of them. The
-// lower half is the code 8 - position, so that of equal values the first one has the greatest key.
+// An integer, the key, by which the values of a window are compared. The upper half of a key holds the bits of norm(x),
+// rounded to T as y is. For floats that are not negative, the order of the bits as integers is the order of the floats,
+// with NaN last. Negative floats have negative keys; the order of negative keys does not matter, because ReLU lets no
+// negative float pass. The lower half of a key is the code 8 - position, so that the first of several equal values has
+// the greatest key.
 template <typename T>
 using Key = std::conditional_t<sizeof(T) == 2, int32_t, int64_t>;
 template <typename T>
@@ -71,7 +74,8 @@ template <typename T>
 __device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm, int code) {
   constexpr int kSize = Pack<T>::kSize;
   const Floats<kSize> x = ToFloats<T>(words);
-  // The values are rounded in words, because the compiler rounds two values of a word at once.
+  // All values are rounded in one loop, so that the compiler rounds the two 16-bit values of a word with one
+  // instruction.
   Pack<T> rounded;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x.values[i], i));
@@ -89,7 +93,8 @@ __device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm
   return keys;
 }
 
-// Replaces each key of `best` by the greater one of itself and of the key in `other`, to whose code `add` is added.
+// Replaces each key of `best` by the maximum of this key and the key of `other` plus `add`. `add` is added to the code
+// of the key of `other`.
 template <typename T>
 __device__ void Merge(Keys<T>& best, const Keys<T>& other, int add = 0) {
 #pragma unroll
@@ -114,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
     loaded[1] = middle[0];
     if (has_right) loaded[2] = middle[packs];
   };
-  // Returns the greatest key in one row of the window. `code` is the code of the row's last value.
+  // Returns the greatest keys in one row of the window. `code` is the code of the right value of the row.
   const auto greatest_of = [&](const uint4(&loaded)[3], int code) {
     Keys<T> greatest = KeysOf<T>(loaded[1], norm, code + 1);
     if (has_left) Merge(greatest, KeysOf<T>(loaded[0], norm, code + 2));
@@ -165,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   }
 }
 
-// A pixel of the pooled images. The kernel for the sums treats the pooled pixels as the rows of a matrix.
+// The place of a pixel in the pooled images. The kernel for the sums treats the pooled pixels as the rows of a matrix.
 struct PooledPixel {
   int64_t image;
   int row;
@@ -186,14 +191,14 @@ struct PooledPixel {
     row -= below * shape.pooled_height;
     image += other.image + below;
   }
-  // Returns the pixel of x where the window begins; it may lie outside of the image.
+  // Returns the index of the pixel of x where the window begins. The window may begin outside of the image.
   __device__ int64_t FirstOfWindow(const NormPoolShape& shape) const {
     return (image * shape.height + 2 * row - 1) * shape.width + 2 * column - 1;
   }
 };
 
-// Computes the sums of dz x^ and of dz. It goes through the pooled pixels, because each window passes its dy only to
-// the pixel with its greatest value (the winner).
+// Computes the sums of dz x^ and of dz (norm_pool_kernel.h). The kernel goes through the pooled pixels, because each
+// window adds its dy only to dz of the pixel with the window's greatest value (the winner).
 template <typename T>
 __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
     Sums(NormPoolBackward t, NormPoolShape shape, int64_t rows) {
@@ -269,7 +274,7 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
   t.partials[(int64_t{blockIdx.y} * 2 + which) * channels + channel] = sum;
 }
 
-// Two windows side by side: their dy, and the codes of their greatest values.
+// The dy of two windows side by side, and the codes of the windows' greatest values.
 template <typename T>
 struct Windows {
   static constexpr int kSize = Pack<T>::kSize;
@@ -286,8 +291,9 @@ struct Windows {
   }
 };
 
-// At each step a thread computes dx for the pixels (2 i, 2 j) to (2 i + 1, 2 j + 1), where i is its pooled row and j
-// its pooled column. Only the windows (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) contain any of these pixels.
+// Computes dx. At each step a thread computes dx for the pixels (2 i, 2 j) to (2 i + 1, 2 j + 1), where i is the
+// thread's pooled row and j is the thread's pooled column. Only the windows (i, j), (i, j + 1), (i + 1, j) and (i + 1,
+// j + 1) contain any of these pixels.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
     Backward(NormPoolBackward t, NormPoolShape shape, unsigned threads) {
@@ -367,7 +373,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
   }
 }
 
-// Returns the number of threads for an image.
+// Returns the number of threads for an image. `pack` is the number of channels of a pack.
 unsigned WalksOf(const NormPoolShape& shape, int pack) {
   const int64_t strips = CeilDivide(shape.pooled_height, kRows);
   return static_cast<unsigned>(strips * shape.pooled_width * (shape.channels / pack));
@@ -388,7 +394,7 @@ dim3 SumsGrid(const NormPoolShape& shape, int pack) {
   const int64_t packs = shape.channels / pack;
   const int64_t wide = CeilDivide(packs, kWide);
   const int64_t resident = int64_t{shape.multiprocessors} * kSumBlocks / wide;
-  // The most blocks in a column that each have rows for all loads of their threads.
+  // The maximum number of blocks in a column, with which each thread has about kUnroll rows.
   const int64_t most = CeilDivide(PooledRows(shape), kHigh * kUnroll);
   return {static_cast<unsigned>(wide),
           static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};

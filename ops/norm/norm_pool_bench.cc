@@ -1,12 +1,12 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach for ResNet's stem in bf16. For comparison it
-// also measures the separate kernels of the norm and the pooling, and ATen's. Run it with
-// bazel run -c opt //ops/norm:norm_pool_bench
+// also measures BatchNorm() followed by MaxPool(), and ATen's operations. Run this benchmark with bazel run -c opt
+// //ops/norm:norm_pool_bench
 //
 // y has one value for each four values of x. Bytes that are moved for each value of x: forward 4.75 (read x twice;
-// write a fourth of a value of y and of its position), backward 7.5 (twice: read x and a fourth of a value of dy and of
-// its position; then write dx). The limit is a device-to-device copy of as many bytes in the same run: `of_copy` is the
-// rate divided by the copy's rate. The other implementations move more bytes, but their `of_copy` is computed with the
-// same bytes.
+// write a fourth of a value of y and of its code, one byte), backward 7.5 (read x and a fourth of a value of dy and of
+// its code, all twice; write dx). The reference is a device-to-device copy of as many bytes in the same run: `of_copy`
+// is the copy's time divided by the measured time. The other implementations move more bytes, but their `of_copy` is
+// computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ void Run(benchmark::State& state, const Function& function, bool backward) {
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are channels and side of ResNet's stem, for 256 images.
+// The arguments are the channels and the side of the images of ResNet's stem, for 256 images.
 #define LOCKSTEP_NORM_POOL_BENCH(name, ...)                            \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)->Args({64, 112})->Iterations(3)->UseManualTime()

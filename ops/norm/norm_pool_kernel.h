@@ -12,10 +12,10 @@ namespace lockstep::ops {
 
 struct NormPoolShape {
   int64_t count;
-  int channels;  // a multiple of ChannelsOfPack
+  int channels;  // a multiple of ChannelsOfPack(type)
   int height;
   int width;
-  int pooled_height;  // half of height, rounded up
+  int pooled_height;  // height / 2, rounded up
   int pooled_width;
   int multiprocessors;  // the number of multiprocessors of the device
 };
@@ -30,8 +30,8 @@ struct NormPoolForward {
   // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of pixels.
   const float* statistics;
   void* y;  // [count, pooled_height, pooled_width, channels]; `codes` has the same shape
-  // 8 - (the position of the window's greatest value, 0 to 8, counted row by row); 9 if ReLU passes no value of the
-  // window.
+  // For each window, 8 - the position of its greatest value, where positions count row by row from 0 to 8; or 9 if ReLU
+  // lets no value of the window pass.
   uint8_t* codes;
 };
 
@@ -41,7 +41,7 @@ struct NormPoolBackward {
   const uint8_t* codes;
   const float* weight;
   const float* statistics;
-  float* partials;   // scratch memory
+  float* partials;   // scratch memory: [NormPoolPartialRows(), 2, channels]
   float* d_weights;  // [2, channels]: the sums of dz x^ and of dz
   void* dx;
 };
@@ -50,8 +50,9 @@ struct NormPoolBackward {
 void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
                     cudaStream_t stream);
 
-// Enqueues the kernel that computes d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd. dz is
-// the sum of dy over the windows in which x is the greatest value, if ReLU passed this value.
+// Enqueues the kernel that computes d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd, where
+// rstd is 1 / sqrt(variance + epsilon). dz is the sum of dy over the windows in which x is the greatest value, or 0 if
+// ReLU did not let x pass.
 void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,
                         cudaStream_t stream);
 

@@ -1,5 +1,6 @@
 // Compares values, gradients and running statistics with those of PyTorch's batch norm, ReLU and max-pooling in
-// float64. The twin is tested on any machine, and the kernels if there is a GPU.
+// float64. The twin (the plain ATen implementation) is tested on any machine, and the kernels are tested if there is a
+// GPU.
 
 #include "ops/norm/norm_pool.h"
 
@@ -16,8 +17,8 @@
 namespace lockstep::ops {
 namespace {
 
-// The channels are no whole packs, one pack, or more packs than a block has. Images are one pixel high, wide or both,
-// have odd or even sides, or are higher than the part that a thread processes.
+// The shapes of x. The channels are no whole packs, one pack, or more packs than a block has. Images are one pixel
+// high, one pixel wide, or both; have odd or even sides; or have more rows than a thread processes.
 const std::vector<std::vector<int64_t>> kShapes = {
     {3, 8, 1, 1},   {2, 8, 1, 7},    {2, 8, 7, 1},   {2, 24, 2, 2},    {3, 24, 5, 5},
     {2, 3, 7, 7},   {2, 64, 14, 15}, {4, 40, 15, 2}, {2, 2048, 5, 2},  {1, 8, 33, 31},
@@ -25,8 +26,8 @@ const std::vector<std::vector<int64_t>> kShapes = {
 
 class NormPoolTest : public NormOpTest {
  protected:
-  // Returns random whole numbers. Many windows then have several equal greatest values, and different values differ by
-  // more than a rounding error.
+  // Returns random whole numbers, so that many windows have several equal greatest values, and different values differ
+  // by more than a rounding error.
   at::Tensor RandomWhole(at::IntArrayRef sizes) const { return Random(sizes).round(); }
 };
 
@@ -44,8 +45,8 @@ TEST_P(NormPoolTest, IsPyTorchs) {
     const ChannelNorm norm = Norm(sizes[1]);
     const Exactly exactly(x, norm);
     const at::Tensor expected = Pool(exactly.Sum().relu());
-    // Values so close to 0 that rounding decides whether they pass get no gradient. dy has whole numbers, because the
-    // twin rounds sums of it.
+    // Values get no gradient if they are so close to 0 that rounding decides whether ReLU lets them pass. dy has whole
+    // numbers, because the twin rounds sums of dy.
     const at::Tensor dy = RandomWhole(Pooled(sizes)) * (expected > 4 * tolerance()).to(dtype());
     expected.backward(dy.to(at::kDouble));
 
@@ -107,13 +108,14 @@ TEST_P(NormPoolTest, NothingPassesWhereNothingIsPositive) {
   }
 }
 
-// If all normalised values of a window are equal, dy goes to the first of them that lies in the image.
+// Checks that dy goes to the first value of a window that lies in the image, if all normalised values of the window are
+// equal.
 TEST_P(NormPoolTest, TheFirstOfEqualsWins) {
   const std::vector<int64_t> sizes = {2, 24, 7, 12};
   const at::Tensor x = Random(sizes);
   const at::Tensor dy = (3 * at::rand(Pooled(sizes), options())).round() + 1;
   std::vector<double> weights = {0};
-  // This weight is so small that all normalised values are equal in 16 bits.
+  // The weight 1e-5 is so small that all normalised values are equal after rounding to 16 bits.
   if (dtype() != at::kFloat) weights.push_back(1e-5);
   for (const double weight : weights) {
     SCOPED_TRACE(weight);

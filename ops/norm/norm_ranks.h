@@ -9,9 +9,9 @@ namespace lockstep::ops {
 class NormRanks {
  public:
   virtual ~NormRanks() = default;
-  // Returns the tensors `own`, [size], of all ranks as [ranks, size], in the order of the ranks.
+  // Returns the tensors `own`, [size], of all ranks as one tensor [ranks, size], in the order of the ranks.
   virtual at::Tensor Gather(const at::Tensor& own) = 0;
-  // Replaces `sums` by its sum over the ranks.
+  // Replaces each value of `sums` by the sum of this value over the ranks.
   virtual void AddUp(const at::Tensor& sums) = 0;
 };
 

@@ -51,7 +51,7 @@ class FusedScaledSum : public torch::autograd::Function<FusedScaledSum> {
     const at::Tensor& branch = saved[0];
     const at::ScalarType type = context->saved_data["type"].toScalarType();
     const RowsShape shape = RowsShapeOf(branch);
-    // If x is float32 and only the sum has a gradient, this is also the gradient of x.
+    // If x is float32 and only the sum has a gradient, the gradient of the sum is also the gradient of x.
     const bool is_sums = type == at::kFloat && !d_rounded.defined();
     const bool writes_x = context->needs_input_grad(0) && !is_sums;
     const at::Tensor dx =

@@ -12,15 +12,15 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;        // the columns of a thread: 16 bytes of `branch`
-constexpr int kMostPacks = 32;  // the most packs side by side in a block
+constexpr int kPack = 8;        // columns of a thread: 16 bytes of `branch`
+constexpr int kMostPacks = 32;  // the maximum number of packs of a block
 constexpr int kBlocksPerMultiprocessor = 4;
 
 using Columns = Floats<kPack>;
 
-// How blocks are distributed over a matrix. If the matrix is narrow, a warp processes several rows at once.
+// The distribution of blocks over a matrix. If the matrix is narrow, a warp processes several rows at once.
 struct Tiles {
-  int columns;  // the number of blocks side by side
+  int columns;  // the number of blocks that share a row
   int packs;    // the number of packs of a block; the last block may have fewer
   int lanes;    // the number of rows that a block processes at a time
   int slices;   // the number of blocks that share the rows
@@ -68,7 +68,7 @@ __device__ void StorePack(void* matrix, int64_t pack, const Columns& values) {
   }
 }
 
-// X is the type of x, and T the type of branch.
+// Computes sum and rounded. X is the type of x, and T is the type of branch.
 template <typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     Forward(ScaledSumForward t, RowsShape shape) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// Calls launch() with values of the types of x and of the branch.
+// Calls launch() with values of the C++ types of x and of branch.
 template <typename Launch>
 void WithTypes(const ScaledSumTypes& types, const Launch& launch) {
   const auto with_x = [&](auto branch) {

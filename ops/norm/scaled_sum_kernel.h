@@ -14,7 +14,7 @@ namespace lockstep::ops {
 
 struct ScaledSumTypes {
   FloatType x;       // the type of x and dx: float32, or the same as `branch`
-  FloatType branch;  // the 16-bit type of branch, rounded and their gradients
+  FloatType branch;  // the 16-bit type of branch, d_branch, rounded and d_rounded
 };
 
 struct ScaledSumForward {
@@ -30,7 +30,7 @@ struct ScaledSumBackward {
   const void* d_rounded;  // or nullptr
   const void* branch;
   const float* scale;
-  void* dx;  // d_sum + d_rounded; nullptr if it is not wanted
+  void* dx;  // d_sum + d_rounded; nullptr if dx is not wanted
   void* d_branch;
   float* partials;  // scratch memory: [ScaledSumSlices(shape), width]
   SumsTo d_scale;

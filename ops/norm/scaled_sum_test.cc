@@ -1,5 +1,5 @@
-// Compares values and gradients with those of plain operations in float64. The twin is tested on any machine, and the
-// kernels if there is a GPU.
+// Compares values and gradients with those of plain operations in float64. The twin (the plain ATen implementation) is
+// tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/norm/scaled_sum.h"
 
@@ -25,8 +25,9 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// Some numbers of rows end within a block, and others exceed a grid. The widths are one pack, so few packs that a warp
-// has several rows, several blocks, and no whole packs.
+// Compares the results for several shapes. Some numbers of rows end within a thread block, and others exceed a grid.
+// The widths are one pack, so few packs that a warp has several rows, packs for several blocks, and 13 values, which
+// are no whole packs.
 TEST_P(ScaledSumTest, IsTheSum) {
   const std::vector<std::vector<int64_t>> shapes = {{1, 8},        {7, 24},   {3, 5, 5, 96},
                                                     {40000, 96},   {9, 264},  {1000, 768},

@@ -28,9 +28,9 @@ struct Left {
   at::Tensor dy, gate;
 };
 
-// The object that the Squeeze() and the Excite() of a pair share. It holds tensors only between their backwards. These
-// tensors must have no autograd graph, because the graph would refer to Squeeze() and Excite() and form a reference
-// cycle.
+// The object that the Squeeze() and the Excite() of a pair share. It holds tensors only between the backward of
+// Excite() and the backward of Squeeze(). These tensors must have no autograd graph, because the graph would refer to
+// Squeeze() and Excite() and form a reference cycle.
 class Pair : public torch::CustomClassHolder {
  public:
   // Returns true for the first caller only, which is the Excite() of the pair.
@@ -41,7 +41,8 @@ class Pair : public torch::CustomClassHolder {
     backward_ = torch::autograd::get_current_graph_task_id();
   }
 
-  // Returns undefined tensors if none were stored in this run of backward.
+  // Removes and returns the stored tensors. Returns undefined tensors if Leave() was not called in this run of
+  // backward.
   Left TakeLeft() {
     Left left = std::exchange(left_, {});
     return backward_ == torch::autograd::get_current_graph_task_id() ? left : Left();
@@ -106,7 +107,7 @@ at::Tensor SumsOf(const at::Tensor& x, const at::Tensor& by, double factor) {
   return sums;
 }
 
-// Returns x * gate + factor * shift, with these sizes. An undefined x or shift counts as 0, and an undefined gate as 1.
+// Returns x * gate + factor * shift, of sizes `sizes`. An undefined x or shift counts as 0, and an undefined gate as 1.
 at::Tensor Gated(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& shift,
                  double factor, at::IntArrayRef sizes) {
   const at::Tensor& like = x.defined() ? x : shift;
@@ -126,7 +127,7 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
  public:
   static constexpr int64_t kSameX = 1;  // the index of the result same_x
 
-  // Returns {mean, x}.
+  // Returns {mean, x}, the members of Squeezed.
   static variable_list forward(AutogradContext* context, const Variable& x) {
     context->set_materialize_grads(false);
     context->saved_data["sizes"] = x.sizes().vec();
@@ -162,7 +163,7 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
 
 class FusedExcite : public torch::autograd::Function<FusedExcite> {
  public:
-  // `pair` is null if x does not come from a Squeeze() that still needs an Excite().
+  // Returns x * gate. `pair` is null if x is not the same_x of a Squeeze() that still needs an Excite().
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& gate,
                           const PairPointer& pair) {
     context->set_materialize_grads(false);
@@ -197,7 +198,7 @@ class FusedExcite : public torch::autograd::Function<FusedExcite> {
 };
 
 // Returns the pair of the Squeeze() that returned x as same_x. Returns null if there is no such Squeeze(), or if
-// another Excite() already belongs to it.
+// another Excite() is already the other half of this pair.
 PairPointer TakePairOf(const at::Tensor& x) {
   if (!x.requires_grad() || x.output_nr() != FusedSqueeze::kSameX) return {};
   const auto* squeeze =

@@ -12,25 +12,25 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;  // the channels of a thread: 16 bytes
+constexpr int kPack = 8;  // channels of a thread: 16 bytes
 constexpr int kBlocksPerMultiprocessor = 4;
-constexpr int kPixels = 4;  // pixels of a thread whose loads are in flight at once
-// The most packs side by side in a block that sums pixels. The limit lets a block process several pixels at a time.
+constexpr int kPixels = 4;  // pixels of a thread in SumPixels whose loads are in flight at once
+// The maximum number of packs of a block in SumPixels. The limit lets a block process several pixels at a time.
 constexpr int kMostSumPacks = 32;
 constexpr int kGatedPixels = 8;  // pixels of a thread in GatePixels
 
 using Channels = Floats<kPack>;
 
-// How blocks are distributed over images. A block processes pixels of one image, `lanes` pixels at a time, for a group
+// The distribution of blocks over images. A block processes pixels of one image, `lanes` pixels at a time, for a group
 // of adjacent packs of channels.
 struct Tiles {
-  int columns;  // the number of blocks side by side
+  int columns;  // the number of blocks that share a pixel
   int packs;    // the number of packs of a block; the last block may have fewer
   int lanes;    // the number of pixels that a block processes at a time
   int slices;   // the number of blocks that share an image's pixels
 
-  // Returns tiles for SumPixels. They have as many slices as can run on the multiprocessors at once, so that there are
-  // few partial sums.
+  // Returns tiles for SumPixels. There are only as many slices as can run on the multiprocessors at once, so that there
+  // are few partial sums.
   static Tiles OfSums(const SqueezeShape& shape) {
     Tiles tiles = InColumns(shape, kMostSumPacks);
     const int64_t blocks = shape.count * tiles.columns;
@@ -40,7 +40,7 @@ struct Tiles {
     return tiles;
   }
 
-  // Returns tiles for GatePixels. They have so many slices that each thread has only kGatedPixels pixels.
+  // Returns tiles for GatePixels, with so many slices that each thread has at most kGatedPixels pixels.
   static Tiles OfGated(const SqueezeShape& shape) {
     Tiles tiles = InColumns(shape, kThreads);
     tiles.slices = static_cast<int>(CeilDivide(shape.pixels, int64_t{tiles.lanes} * kGatedPixels));
@@ -52,19 +52,19 @@ struct Tiles {
  private:
   static Tiles InColumns(const SqueezeShape& shape, int most_packs) {
     const auto [columns, packs] = BlockColumns::Of(shape.channels / kPack, most_packs);
-    // The number of packs is even, so that the border between two blocks is also a border of the memory's 32-byte
-    // sectors.
+    // If several blocks share a pixel, the number of packs of a block is even, so that blocks meet at multiples of 32
+    // bytes, the size of a sector of memory.
     const int block_packs = columns == 1 ? packs : RoundUp(packs, 2);
     const int64_t lanes = std::min<int64_t>(kThreads / block_packs, shape.pixels);
     return {columns, block_packs, static_cast<int>(lanes), 1};
   }
 };
 
-// The pack of channels that a thread processes.
+// The pack of channels of an image that a thread processes.
 struct Place {
   int64_t packs;  // the number of packs of all channels
   int64_t image;
-  int64_t pack;  // the thread's pack; at least `packs` if the thread has none
+  int64_t pack;  // the index of the pack; `packs` or more if the thread has none
 
   __device__ Place(const SqueezeShape& shape, int64_t image, int column)
       : packs(shape.channels / kPack),
@@ -78,7 +78,8 @@ struct Place {
   __device__ int64_t OfImage() const { return image * packs + pack; }
 };
 
-// Returns the channels of the thread's pack of the image. If `tensor` is null, all values are `other`.
+// Returns the values of `tensor`, which has one value for each channel of an image, for the thread's pack. If `tensor`
+// is null, all values are `other`.
 template <typename T>
 __device__ Channels LoadChannels(const void* tensor, const Place& place, float other) {
   if (tensor != nullptr) return ToFloats<T>(Load(tensor, place.OfImage()));
@@ -88,7 +89,8 @@ __device__ Channels LoadChannels(const void* tensor, const Place& place, float o
   return channels;
 }
 
-// Writes a channel's sum over the image's pixels, or, if there are several slices, over this slice's pixels.
+// Writes a channel's sum over the image's pixels to t.sums, or, if there are several slices, the sum over the slice's
+// pixels to t.partials. `place` is the index of the channel among the channels of all images.
 template <typename T>
 __device__ void GiveSum(const PixelSums& t, const SqueezeShape& shape, int64_t place, float sum) {
   if (t.partials == nullptr) {
@@ -98,7 +100,7 @@ __device__ void GiveSum(const PixelSums& t, const SqueezeShape& shape, int64_t p
   }
 }
 
-// blockIdx.x is the image and the column of blocks, and blockIdx.y is the slice.
+// Computes the sums over pixels. blockIdx.x is image * columns + column of blocks, and blockIdx.y is the slice.
 template <typename T, bool kIsProduct>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     SumPixels(PixelSums t, SqueezeShape shape, int columns) {
@@ -147,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
   static_cast<T*>(sums)[i] = FromFloat<T>(factor * sum);
 }
 
-// blockIdx.x is the image and the slice, and blockIdx.y is the column of blocks.
+// Computes y of GatedPixels. blockIdx.x is image * slices + slice, and blockIdx.y is the column of blocks.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     GatePixels(GatedPixels t, SqueezeShape shape, int slices) {

@@ -1,11 +1,11 @@
-// Squeeze-and-excitation (arXiv:1709.01507): y = x * gate, where the gate of each channel of an image is computed from
-// the means of the image's channels, for example as sigmoid(conv2d(silu(conv2d(mean)))).
+// Computes squeeze-and-excitation (arXiv:1709.01507): y = x * gate, where the gate of each channel of an image is
+// computed from the means of the image's channels, for example as sigmoid(conv2d(silu(conv2d(mean)))).
 //
 //   const auto [mean, same_x] = Squeeze(x);
 //   y = Excite(same_x, <gate of mean>);
 //
-// ATen needs about 15 passes over x for this and its gradients. Here forward reads x twice and writes y once. Backward
-// reads dy and x to compute the gate's gradient, and then reads dy and writes
+// ATen needs about 15 passes over tensors of x's size for y and the gradients. In this file forward reads x twice and
+// writes y once. Backward reads dy and x to compute the gate's gradient, and then reads dy and writes
 //
 //   dx = dy * gate + d_mean / pixels
 //
@@ -18,10 +18,10 @@
 //      adds the other gradients of its results.
 // If there is no pair (because x was detached, copied or passed to another Excite() before, or because gradients are
 // differentiated again), Excite()'s backward itself returns the gradient of x. The gradients are therefore right for
-// any use of the results. There is one exception: torch::autograd::grad() with respect to `same_x`, and a hook on
-// `same_x`, do not get the gradient that is passed through the pair.
+// any use of the results. But torch::autograd::grad() with respect to `same_x`, and a hook on `same_x`, do not get the
+// gradient that is passed through the pair.
 //
-// All sums are float32, and the bits are the same each time, because there are no atomics.
+// All sums are float32, and each run gives the same bits, because there are no atomics.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,21 +30,23 @@ namespace lockstep::ops {
 
 struct Squeezed {
   at::Tensor mean;    // [count, channels, 1, 1] in x's type
-  at::Tensor same_x;  // x in the same memory; to be passed to Excite()
+  at::Tensor same_x;  // x in the same memory, for Excite()
 };
 
-// `x` is [count, channels, height, width] in any float type. The kernels run on a GPU if x is 16-bit and channels last,
-// and has a multiple of 8 channels. In all other cases SqueezeTwin() runs.
+// Returns the mean of each channel of each image, and x itself. `x` is [count, channels, height, width] in any float
+// type. The kernels run on a GPU if x is 16-bit and channels last, and has a multiple of 8 channels. In all other cases
+// SqueezeTwin() runs.
 Squeezed Squeeze(const at::Tensor& x);
 
-// Returns x * gate. The kernels run if HasSqueezeKernels(x), and if the gate is [count, channels, 1, 1] in x's type. In
-// all other cases ExciteTwin() runs. x and gate are kept for backward, so nobody may write to them before backward.
+// Returns x * gate. The kernels run if HasSqueezeKernels(x) is true and the gate is [count, channels, 1, 1] in x's
+// type. In all other cases ExciteTwin() runs. x and gate are kept for backward, so nobody may write to x or gate before
+// backward.
 at::Tensor Excite(const at::Tensor& x, const at::Tensor& gate);
 
 // Returns whether the kernels support x.
 bool HasSqueezeKernels(const at::Tensor& x);
 
-// Compute the same with plain ATen calls, on any device.
+// Compute the same results as Squeeze() and Excite() with plain ATen calls, on any device.
 Squeezed SqueezeTwin(const at::Tensor& x);
 at::Tensor ExciteTwin(const at::Tensor& x, const at::Tensor& gate);
 

@@ -18,7 +18,7 @@ struct SqueezeShape {
   int multiprocessors;
 };
 
-// sums[n, c] = factor * the sum over p of x[n, p, c] * by[n, p, c]
+// The tensors of sums[n, c] = factor * the sum over p of x[n, p, c] * by[n, p, c].
 struct PixelSums {
   const void* x;
   const void* by;  // nullptr counts as 1
@@ -28,7 +28,7 @@ struct PixelSums {
   float* partials;
 };
 
-// y[n, p, c] = x[n, p, c] * gate[n, c] + factor * shift[n, c]
+// The tensors of y[n, p, c] = x[n, p, c] * gate[n, c] + factor * shift[n, c].
 struct GatedPixels {
   const void* x;      // nullptr counts as 0
   const void* gate;   // nullptr counts as 1
@@ -37,7 +37,8 @@ struct GatedPixels {
   void* y;
 };
 
-// Returns into how many slices an image's pixels are divided. If there are several, each has its own partial sums.
+// Returns into how many slices an image's pixels are divided. If there are several slices, each slice has its own
+// partial sums.
 int64_t PixelSumSlices(const SqueezeShape& shape);
 
 void LaunchPixelSums(const PixelSums& tensors, FloatType type, const SqueezeShape& shape,

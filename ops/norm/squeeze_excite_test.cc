@@ -1,5 +1,5 @@
-// Compares values and gradients with those of plain operations in float64. The twin is tested on any machine, and the
-// kernels if there is a GPU.
+// Compares values and gradients with those of plain operations in float64. The twin (the plain ATen implementation) is
+// tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/norm/squeeze_excite.h"
 
@@ -37,9 +37,9 @@ Tensor GateOf(const Tensor& mean) { return at::sigmoid(3 * mean + 0.5); }
 
 Tensor GatedBy(const Tensor& x) { return x * GateOf(at::mean(x, {2, 3}, /*keepdim=*/true)); }
 
-// Some numbers of pixels end within a block and within a thread's group of loads; one shape has one pixel; some shapes
-// have few images with many pixels, whose sums are divided into slices. The channels fill one pack, several blocks of
-// which the last is not full, or no whole packs.
+// The shapes of x. Some numbers of pixels end within a thread block and within a thread's group of loads; one shape has
+// one pixel; some shapes have few images with many pixels, so that the sums are divided into slices. The channels fill
+// one pack, or several blocks of which the last is not full; 13 channels are no whole packs.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 8, 1, 1},    {3, 24, 5, 7},    {2, 32, 112, 112}, {5, 96, 56, 56},   {300, 16, 9, 9},
     {2, 1152, 7, 7}, {9, 672, 14, 14}, {1, 272, 3, 3},    {40, 144, 28, 28}, {1, 4104, 2, 3},
@@ -66,8 +66,8 @@ TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
     EXPECT_TRUE(IsNear(mean, exact_mean, tolerance()));
     EXPECT_TRUE(IsNear(y, expected, tolerance()));
     const Tensor dy = Images(shape);
-    // d_mean is so large that it contributes as much to x's gradient as dy does, as far as float16 can represent such
-    // numbers.
+    // d_mean, up to the number of pixels, is so large that it contributes as much to x's gradient as dy does. It is at
+    // most 60,000, because float16 has no greater numbers than 65,504.
     const Tensor d_mean = at::rand_like(mean) * std::min<int64_t>(shape[2] * shape[3], 60'000);
     const auto compare = [&](const std::vector<Tensor>& results,
                              const std::vector<Tensor>& exact_results,
@@ -85,7 +85,8 @@ TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
         EXPECT_TRUE(IsNear(found[i], wanted[i], tolerance())) << "input " << i;
       }
     };
-    // All calls use the same graph, so this also tests that one backward leaves nothing in the pair for the next.
+    // All calls use the same graph, so they also test that one run of backward leaves nothing in the pair for the next
+    // run.
     compare({y, mean}, {expected, exact_mean}, {dy, d_mean}, true, true);
     compare({y, mean}, {expected, exact_mean}, {dy, d_mean}, true, false);
     compare({y}, {expected}, {dy}, true, true);
@@ -126,7 +127,7 @@ TEST_P(SqueezeExciteTest, NeedsNoGradients) {
   const Tensor own_x = x.clone(kLast).requires_grad_();
   Excite(Squeeze(own_x).same_x, gate).backward(dy);
   EXPECT_TRUE(IsNear(own_x.grad(), dy.to(at::kDouble) * gate.to(at::kDouble), tolerance()));
-  // Neither needs a gradient.
+  // Neither x nor the gate needs a gradient.
   EXPECT_FALSE(Excite(Squeeze(x).same_x, gate).requires_grad());
   const at::NoGradGuard no_grad;
   const Tensor plain = Excite(Squeeze(own_x).same_x, own_gate);
@@ -134,7 +135,7 @@ TEST_P(SqueezeExciteTest, NeedsNoGradients) {
   EXPECT_TRUE(IsNear(plain, expected, tolerance()));
 }
 
-// The gradients are right for any use of the results.
+// Checks that the gradients are right for uses of the results in which Squeeze() and Excite() form no pair.
 TEST_P(SqueezeExciteTest, IsNoPairOfWhatIsNone) {
   const Tensor x = Images({3, 24, 5, 7}).requires_grad_();
   const Tensor gate = at::rand({3, 24, 1, 1}, options()).requires_grad_();
@@ -220,7 +221,7 @@ TEST_P(SqueezeExciteTest, TakesAnyLayout) {
     const auto [mean, same_x] = Squeeze(own);
     const Tensor y = Excite(same_x, GateOf(mean));
     EXPECT_TRUE(IsNear(y, GatedBy(exact), tolerance()));
-    // Gradients that are not channels last, and the expanded gradient of a sum.
+    // The gradients of y are a tensor that is not channels last, and the expanded gradient of a sum.
     const Tensor dy = at::randn(images.sizes(), options());
     const Tensor found = grad({y}, {own}, {dy}, /*retain_graph=*/true)[0];
     EXPECT_TRUE(
@@ -248,7 +249,7 @@ TEST_P(SqueezeExciteTest, GivesTheSameBits) {
   }
 }
 
-// A pair does not keep itself alive, neither after a backward nor without one.
+// Checks that a pair is destroyed with its tensors, whether backward ran or not.
 TEST_P(SqueezeExciteTest, KeepsNothing) {
   const Tensor x = Images({3, 24, 5, 7}).requires_grad_();
   const auto count = [&] { return x.storage().use_count(); };

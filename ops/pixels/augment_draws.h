@@ -5,17 +5,17 @@ namespace lockstep {
 
 // The indices of a sample's random numbers (float32).
 enum AugmentDraw {
-  // The parameters of the colour operations, which are torchvision's adjust_*. Brightness, contrast and saturation are
-  // factors; 1 changes nothing.
+  // The factors of the colour operations, which are torchvision's adjust_brightness, adjust_contrast and
+  // adjust_saturation. A factor of 1 changes nothing.
   kBrightness,
   kContrast,
   kSaturation,
   kHue,  // the rotation of the hue as a fraction of the circle; 0 changes nothing
   // Four numbers: the operation that is applied first, second, third and last.
   kOrder,
-  // The mixture of each sample with the sample before it. The values of a micro-batch's first sample apply to all its
-  // samples. Inside the box left <= x < right, top <= y < bottom, a pixel is the sample's own pixel times kOwnInBox,
-  // plus the previous sample's pixel times 1 - kOwnInBox.
+  // The mixture of each sample with the sample before it. The values of a micro-batch's first sample apply to all
+  // samples of the micro-batch. The box is kLeft <= x < kRight, kTop <= y < kBottom. In the box, a pixel becomes the
+  // sample's own pixel times kOwnInBox, plus the previous sample's pixel times 1 - kOwnInBox.
   kLeft = kOrder + 4,
   kTop,
   kRight,

@@ -12,8 +12,8 @@
 namespace lockstep::ops {
 namespace {
 
-// The following functions compute what the functions of torchvision.transforms.v2.functional with these names compute,
-// for one float32 image x, [3, height, width].
+// The following functions give the same results as rgb_to_grayscale, _blend and adjust_* of
+// torchvision.transforms.v2.functional, for one float32 image x, [3, height, width].
 
 at::Tensor Grey(const at::Tensor& x) { return 0.2989 * x[0] + 0.587 * x[1] + 0.114 * x[2]; }
 
@@ -21,8 +21,8 @@ at::Tensor Blend(const at::Tensor& x, const at::Tensor& other, double share) {
   return (share * x + (1 - share) * other).clamp(0, 1);
 }
 
-// Rotates the hue in the HSV colour space. The hue of grey pixels is arbitrary, which does not matter because their
-// range is 0.
+// Rotates the hue in the HSV colour space. The computed hue of a grey pixel is arbitrary and has no effect, because the
+// pixel's `range` is 0.
 at::Tensor AdjustHue(const at::Tensor& x, double turn) {
   const at::Tensor value = x.amax(0);
   const at::Tensor range = value - x.amin(0);

@@ -14,8 +14,8 @@ struct Rgb {
   float r, g, b;
 };
 
-// The draws of an image for its colour operations, and, if its contrast changes, the mean grey value of the image just
-// before that operation. The struct is kept in shared memory, because it is read for every pixel.
+// The draws of an image for the colour operations, and, if the image's contrast changes, the image's mean grey value
+// just before the contrast operation. The struct is kept in shared memory, because it is read for every pixel.
 struct Colours {
   float draws[kLeft];
   float grey_mean;
@@ -29,8 +29,9 @@ __device__ Rgb Blend(const Rgb& x, float other, float share) {
           __saturatef(fmaf(share, x.b, rest))};
 }
 
-// Rotates the hue in the HSV colour space. The result is channel = value - range * max(0, min(k, 4 - k, 1)), where k is
-// the hue in sixths of the circle, counted from an origin that differs for each channel.
+// Rotates the hue in the HSV colour space. Each channel of the result is value - range * max(0, min(k, 4 - k, 1)),
+// where value is the greatest channel, range is the difference between the greatest and the smallest channel, and k is
+// the new hue in sixths of the circle, counted from an origin that differs for each channel.
 __device__ Rgb AdjustHue(const Rgb& x, float turn) {
   const float value = fmaxf(x.r, fmaxf(x.g, x.b));
   const float range = value - fminf(x.r, fminf(x.g, x.b));
@@ -51,8 +52,8 @@ __device__ Rgb AdjustHue(const Rgb& x, float turn) {
   return {channel(5), channel(3), channel(1)};
 }
 
-// Returns the pixel after the image's colour operations. With kBeforeContrast only the operations before the contrast
-// are applied.
+// Returns pixel x after the image's colour operations. If kBeforeContrast is true, only the operations before the
+// contrast operation are applied.
 template <bool kBeforeContrast>
 __device__ Rgb WithColours(Rgb x, const Colours& colours) {
   for (int i = 0; i < kColourOperations; ++i) {
@@ -74,7 +75,7 @@ __device__ Rgb WithColours(Rgb x, const Colours& colours) {
 }
 
 // A group of kPixels adjacent pixels with three channels, as three packs. If the image is contiguous, there is one pack
-// for each channel's plane. If it is channels last, the three packs follow one another in memory.
+// for each channel's plane. If the image is channels last, the three packs follow one another in memory.
 template <typename T, int kPixels, bool kChannelsLast>
 struct Group {
   Pack<T, kPixels> packs[3];
@@ -107,8 +108,8 @@ struct Group {
 template <int kPixels, bool kChannelsLast>
 using Bytes = Group<uint8_t, kPixels, kChannelsLast>;
 
-// Computes sums[n, part] = the sum of the grey values, just before the contrast operation, over a part of image n's
-// pixels.
+// Computes grey_sums[n, part], the sum of the grey values just before the contrast operation over a part of image n's
+// pixels. Skips images whose contrast does not change.
 template <int kPixels, bool kChannelsLast>
 __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
   __shared__ Colours colours;
@@ -136,7 +137,8 @@ __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
   if (threadIdx.x == 0) a.grey_sums[blockIdx.x] = sum;
 }
 
-// Sets `colours` for image n and for the image `before` it. All threads of a block must call it.
+// Sets colours[0] for image n and colours[1] for image `before`, with which image n is mixed. All threads of a block
+// must call this function.
 __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before,
                             Colours (&colours)[2]) {
   const int warp = threadIdx.x / kWarp;
@@ -153,7 +155,7 @@ __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before
   __syncthreads();
 }
 
-// Returns the share of the sample itself in the mixed pixel `place`, counted row by row.
+// Returns the weight of the sample's own pixel in the mixed pixel number `place`, counted row by row.
 __device__ float OwnShare(const float* mixture, int width, int place) {
   const auto y = static_cast<float>(place / width);
   const auto x = static_cast<float>(place % width);
@@ -162,7 +164,7 @@ __device__ float OwnShare(const float* mixture, int width, int place) {
   return inside ? mixture[kOwnInBox] : 1;
 }
 
-// The kernel for images of three channels. A block writes kRounds * kThreads groups of pixels of one image.
+// Augments images of three channels. A block writes kRounds * kThreads groups of pixels of one image.
 template <typename T, int kPixels, bool kChannelsLast>
 __global__ void __launch_bounds__(kThreads) AugmentColours(AugmentArguments a, int blocks) {
   using Pixels = Bytes<kPixels, kChannelsLast>;
@@ -198,8 +200,8 @@ __global__ void __launch_bounds__(kThreads) AugmentColours(AugmentArguments a, i
   }
 }
 
-// The kernel for images with any other number of channels, to which no colour operations are applied. A block writes
-// kRounds * kThreads values of one image.
+// Augments images of another number of channels, to which no colour operations are applied. A block writes kRounds *
+// kThreads values of one image.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) MixImages(AugmentArguments a, int blocks) {
   const int64_t n = blockIdx.x / blocks;
@@ -222,7 +224,7 @@ __global__ void __launch_bounds__(kThreads) MixImages(AugmentArguments a, int bl
   }
 }
 
-// Returns the number of blocks for one image.
+// Returns the number of blocks for one image of `groups` groups of pixels or values.
 int BlocksFor(int groups) { return (groups + kRounds * kThreads - 1) / (kRounds * kThreads); }
 
 unsigned Grid(int64_t blocks) { return static_cast<unsigned>(blocks); }

@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-// How many partial sums an image's mean grey value has.
+// The number of partial sums from which an image's mean grey value is computed.
 constexpr int kGreyParts = 16;
 
 // All pointers point to device memory.

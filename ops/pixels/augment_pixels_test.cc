@@ -1,4 +1,5 @@
-// Compares the twin with numbers from torchvision. tests/gpu/augment_pixels_test.cc compares the kernels with the twin.
+// Compares AugmentPixelsTwin(), which runs on the CPU, with numbers from torchvision. tests/gpu/augment_pixels_test.cc
+// compares the kernels with AugmentPixelsTwin().
 
 #include "ops/pixels/augment_pixels.h"
 
@@ -12,7 +13,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Returns draws for `count` samples that change nothing.
+// Returns draws, for `count` samples, that change no pixel.
 at::Tensor NoDraws(int64_t count) {
   at::Tensor draws = at::zeros({count, kAugmentDraws});
   for (const int place : {kBrightness, kContrast, kSaturation, kOwnInBox, kOwnInLoss}) {
@@ -39,7 +40,8 @@ at::Tensor RandomPixels(at::IntArrayRef shape) {
   return at::randint(0, 256, shape, at::kByte);
 }
 
-// The expected colours of a saturated, a grey, a dark and an ordinary pixel are those of torchvision 0.26:
+// Compares the colours of four pixels (a saturated, a grey, a dark and an ordinary pixel) with those of torchvision
+// 0.26, which these lines computed from x = pixels / 255:
 //   f = [1.3, 0.6, 1.7, -0.2] for i in order: x = [adjust_brightness, adjust_contrast,
 //   adjust_saturation, adjust_hue][i](x, f[i])
 TEST(AugmentPixels, ColoursAreTorchvisions) {
@@ -77,7 +79,8 @@ TEST(AugmentPixels, ColoursAreTorchvisions) {
   for (const Case& c : cases) {
     const at::Tensor draws = NoDraws(1);
     for (const int operation : c.order) draws[0][operation].fill_(factors[operation]);
-    // Operations that are not in the order have no factor, so their place does not matter.
+    // Operations that the case does not name keep a factor that changes nothing, so the places of these operations in
+    // the order do not matter.
     for (size_t i = 0; i < c.order.size(); ++i) draws[0][kOrder + i].fill_(c.order[i]);
     if (c.order.size() == 1) draws[0][kOrder + c.order[0]].fill_(0);
     const at::Tensor expected = at::tensor(c.expected).view({1, 3, 2, 2});

@@ -7,10 +7,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// In the kernels below, Index is the narrowest type that can count the bytes. Divisions limit the kernel's speed, so
-// each thread divides only once.
+// In the kernels below, Index is a type of 32 bits if there are fewer than 2^31 bytes, and a type of 64 bits otherwise.
+// Divisions limit the kernels' speed, so each thread divides only once by `run` and by `channels`.
 
-// Each thread reads four bytes and writes four numbers. `quads` = count / 4.
+// Normalises four bytes in each thread. `quads` is the number of groups of four bytes.
 template <typename T, typename Index>
 __global__ void NormalizeQuads(const uchar4* pixels, const float* scale, const float* shift,
                                Pack<T, 4>* out, Index quads, Index channels, Index run) {

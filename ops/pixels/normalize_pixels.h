@@ -5,14 +5,15 @@
 
 namespace lockstep::ops {
 
-// Computes pixels * scale + shift for each channel. `pixels` is uint8 [count, channels, height, width], contiguous or
-// channels last. `scale` and `shift` are float32 [channels] on the same device. The result has pixels' shape and memory
-// format, and `dtype`, which is kFloat, kHalf or kBFloat16. On a GPU one kernel reads each byte once; on the CPU
+// Returns `out` of the formula above. `pixels` is uint8 [count, channels, height, width], contiguous or channels last.
+// `scale` and `shift` are float32 [channels] on the device of `pixels`. The result has pixels' shape and memory format,
+// and `dtype`, which is kFloat, kHalf or kBFloat16. On a GPU one kernel computes the result; on the CPU
 // NormalizePixelsTwin() runs. Throws c10::Error if sizes, types or devices do not fit.
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype);
 
-// Computes the same with plain ATen calls, on any device. Tests compare the kernel with it.
+// Computes the same result as NormalizePixels() with plain ATen calls, on any device. Tests compare the kernel with
+// this function.
 at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale,
                                const at::Tensor& shift, at::ScalarType dtype);
 

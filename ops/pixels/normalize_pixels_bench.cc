@@ -1,8 +1,8 @@
-// Measures the share of the GPU's copy bandwidth that the kernel reaches, and that its ATen twin reaches. Run it with
-// bazel run -c opt //ops/pixels:normalize_pixels_bench
+// Measures the share of the GPU's copy bandwidth that NormalizePixels() and NormalizePixelsTwin() reach. Run this
+// benchmark with bazel run -c opt //ops/pixels:normalize_pixels_bench
 //
-// For each value, one byte is read, and four bytes (in bfloat16 two) are written. The limit is a device-to-device copy
-// of as many bytes in the same run: `of_copy` is the kernel's rate divided by the copy's rate.
+// For each value, one byte is read, and four bytes (in bfloat16 two) are written. The reference is a device-to-device
+// copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -22,7 +22,7 @@ void Run(benchmark::State& state, const Normalize& normalize) {
   const auto bytes = static_cast<int64_t>(pixels.numel() *
                                           (c10::elementSize(at::kByte) + c10::elementSize(dtype)));
   const double copy = static_cast<double>(bytes) / CopySeconds(bytes);
-  // Both may round a value differently, to one of its two neighbours.
+  // The kernel and NormalizePixelsTwin() may round a value to different neighbours.
   if (!at::allclose(normalize(pixels, scale, shift, dtype),
                     NormalizePixelsTwin(pixels, scale, shift, dtype),
                     dtype == at::kFloat ? 1e-6 : 1e-2, 1e-5)) {

@@ -52,7 +52,7 @@ std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text) {
       plan.knobs[type] = value;
     }
   }
-  // The comparison of the whole text rejects any other spelling.
+  // The comparison with the whole text rejects any text that TextOf() would not write.
   if (TextOf(plan) != text) return std::nullopt;
   return plan;
 }

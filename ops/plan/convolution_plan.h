@@ -1,5 +1,5 @@
 // The keys and plans of convolutions. A key identifies a convolution, and a plan says which of cuDNN's engines computes
-// it. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
+// the convolution. A plan file keeps keys and plans as text (plan_file.h). The code in this file needs no GPU.
 #pragma once
 
 #include <compare>
@@ -15,11 +15,12 @@ namespace lockstep::ops {
 
 enum class ConvolutionPass { kForward, kInputGradient, kWeightGradient };
 
-// Returns the pass in words: "forward", "input gradient" or "weight gradient".
+// Returns the name of the pass: "forward", "input gradient" or "weight gradient".
 std::string_view NameOf(ConvolutionPass pass);
 
-// Everything on which the choice of an engine depends. x is [count, inputs, height, width], and weight is [outputs,
-// inputs, kernel_height, kernel_width]. Both have the channels last and the same type. `padding` is added on all sides.
+// The properties of a convolution on which the choice of an engine depends. x is [count, inputs, height, width], and
+// weight is [outputs, inputs, kernel_height, kernel_width]. Both have the channels last and the same type. `padding` is
+// added on all sides.
 struct ConvolutionKey {
   ConvolutionPass pass = ConvolutionPass::kForward;
   int64_t count = 0;
@@ -35,7 +36,7 @@ struct ConvolutionKey {
 
   auto operator<=>(const ConvolutionKey&) const = default;
 
-  // The size of the result.
+  // Return the height and the width of the convolution's output y.
   int64_t OutputHeight() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   int64_t OutputWidth() const { return (width + 2 * padding - kernel_width) / stride + 1; }
 };
@@ -46,23 +47,25 @@ std::string Description(const ConvolutionKey& key);
 
 struct ConvolutionPlan {
   int64_t engine = 0;
-  // The key is a cudnn_frontend::KnobType_t, whose numbers do not change between versions.
+  // The values of the engine's parameters. The map's key is a cudnn_frontend::KnobType_t, whose numbers do not change
+  // between versions.
   std::map<int64_t, int64_t> knobs;
   int64_t workspace_bytes = 0;
-  // The measured times, in microseconds, of this plan and of the first plan that cuDNN proposes; 0: not measured.
+  // The measured times, in microseconds, of this plan and of the first plan that cuDNN proposes; 0 if not measured.
   double us = 0;
   double first_us = 0;
 
   bool operator==(const ConvolutionPlan&) const = default;
 
-  // Returns whether both plans use the same engine with the same knobs. Their measured times may differ.
+  // Returns whether both plans use the same engine with the same knobs. The measured times of the plans may differ.
   bool RunsAs(const ConvolutionPlan& other) const {
     return engine == other.engine && knobs == other.knobs;
   }
 };
 
 // TextOf() converts a plan to a text such as "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and
-// ParseConvolutionPlan() converts it back. ParseConvolutionPlan() returns nullopt if the text is not a plan.
+// ParseConvolutionPlan() converts such a text back to a plan. ParseConvolutionPlan() returns nullopt if the text is not
+// a plan.
 std::string TextOf(const ConvolutionPlan& plan);
 std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text);
 

@@ -18,8 +18,9 @@ namespace lockstep::ops {
 template <typename Plan>
 class PlanCandidates : public Candidates {
  public:
-  // Times the first plan, the library's other proposals (`proposals`), and neighbours of the best plans. Returns the
-  // fastest plan, with its time and the first plan's time. Throws c10::Error if no plan runs.
+  // Times the first plan, the library's proposals (`proposals`), and neighbours of the fastest plans. Returns the plan
+  // that FindFastest() chooses, with its time and the first plan's time. Throws c10::Error if the first plan does not
+  // run.
   Plan Fastest(const std::vector<Plan>& proposals) {
     for (const Plan& plan : proposals) Add(plan);
     const FastestCandidate found = FindFastest(*this, plans_.size());
@@ -32,7 +33,7 @@ class PlanCandidates : public Candidates {
  protected:
   explicit PlanCandidates(const Plan& first) : plans_{first}, workspace_(MakeWorkspace()) {}
 
-  // Adds `plan` to the candidates. Returns false if a candidate already computes in the same way.
+  // Adds `plan` to the candidates and returns true, or returns false if RunsAs() is true for `plan` and a candidate.
   bool Add(const Plan& plan) {
     const bool is_known =
         std::ranges::any_of(plans_, [&](const Plan& known) { return known.RunsAs(plan); });
@@ -42,7 +43,7 @@ class PlanCandidates : public Candidates {
 
   Plan& operator[](size_t candidate) { return plans_[candidate]; }
 
-  // Workspace of kMostWorkspace_bytes, which one candidate at a time may use.
+  // Returns a workspace of kMostWorkspace_bytes, which one candidate at a time may use.
   void* workspace() const { return workspace_.get(); }
 
  private:

@@ -4,25 +4,27 @@
 // file.
 //
 // Protocol, for an operation that occurs for the first time:
-//   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and again with each
-//      choice that is written to it.
+//   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and read again
+//      whenever this process writes a plan to it.
 //   2. Otherwise the plan is searched for. If another process has searched at the same time and written its plan to
 //      the file first, that plan is used.
-//   3. If the plan cannot be timed at this moment, or the caller wants no search, the library's first plan is used for
-//      this call. The next call may search. If a search fails (for example without enough memory), or if the process
-//      has already made 256 searches of this kind, the first plan is used from then on. The same operation with another
-//      batch size, such as an epoch's short last batch, counts as another operation.
-//   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read. The library's first plan is used,
-//      which depends only on the operation, the GPU and the version.
+//   3. If plans cannot be timed in this call, because a CUDA graph is being captured, or if the caller wants no search,
+//      the library's first plan is used for this call. The next call may search. If a search fails (for example without
+//      enough memory), or if the process has already made 256 searches for operations of this kind, the first plan is
+//      used in all further calls. The same operation with another batch size, such as an epoch's short last batch,
+//      counts as another operation.
+//   4. If at::globalContext().deterministicAlgorithms() is true, no plan is timed or read from the file. The library's
+//      first plan is used, which depends only on the operation, the GPU and the library's version.
 //
 // Determinism: all processes that share a file use the same plans from the first step on. A run that is resumed on the
 // same machine therefore continues with the same bits. If there is no folder for the file, each process searches by
-// itself. Ranks may then round differently, which does no harm, because their gradients are summed. But a resumed run
-// then computes other bits than the uninterrupted run would have. There are three more cases in which a resumed run
-// computes other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
-// checkpointing is on, because the first computation of a checkpointed block must not start a search.
+// itself. Ranks may then round differently, which does no harm, because the gradients of all ranks are summed. But a
+// resumed run then computes other bits than the run would have computed without an interruption. There are three more
+// cases in which a resumed run computes other bits: after a search that failed, after 256 searches, and in a step that
+// searches while activation checkpointing is on. The reason for the last case is that the first computation of a
+// checkpointed block must not start a search.
 //
-// A process never drops a plan: each operation keeps its first plan and the plan that was chosen.
+// A PlanChoices never destroys a plan: it keeps the first plan and the chosen plan of each operation.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a search fails, for example for lack of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
@@ -62,8 +64,8 @@ class PlannedOperation {
   // Searches for the fastest plan. Throws c10::Error if the search fails.
   virtual Plan Search(const Plan& first) = 0;
 
-  // Text() converts a plan to its text in the file, and Parsed() converts it back. Parsed() returns nullopt if the text
-  // is not a plan that the library accepts on the current device.
+  // Text() converts a plan to the plan's text in the file, and Parsed() converts a text back to a plan. Parsed()
+  // returns nullopt if the text is not a plan that the library accepts on the current device.
   virtual std::string Text(const Plan& plan) const = 0;
   virtual std::optional<Plan> Parsed(const std::string& text) = 0;
 };
@@ -80,14 +82,14 @@ struct PlanReport {
 template <typename Key, typename Plan>
 class PlanChoices {
  public:
-  // `folder` and `kind` are the arguments of PlanFile. `device_text` returns the text of a GPU, which is PlanFile's
-  // third argument.
+  // Makes choices that are kept in PlanFile(folder, kind, device_text(device)), where device_text() returns the text of
+  // a GPU.
   PlanChoices(std::string folder, std::string_view kind,
               std::function<std::string(c10::DeviceIndex)> device_text)
       : folder_(std::move(folder)), kind_(kind), device_text_(std::move(device_text)) {}
 
-  // Returns the plan with which to run the operation; null if there is none. The pointer stays valid as long as the
-  // PlanChoices exists. `searches` says whether Choose() may search for a plan.
+  // Returns the plan with which to run the operation, or null if the library has no plan. The pointer stays valid as
+  // long as the PlanChoices exists. `searches` says whether Choose() may search for a plan.
   const Plan* Choose(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
                      bool searches) {
     const std::lock_guard lock(mutex_);
@@ -119,12 +121,12 @@ class PlanChoices {
   struct Entry {
     std::optional<PlanReport<Key, Plan>> first;
     std::optional<PlanReport<Key, Plan>> chosen;
-    bool looked_up = false;  // whether the file was searched for the plan
+    bool looked_up = false;  // whether the plan was already looked for in the file
     bool has_none = false;
   };
   struct KeptPlans {
     PlanFile file;
-    PlanTexts plans;  // the file's plans when it was read last
+    PlanTexts plans;  // the plans that the file had when it was last read
   };
 
   void LookUp(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,

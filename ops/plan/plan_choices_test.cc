@@ -25,7 +25,7 @@ struct Key {
 };
 std::string Description(const Key& key) { return fmt::format("operation {}", key.number); }
 
-// Plans are numbers. The first plan is 1, and a search finds the plan `found`.
+// An operation of the fake library, whose plans are numbers. The first plan is 1, and a search finds the plan `found`.
 class Operation : public PlannedOperation<int> {
  public:
   bool CanBeTimed() override { return can_be_timed; }
@@ -64,7 +64,7 @@ class Choices : public PlanChoices<Key, int> {
       : PlanChoices(folder, "tests",
                     [](c10::DeviceIndex device) { return fmt::format("GPU {}", int{device}); }) {}
 
-  // Returns the chosen plan; 0 if there is none.
+  // Returns the chosen plan, or 0 if there is none.
   int Take(Operation& operation, int key = 1, bool searches = true) {
     const int* const plan = Choose(/*device=*/0, Key{key}, operation, searches);
     return plan == nullptr ? 0 : *plan;

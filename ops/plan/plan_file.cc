@@ -25,7 +25,7 @@ constexpr std::string_view kSeparator = " = ";
 
 constexpr WriteErrors kErrors{.status = ExitStatus::kBug, .when_full = ""};
 
-// Locks a file until the FileLock is destroyed. If the file cannot be locked within a second, it stays unlocked.
+// Locks a file until the FileLock is destroyed. If this fails for a second, the file stays unlocked.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)
@@ -41,8 +41,8 @@ class FileLock {
   FileDescriptor descriptor_;  // closing the descriptor releases the lock
 };
 
-// Returns the name of a device's file, in which each run of characters of the device's text that are no letters or
-// digits is replaced by '-'.
+// Returns the name of a device's file, KIND-DEVICE.txt. In DEVICE one '-' replaces each run of characters of the
+// device's text that are neither letters nor digits.
 std::string FileName(std::string_view kind, const std::string& device) {
   std::string name = std::string(kind) + '-';
   for (const char c : device) {

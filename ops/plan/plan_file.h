@@ -1,10 +1,10 @@
 // PlanFile: the file that keeps the plans of operations (matrix products, convolutions) from one run to the next. A key
-// identifies an operation, and a plan says how to compute it. The key and the plan are texts of one line each. Nothing
-// here needs a GPU.
+// identifies an operation, and a plan says how to compute the operation. Keys and plans are texts of one line each. The
+// code in this file needs no GPU.
 //
-// Promise: the file never makes a run fail. If it cannot be read or written, the run goes on without it. All processes
-// that share a file use the same plan for a key, from the first use on: Keep() returns the plan of the process that
-// wrote first.
+// Promise: a run never fails because of the file. If the file cannot be read or written, the run goes on without the
+// file. All processes that share a file use the same plan for a key, from the first use on: Keep() returns the plan of
+// the process that wrote first.
 //
 // Protocol:
 //   1. A device's file is FOLDER/KIND-DEVICE.txt. The device's text names the GPU's model, its multiprocessors and the
@@ -14,8 +14,8 @@
 //      damaged, or from another device or version.
 //   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads the lines that other processes have written in the meantime,
 //      adds its own line, and replaces the file by a new file with all good lines (base/files/new_file.h). Readers find
-//      a whole file or no file. Keep() waits at most a second for the lock and then continues without it. It also
-//      continues without a lock if the file system does not support locks.
+//      a whole file or no file. Keep() waits at most a second for the lock. If the lock is not free by then, or if the
+//      file system does not support locks, Keep() continues without a lock.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/plan/plan_file_test.cc)
 //   there is no home folder, or the folder cannot be written -> plans are not kept -> PlanFile.GoesWithoutAFolder
@@ -34,7 +34,7 @@
 
 namespace lockstep::ops {
 
-using PlanTexts = std::map<std::string, std::string>;  // plans by their key
+using PlanTexts = std::map<std::string, std::string>;  // the plan of each key
 
 // PlanLine() converts a key and its plan to a line of the file (without the line end), and ParsePlanLine() converts the
 // line back. ParsePlanLine() returns nullopt if the line is damaged or from another device. A key must not contain " =
@@ -45,17 +45,18 @@ std::optional<std::pair<std::string, std::string>> ParsePlanLine(const std::stri
 
 class PlanFile {
  public:
-  // If `folder` is empty, there is no file. `kind` is "products", for example.
+  // Makes the path FOLDER/KIND-DEVICE.txt from the arguments. If `folder` is empty, there is no file. `kind` is
+  // "products", for example.
   PlanFile(const std::string& folder, std::string_view kind, std::string device);
 
   const std::string& path() const { return path_; }
 
-  // Reads the whole file and returns its plans.
+  // Returns the plans in the file's valid lines, or no plans if the file cannot be read.
   PlanTexts Read() const;
 
   // Returns the file's plans, including the plan to use for `key`. If another process has already written a plan for
-  // `key`, and is_usable() returns true for it, that plan is used. Otherwise `plan` is used, and is written to the file
-  // if possible.
+  // `key`, and is_usable() returns true for it, that plan is used. Otherwise `plan` is used, and Keep() writes `plan`
+  // to the file if the file can be written.
   PlanTexts Keep(const std::string& key, const std::string& plan,
                  const std::function<bool(const std::string&)>& is_usable) const;
 

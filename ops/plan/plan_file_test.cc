@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kDevice[] = "NVIDIA H200, 132 multiprocessors, cuBLASLt 130101";
 
-// Return a key and a plan that differ for each `number`, with the length of a matrix product's key and plan.
+// Return a key and a plan that are different for each `number`, and about as long as those of a matrix product.
 std::string Key(int number) {
   return fmt::format("{}x2304x768 a=rows/768 b=columns/2304 to=4096 bf16>bf16 adds", 8 * number);
 }
@@ -131,7 +131,7 @@ TEST(PlanFile, EachDeviceAndKindHasItsOwn) {
   EXPECT_EQ(Find(one, Key(1)), Plan(1));
   EXPECT_EQ(Find(other, Key(1)), Plan(2));
   EXPECT_EQ(Find(of_convolutions, Key(1)), Plan(3));
-  // This happens if somebody copies a file by hand.
+  // Checks that the lines of another device's file, which somebody copied by hand, are ignored.
   fs::copy_file(one.path(), other.path(), fs::copy_options::overwrite_existing);
   EXPECT_FALSE(Find(other, Key(1)));
 }
@@ -167,7 +167,7 @@ TEST(PlanFile, GoesWithoutAFolder) {
   const PlanFile none = FileIn("");
   EXPECT_EQ(Keep(none, Key(1), Plan(1)), Plan(1));
   EXPECT_FALSE(Find(none, Key(1)));
-  // A folder cannot be created below a file, not even by root.
+  // A folder cannot be created below a regular file, not even by root.
   const PlanFile below_a_file = FileIn(WriteTestFile("no-folder", "text") + "/folder");
   EXPECT_EQ(Keep(below_a_file, Key(1), Plan(1)), Plan(1));
   EXPECT_FALSE(Find(below_a_file, Key(1)));

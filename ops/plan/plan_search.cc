@@ -16,20 +16,20 @@
 namespace lockstep::ops {
 namespace {
 
-// A candidate counts as faster if its time is at most this share of the first candidate's time.
+// A candidate counts as faster if its time divided by the first candidate's time is at most this number.
 constexpr double kFasterShare = 0.98;
-// A candidate's results may differ from the first candidate's by this share, which is about twice the error of rounding
-// to bfloat16.
+// The maximum difference between a candidate's and the first candidate's results, as a share of the greatest absolute
+// value. This share is about twice the error of rounding to bfloat16.
 constexpr double kSameWithin = 0.01;
 
-constexpr int kNeighbours = 96;   // the most attempts to add a neighbour
+constexpr int kNeighbours = 96;   // the maximum number of attempts to add a neighbour
 constexpr size_t kParents = 4;    // the number of best candidates whose neighbours are tried
-constexpr size_t kFinalists = 5;  // including the first candidate
+constexpr size_t kFinalists = 5;  // the candidates that are timed in turns, including the first
 
-// A search takes at least kSearch_us, and at least the time of kSearchRuns runs of the first candidate.
+// The time limit of a search is kSearch_us, or the time of kSearchRuns runs of the first candidate if that is longer.
 constexpr double kSearch_us = 80e3;
 constexpr double kSearchRuns = 48;
-// The shares of a search's time after which its first two parts have to end.
+// The shares of the time limit after which a search times no further proposals, and no further neighbours.
 constexpr double kProposalsEnd = 0.45;
 constexpr double kNeighboursEnd = 0.65;
 
@@ -41,12 +41,12 @@ class Search {
     // GPU work that was enqueued before the search must not count as the search's time.
     C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
     begin_ = std::chrono::steady_clock::now();
-    // The second time counts, because the first one includes waking up the GPU.
+    // The second measurement counts, because the first measurement includes the time in which the GPU wakes up.
     std::ignore = TimeOnce(0);
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
     limit_us_ = std::max(kSearch_us, kSearchRuns * *first_us);
-    // Short candidates are repeated, because the clock has steps of half a microsecond.
+    // Short candidates run several times in a measurement, because the GPU's clock has steps of half a microsecond.
     repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
     times_us_ = {{*first_us, 0}};
     for (size_t i = 1; i < proposed && Elapsed_us() < kProposalsEnd * limit_us_; ++i) Time(i);
@@ -72,19 +72,19 @@ class Search {
 
   bool Run(size_t candidate) {
     if (candidates_.Run(candidate)) return true;
-    std::ignore = cudaGetLastError();  // clears the error, which concerns only this candidate
+    std::ignore = cudaGetLastError();  // clears CUDA's last error, which this candidate caused
     return false;
   }
 
-  // Returns an undefined tensor if the candidate does not run.
+  // Returns the candidate's Sample(), or an undefined tensor if the candidate does not run.
   at::Tensor Sample(size_t candidate) {
     at::Tensor sample = candidates_.Sample(candidate);
     if (!sample.defined()) std::ignore = cudaGetLastError();
     return sample;
   }
 
-  // Returns nullopt if the candidate does not run. The run before the timed runs loads the kernel, and keeps the GPU
-  // busy while the timed runs are being enqueued.
+  // Returns the time of one run in microseconds, the mean of repeats_ runs, or nullopt if the candidate does not run. A
+  // run before the timed runs loads the kernel, and keeps the GPU busy while the host enqueues the timed runs.
   std::optional<double> TimeOnce(size_t candidate) {
     at::cuda::CUDAEvent begin(cudaEventDefault);
     at::cuda::CUDAEvent end(cudaEventDefault);
@@ -113,8 +113,9 @@ class Search {
     }
   }
 
-  // Returns the times of each finalist. The finalists run in turns, so that a GPU whose clock rate changes favours none
-  // of them. All runs are enqueued at once, so that the GPU never waits for the host.
+  // Returns the times of each finalist in microseconds. The finalists run in turns, so that a change of the GPU's clock
+  // rate affects all of them. All runs are enqueued without a wait in between, so that the GPU never waits for the
+  // host.
   std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
     double turn_us = 0;
     for (const auto& [us, candidate] : times_us_) {
@@ -146,8 +147,8 @@ class Search {
     return times;
   }
 
-  // Checks the results of a candidate that the library accepted, in case that the library is wrong. Values that are not
-  // finite, such as a gradient that has overflowed, are not compared.
+  // Returns whether the candidate gives the first candidate's result to within kSameWithin, and the same bits in two
+  // runs. Values that are not finite, such as a gradient that has overflowed, are not compared.
   bool GivesTheSame(size_t candidate) {
     const at::Tensor first = Sample(0);
     const at::Tensor once = Sample(candidate);
@@ -164,7 +165,7 @@ class Search {
   std::chrono::steady_clock::time_point begin_;
   double limit_us_ = 0;
   int repeats_ = 1;
-  std::vector<std::pair<double, size_t>> times_us_;  // {time, candidate}
+  std::vector<std::pair<double, size_t>> times_us_;  // {time in microseconds, candidate}
 };
 
 }  // namespace

@@ -37,11 +37,11 @@ TEST(PlanSource, NamesTheLibrary) {
   EXPECT_EQ(NameOf(PlanSource::kFile, "cuDNN"), "from the file");
 }
 
-// A candidate that fills `mib` MiB of memory, and whose result is `value`.
+// A candidate of which each run fills `mib` MiB of memory, and whose result is `value`.
 struct Fill {
   int64_t mib = 0;
   double value = 1;
-  double step = 0;  // the amount by which the value grows with each run
+  double step = 0;  // the amount by which `value` grows with each Sample()
   bool runs = true;
   int runs_left = std::numeric_limits<int>::max();
 };
@@ -115,8 +115,8 @@ TEST_F(FindFastestTest, PassesOverWhatDoesNotRun) {
 }
 
 TEST_F(FindFastestTest, PassesOverWhatRunsNoMore) {
-  // The second candidate has enough runs to be timed once (one run before, and up to ten timed runs), but not enough
-  // for the runs in turns.
+  // Candidate 1 has 12 runs left. 12 runs are enough to time the candidate once (one run before, and at most ten timed
+  // runs), but not enough for the runs in turns.
   EXPECT_EQ(Find({{.mib = 512}, {.mib = 32, .runs_left = 12}, {.mib = 128}}).candidate, 2u);
 }
 

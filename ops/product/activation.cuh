@@ -6,14 +6,14 @@
 
 namespace lockstep::ops {
 
-// y = f(x) and dy/dx.
+// The value y = f(x) of an activation, and the derivative dy/dx.
 struct ActivationValue {
   float y;
   float slope;
 };
 
-// Computes 1 / (1 + 2^(-x log2(e))), where the power may be 0 or infinity. It takes two instructions of the special
-// function unit. __expf and __fdividef would add instructions for scaling.
+// Computes 1 / (1 + 2^(-x log2(e))), where the power may be 0 or infinity. The function takes two instructions of the
+// special function unit. __expf and __fdividef would take more instructions, for scaling.
 __device__ inline float Sigmoid(float x) {
   constexpr float kLog2E = 1.4426950F;
   float power;
@@ -23,7 +23,7 @@ __device__ inline float Sigmoid(float x) {
   return gate;
 }
 
-// Computes x sigmoid(u(x)) and its derivative. `u_slope` is u's derivative.
+// Returns x sigmoid(u(x)) and its derivative with respect to x. `u` is u(x), and `u_slope` is the derivative of u at x.
 __device__ inline ActivationValue Gated(float x, float u, float u_slope) {
   const float gate = Sigmoid(u);
   return {x * gate, gate + x * gate * (1 - gate) * u_slope};
@@ -55,9 +55,9 @@ __device__ ActivationValue ActivationAt(float x) {
   }
 }
 
-// Computes GELU in its tanh form with the tanh of the special function unit. This tanh has an error of up to 2^-11, so
-// y has an error of up to 2^-12 |x|. It is for bfloat16 only, where rounding x near 1 already has an error of up to
-// 2^-9.
+// Computes the tanh form of GELU with the tanh of the special function unit. This tanh has an error of up to 2^-11, so
+// y has an error of up to 2^-12 |x|. The function is for bfloat16 only, where rounding alone gives y a relative error
+// of up to 2^-9.
 __device__ inline ActivationValue RoughGeluTanh(float x) {
   constexpr float kSlope = 0.79788456F;  // sqrt(2 / pi)
   constexpr float kCubic = 0.044715F * kSlope;

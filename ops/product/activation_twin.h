@@ -1,4 +1,4 @@
-// ActivationTwin(): an activation function from plain ATen calls.
+// ActivationTwin(): computes an activation function with plain ATen calls.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::ops {
 
-// Returns f(x), with a gradient. `x` has any shape and float type, and any device.
+// Returns f(x), where f is `activation`, with a gradient. `x` has any shape, any float type and any device.
 at::Tensor ActivationTwin(const at::Tensor& x, Activation activation);
 
 }  // namespace lockstep::ops

@@ -73,7 +73,7 @@ at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activatio
 }
 
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
-  // With the float32 bias the sum and the activation are computed in float32, as in the kernel.
+  // The bias is float32, so the sum and the activation are computed in float32, as in the kernel.
   return ActivationTwin(x + bias, activation).to(x.scalar_type());
 }
 

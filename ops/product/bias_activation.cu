@@ -14,12 +14,12 @@ constexpr int kBlocksPerMultiprocessor = 3;
 // The number of rows whose loads a thread has in flight at once.
 constexpr int kUnroll = 4;
 
-// The type in which a thread holds a pack. A pack of 16 bytes is held as words, because the compiler would give each
-// 16-bit value a register of its own.
+// The type in which a thread holds a pack. A pack of 16 bytes is held as 32-bit words, because the compiler would
+// otherwise give each 16-bit value a register of its own.
 template <typename T, int kSize>
 using Held = std::conditional_t<kSize == 1, Pack<T, kSize>, uint4>;
 
-// kSize is the number of values of a pack; the width is a multiple of it.
+// Computes y = f(x + bias). kSize is the number of values of a pack, and shape.width is a multiple of kSize.
 template <Activation kActivation, typename T, int kSize>
 __global__ void __launch_bounds__(kSliceThreads, kBlocksPerMultiprocessor)
     Forward(BiasActivationForward t, RowsShape shape) {

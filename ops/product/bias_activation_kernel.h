@@ -15,7 +15,8 @@ namespace lockstep::ops {
 // Returns into how many slices the rows are divided. In backward each slice has one row of partial sums.
 int64_t BiasActivationSlices(const RowsShape& shape);
 
-// All matrices are [rows, width] and have the type `type` of the launch functions below.
+// The tensors of forward. In this struct and the next one, all matrices are [rows, width] and have the type `type` of
+// the launch functions below.
 struct BiasActivationForward {
   const void* x;
   const float* bias;  // [width]

@@ -1,5 +1,5 @@
-// Compares values and gradients with those of PyTorch's activations in float64. The twins are tested on any machine,
-// and the kernels if there is a GPU.
+// Compares values and gradients with those of PyTorch's activations in float64. The twins (the plain ATen
+// implementations) are tested on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/product/bias_activation.h"
 
@@ -19,8 +19,8 @@ constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu,
                                        Activation::kSilu, Activation::kHardswish,
                                        Activation::kGelu, Activation::kGeluTanh};
 
-// The widths are less than a pack, and whole packs that do or do not fill a tile. The rows do or do not fill the slices
-// of a grid; one shape has no rows.
+// The shapes of x. Some widths are no whole packs, and the others are whole packs that do or do not fill a tile. The
+// rows do or do not fill the slices of a grid; one shape has no rows.
 const std::vector<std::vector<int64_t>> kShapes = {{1, 1},    {7, 3},       {333, 33}, {2, 3, 24},
                                                    {5, 256},  {1000, 3072}, {9, 2056}, {16400, 40},
                                                    {4100, 7}, {0, 16}};
@@ -126,8 +126,7 @@ TEST_P(BiasActivationTest, GreatAndBadValuesAreAsInPyTorch) {
     EXPECT_TRUE(at::allclose(y, twin, 1e-2, 1e-6, /*equal_nan=*/true)) << y;
     y.sum().backward();
     twin.sum().backward();
-    // Only the slopes at finite values are compared, because PyTorch's formulas for the slope at infinity differ from
-    // one another.
+    // Only the slopes at finite values are compared, because PyTorch's formulas give different slopes at infinity.
     EXPECT_TRUE(at::allclose(x.grad().narrow(0, 0, 8), twin_x.grad().narrow(0, 0, 8), 1e-2, 1e-6));
     EXPECT_TRUE(activation == Activation::kNone || activation == Activation::kRelu ||
                 x.grad()[9].isnan().all().item<bool>());

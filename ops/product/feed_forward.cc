@@ -43,18 +43,18 @@ void Check(const char* error, const HiddenShape& shape) {
               shape.width, ", ", shape.hidden, "] and its activation: CUTLASS says ", error);
 }
 
-// Returns the tensor in the layout that the kernels read: contiguous, beginning at a multiple of 16 bytes.
+// Returns the tensor in the layout that the kernels read: contiguous, at an address that is a multiple of 16 bytes.
 at::Tensor ForKernel(const at::Tensor& tensor) { return Aligned(tensor.contiguous()); }
 
 struct Hidden {
-  at::Tensor inner;  // x W + b; undefined if it is not wanted
+  at::Tensor inner;  // x W + b, rounded; undefined if it is not wanted
   at::Tensor hidden;
 };
 
-// `x` is [rows, inputs], and `fc` has x's type.
+// Computes the hidden layer. `x` is [rows, inputs], and `fc` has x's type.
 Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_bias,
                 bool wants_inner) {
-  // The event has the name of MatrixProduct()'s events.
+  // The event makes the product visible to profilers under the name of MatrixProduct()'s events.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({x, fc}));
   const HiddenShape shape = ShapeOf(x, fc.size(1));
   const at::Tensor hidden = at::empty({shape.rows, shape.hidden}, x.options());
@@ -72,8 +72,8 @@ Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_
   return {inner, hidden};
 }
 
-// Returns the gradient of `inner`, and writes its sums over the rows to `d_bias`. `dy` is [rows, outputs], and `out`
-// has dy's type.
+// Returns the gradient of `inner`, and writes the sums over this gradient's rows to `d_bias`. `dy` is [rows, outputs],
+// and `out` has dy's type.
 at::Tensor InnerGradient(const at::Tensor& dy, const at::Tensor& out, const at::Tensor& inner,
                          const SumsTo& d_bias) {
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({dy, out.t()}));
@@ -109,8 +109,8 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
     const at::Tensor y = at::empty({rows.size(0), rounded_out.size(1)}, x.options());
     MatrixProduct(y, hidden, rounded_out,
                   {.bias = out_bias ? out_bias->to(type) : at::Tensor(), .searches = trains});
-    // These tensors are needed for, in this order: the gradient of fc, that of x, those of inner and fc_bias (two
-    // tensors), and that of out.
+    // Backward needs `rows` for the gradient of fc, rounded_fc for that of x, `inner` and rounded_out for those of
+    // inner and fc_bias, and `hidden` for that of out.
     context->save_for_backward({fc.requires_grad() ? rows : at::Tensor(),
                                 x.requires_grad() ? rounded_fc : at::Tensor(), inner,
                                 reaches_inner ? rounded_out : at::Tensor(),

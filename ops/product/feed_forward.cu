@@ -5,7 +5,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Returns the number of columns of the partial sums: the hidden units, rounded up to whole tiles.
+// Returns the number of columns of the partial sums: the number of hidden units, rounded up to whole tiles.
 int64_t PartialStride(const HiddenShape& shape) {
   return RoundUp(shape.hidden, kTileHiddenBackward);
 }

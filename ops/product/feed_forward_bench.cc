@@ -1,10 +1,11 @@
-// Measures the share of the GPU's peak that GPT-2's MLP reaches, fused and as the composition of its parts. Run it with
-// bazel run -c opt //ops/product:feed_forward_bench
+// Measures the share of the GPU's peak that GPT-2's MLP reaches, with the fused kernels and with separate operations
+// (Linear() and BiasActivation()). Run this benchmark with bazel run -c opt //ops/product:feed_forward_bench
 //
-// The argument is the number of tokens (16 and 64 texts of 1024 tokens). The values are bfloat16. It times forward
-// alone, as in training, and forward with backward, which computes the gradients of all five inputs. The FLOPs are
-// those of the matrix products, two in forward and four in backward. `of_peak` is the rate of the best of several
-// replays, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
+// The argument is the number of tokens (16 and 64 texts of 1024 tokens). The values are bfloat16. The benchmark times
+// forward alone, as in training, and forward with backward, which computes the gradients of x and of the four weights
+// and biases. The FLOPs are those of the matrix products, two in forward and four in backward. `of_peak` is the rate of
+// the fastest of several replays of a CUDA graph, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense
+// bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -1,11 +1,11 @@
 // Computes the products with CUTLASS's warp-specialised kernels for Hopper. Some warps load tiles with TMA. Two groups
-// of warps take turns with the tensor cores: one group multiplies while the other group computes the epilogue of its
-// tile. The activation therefore costs almost no time, because it is computed during the product of the next tile.
+// of warps use the tensor cores in turn: one group multiplies while the other group computes the epilogue of its tile,
+// with the activation. The activation therefore costs almost no time.
 //
 // The kernels compute the transposed result, [hidden, rows] in column-major order, which has the same layout in memory
-// as [rows, hidden] in row-major order. Each thread's accumulators then belong to few hidden units and many rows. The
-// bias of 64 hidden units therefore takes only 2 registers of a thread, and the bias's gradient is summed within each
-// thread and then over 4 lanes. The weight is the left operand, and the kernels read it without a copy or a
+// as [rows, hidden] in row-major order. In this form each thread's accumulators belong to few hidden units and many
+// rows. The bias of 64 hidden units therefore takes only 2 registers of a thread, and the bias's gradient is summed
+// within each thread and then over 4 lanes. The weight is the left operand, and the kernels read it without a copy or a
 // transposition.
 //
 // In a build without code for GPUs (rules/cuda.bzl) there are no kernels, and each call returns a message that says so.
@@ -112,13 +112,14 @@ struct Gelu {
 template <typename Element, int kHidden>
 struct Tiling {
   using Tile = cute::Shape<Int<kHidden>, Int<kTileRows>, Int<64>>;
-  // Two blocks whose tiles are neighbours in `hidden` form a cluster. They share the tiles of x or dy that they load.
+  // Two blocks whose tiles are neighbours along `hidden` form a cluster. The two blocks share the tiles of x or dy that
+  // they load.
   using Cluster = cute::Shape<_2, _1, _1>;
   using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized;
   using Descriptor =
       collective::detail::EpilogueDescriptor<Tile, collective::EpilogueTileAuto,
                                              /*ElementC=*/void, Element, EpilogueSchedule>;
-  // The second matrix, `inner`, which the epilogue writes in forward and reads in backward.
+  // The descriptors of the second matrix, `inner`, which the epilogue writes in forward and reads in backward.
   using Written = collective::detail::AuxStoreDescriptor<Descriptor, ColumnMajor, Element>;
   using Read = collective::detail::AuxLoadDescriptor<Descriptor, ColumnMajor, Element>;
 
@@ -187,10 +188,9 @@ Stride PackedStride(int64_t n, int64_t m) {
       Stride{}, cute::make_shape(static_cast<int>(n), static_cast<int>(m), 1));
 }
 
-// Enqueues the product with the epilogue's arguments `fused`. Returns null, or CUTLASS's message if CUTLASS refused.
-// `order` is the direction in which the blocks proceed over the tiles. `swizzle` is the number of tiles that they also
-// cover in the other direction before they proceed, so that the L2 cache still holds operands that other blocks have
-// loaded.
+// Enqueues the product with the epilogue's arguments `fused`. Returns null, or CUTLASS's message if CUTLASS fails.
+// `order` is the direction in which the blocks proceed over the tiles. `swizzle` is the number of tiles that the blocks
+// cover in the other direction at each step, so that the L2 cache still holds operands that other blocks have loaded.
 template <typename Gemm, typename Element, typename Fusion>
 const char* Enqueue(const void* weight, const void* x, void* to, const Fusion& fused,
                     const HiddenShape& shape, RasterOrder order, int swizzle, cudaStream_t stream) {

@@ -1,5 +1,6 @@
-// Compares values and gradients with those of the same operation in float64. The twin and the composition are tested on
-// any machine, and the fused kernels if the GPU supports them.
+// Compares values and gradients with those of the same operation in float64. FeedForwardTwin() and the separate
+// operations (Linear() and BiasActivation()) are tested on any machine, and the fused kernels are tested if the GPU
+// supports them.
 
 #include "ops/product/feed_forward.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kSilu,
                                        Activation::kGelu, Activation::kGeluTanh};
-// The activation and the layout for which there are kernels.
+// The activation and the layout for which there are fused kernels.
 constexpr Activation kFusedActivation = Activation::kGeluTanh;
 constexpr WeightLayout kFusedLayout = WeightLayout::kInputsOutputs;
 constexpr WeightLayout kLayouts[] = {WeightLayout::kInputsOutputs, WeightLayout::kOutputsInputs};
@@ -29,8 +30,8 @@ struct Case {
 };
 
 const Case kSmallCase = {{37}, 24, 40, 16};
-// These cases have so many tiles that the kernels are used. Some fill their tiles, others leave tiles partly empty in
-// every direction.
+// Cases with so many tiles that the fused kernels are used. Some cases fill their tiles, and others leave the last
+// tiles partly empty.
 const Case kFusedCases[] = {{{4, 4096}, 64, 1536, 64},
                             {{4099}, 256, 1024, 256},
                             {{3, 667}, 776, 3080, 776},
@@ -39,7 +40,7 @@ const Case kFusedCases[] = {{{4, 4096}, 64, 1536, 64},
 
 class FeedForwardTest : public OpTest {
  protected:
-  // The tolerance for the results of two layers that round to dtype().
+  // Returns the tolerance for the results of two layers that round to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
@@ -49,7 +50,7 @@ class FeedForwardTest : public OpTest {
     const auto* properties = at::cuda::getCurrentDeviceProperties();
     return properties->major == 9 && properties->minor == 0;
   }
-  // Returns a case for the composition, and one for the kernels where there are any.
+  // Returns a case for the separate operations, and, if there are fused kernels, a case for the fused kernels.
   std::vector<Case> Cases() const {
     return IsFused() ? std::vector<Case>{kSmallCase, kFusedCases[1]}
                      : std::vector<Case>{kSmallCase};
@@ -60,7 +61,7 @@ class FeedForwardTest : public OpTest {
     sizes.push_back(width);
     return sizes;
   }
-  // Returns a weight with which all layers' values are about 1.
+  // Returns a random weight. It is scaled so that the values of each layer are about 1.
   at::Tensor Weight(int64_t inputs, int64_t outputs, WeightLayout layout) const {
     const bool inputs_first = layout == WeightLayout::kInputsOutputs;
     const at::Tensor weight = at::randn(
@@ -75,7 +76,8 @@ class FeedForwardTest : public OpTest {
     return {Weight(of.inputs, of.hidden, layout), bias(of.hidden),
             Weight(of.hidden, of.outputs, layout), has_out_bias ? bias(of.outputs) : at::Tensor()};
   }
-  // Compares values and all gradients with those of the twin in float64, which gets the rounded weights.
+  // Compares values and all gradients with those of FeedForwardTwin() in float64, which gets the weights rounded to
+  // dtype().
   void ExpectTheTwins(const at::Tensor& x, const FeedForwardWeights& weights, const at::Tensor& dy,
                       WeightLayout layout, Activation activation) const {
     const at::Tensor y = FeedForward(x, weights, layout, activation);
@@ -111,7 +113,7 @@ TEST_P(FeedForwardTest, IsTheTwins) {
                          Case{{333}, 64, 256, 64}}) {
     for (const WeightLayout layout : kLayouts) {
       for (const Activation activation : kActivations) {
-        // ReLU is skipped for 16-bit types, because rounding can change the sign of its input and thus its slope.
+        // ReLU is skipped for 16-bit types, because rounding can change the sign of ReLU's input and thus ReLU's slope.
         if (activation == Activation::kRelu && dtype() != at::kFloat) continue;
         for (const bool has_out_bias : {true, false}) {
           SCOPED_TRACE(testing::Message()
@@ -144,7 +146,8 @@ TEST_P(FeedForwardTest, FusedItIsTheTwins) {
   }
 }
 
-// The weights are identity matrices, so the products have no rounding errors.
+// Checks the errors of the fused GELU and of its derivative. The weights are identity matrices, so the products have no
+// rounding errors.
 TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   if (!IsFused()) GTEST_SKIP() << "needs a GPU of compute capability 9.0, and 16 bits";
   constexpr int64_t kWidth = 256;
@@ -160,7 +163,8 @@ TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
   const at::Tensor exact = at::gelu(exact_x, "tanh");
   exact.backward(at::ones_like(exact));
-  // The errors of rounding to 8 or 11 bits, of float16's subnormal values, and of tanh.
+  // The maximum errors: `rounding` is the relative error of rounding to 8 or 11 bits, `least` is the error of rounding
+  // to float16's subnormal values, and `off` is the error of tanh.
   const bool is_rough = dtype() == at::kBFloat16;
   const double rounding = is_rough ? 0x1p-8 : 0x1p-11;
   const double least = is_rough ? 0 : 0x1p-25;
@@ -323,8 +327,7 @@ TEST_P(FeedForwardTest, ABadRowStaysInItsRow) {
       x[bad_row][3].fill_(bad);
       const auto results = run(x.requires_grad_());
       EXPECT_FALSE(results[0][bad_row].isfinite().any().item<bool>());
-      // The gradients are compared only for NaN, because PyTorch's formulas for the slope at infinity differ from one
-      // another.
+      // The gradients are compared only if `bad` is NaN, because PyTorch's formulas give different slopes at infinity.
       if (std::isnan(bad)) {
         EXPECT_TRUE(results[1][bad_row].isnan().all().item<bool>());
         EXPECT_TRUE(weights.fc_bias.grad().isnan().all().item<bool>());

@@ -23,8 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Enqueues the kernels that compute the sums over the rows of x. x may have no rows; its type must be one that the
-// kernel supports.
+// Enqueues the kernels that write the sum of each column of x to `to`. x may have no rows, and must be float32, float16
+// or bfloat16.
 void SumColumns(const at::Tensor& x, const SumsTo& to) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor rows = x.contiguous();

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kBlocksPerMultiprocessor = 4;
 
-// Computes partials[slice, c] = the sum over the slice's rows of x[r, c]. kSize is the number of values of a pack;
-// `columns` is a multiple of it.
+// Computes partials[slice, c] = the sum over the slice's rows of x[r, c]. kSize is the number of values of a pack, and
+// `columns` is a multiple of kSize.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kSliceThreads)
     SumSlice(const T* x, float* partials, int64_t rows, int64_t columns) {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kSliceThreads)
   SumWarps(sums, partials, columns);
 }
 
-// Returns the number of values in a pack. A pack has 16 bytes, or one value if rows do not begin at multiples of 16
+// Returns the number of values in a pack. A pack has 16 bytes, or one value if not all rows begin at multiples of 16
 // bytes.
 int64_t PackSize(const void* x, FloatType type, const RowsShape& shape) {
   return WithType(type, [&](auto zero) -> int64_t {

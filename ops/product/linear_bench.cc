@@ -1,8 +1,8 @@
-// Measures the share of the GPU's copy bandwidth that ColumnSums() reaches, and that ATen's sum reaches. Run it with
-// bazel run -c opt //ops/product:linear_bench
+// Measures the share of the GPU's copy bandwidth that ColumnSums() reaches, and that ATen's sum reaches. Run this
+// benchmark with bazel run -c opt //ops/product:linear_bench
 //
-// Each bf16 value is read once; the sums are few. The limit is a device-to-device copy that reads and writes as many
-// bytes together in the same run: `of_copy` is the rate divided by the copy's rate.
+// Each bf16 value is read once; the few sums are not counted. The reference is a device-to-device copy in the same run
+// whose reads and writes together have as many bytes: `of_copy` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

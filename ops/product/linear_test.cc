@@ -1,5 +1,5 @@
-// Compares values and gradients with those of the same operation in float64. The twin is tested on any machine, and the
-// fused operation and its kernels if there is a GPU.
+// Compares values and gradients with those of the same operation in float64. LinearTwin() is tested on any machine, and
+// the fused operation and its kernels are tested if there is a GPU.
 
 #include "ops/product/linear.h"
 
@@ -17,17 +17,18 @@ namespace {
 
 class LinearTest : public OpTest {
  protected:
-  // The tolerance for results that are rounded to dtype().
+  // Returns the tolerance for results that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
-  // The tolerance is smaller for the fused operation, because it does not round the gradients of weights.
+  // Returns the tolerance for the gradients of weights, which is smaller for the fused operation, because the fused
+  // operation does not round these gradients.
   double weight_tolerance() const { return Is16BitOnGpu() ? 1e-4 : tolerance(); }
   at::Tensor Random(at::IntArrayRef sizes) const { return at::randn(sizes, options()); }
   at::Tensor Parameter(at::IntArrayRef sizes) const {
     return at::randn(sizes, options().dtype(at::kFloat)).requires_grad_();
   }
-  // Returns the tensor, rounded as the weights are, in float64.
+  // Returns the tensor in float64, rounded to dtype() before, as the operation rounds weights.
   at::Tensor Exact(const at::Tensor& tensor) const {
     return tensor.detach().to(dtype()).to(at::kDouble).requires_grad_();
   }
@@ -99,7 +100,8 @@ TEST_P(LinearTest, TakesStridedValuesAndGradients) {
     EXPECT_TRUE(IsNear(weight.grad(), exact_weight.grad(), weight_tolerance()));
     EXPECT_TRUE(IsNear(bias.grad(), exact_bias.grad(), weight_tolerance()));
 
-    // An expanded gradient, whose values all share one place in memory.
+    // The gradient of a sum is an expanded tensor, whose values all share one place in memory. The bias's gradient is
+    // the number of rows, 6 * 5 = 30.
     bias.mutable_grad() = at::Tensor();
     Linear(x.permute({2, 1, 0}), weight, bias, layout).sum().backward();
     EXPECT_TRUE(IsNear(bias.grad(), at::full({32}, 30, options().dtype(at::kDouble)), 1e-6));
@@ -114,7 +116,7 @@ TEST_P(LinearTest, AddsToTheGradientsThatAreThere) {
     const at::Tensor weight =
         layout == WeightLayout::kInputsOutputs ? Parameter({24, 40}) : Parameter({40, 24});
     ExpectAddsToGradients([&] { Linear(x, weight, bias, layout).backward(dy); }, {weight, bias});
-    // This weight is used twice.
+    // Here the weight is used twice.
     ExpectAddsToGradients(
         [&] {
           (Linear(x, weight, bias, layout) + Linear(x, weight, /*bias=*/{}, layout)).backward(dy);

@@ -32,8 +32,8 @@ using Algorithm = std::array<uint64_t, 8>;
 
 constexpr int kProposals = 16;
 
-// The alignment that algorithms may assume for each matrix, so that a plan can be used for all matrices for which
-// Multiply() uses plans.
+// The alignment, in bytes, that algorithms may assume for each matrix. Multiply() uses plans only for matrices with
+// this alignment, so a plan fits all matrices of its key.
 constexpr uint32_t kAlignment_bytes = 16;
 
 cudaDataType_t CudaType(FloatType type) {
@@ -50,7 +50,8 @@ cudaDataType_t CudaType(FloatType type) {
 bool LiesByRows(const at::Tensor& x) { return x.stride(1) == 1 && x.stride(0) >= x.size(1); }
 bool LiesByColumns(const at::Tensor& x) { return x.stride(0) == 1 && x.stride(1) >= x.size(0); }
 
-// Returns whether the matrix is row-major or column-major, not empty, and aligned as the algorithms need it.
+// Returns whether the matrix is row-major or column-major, its sizes are multiples of 8 and not 0, and its address and
+// its stride are multiples of kAlignment_bytes.
 bool IsPlannable(const at::Tensor& x) {
   if (x.size(0) == 0 || x.size(1) == 0 || x.size(0) % 8 != 0 || x.size(1) % 8 != 0) return false;
   if (!LiesByRows(x) && !LiesByColumns(x)) return false;
@@ -58,7 +59,7 @@ bool IsPlannable(const at::Tensor& x) {
   return IsAligned(x) && stride * static_cast<int64_t>(x.element_size()) % kAlignment_bytes == 0;
 }
 
-// Returns nullopt if at::mm has to compute the product.
+// Returns the key of the product's plan, or nullopt if ATen has to compute the product.
 std::optional<ProductKey> KeyOf(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                                 const ProductOptions& options) {
   if (!to.is_cuda() || !Is16Bit(a)) return std::nullopt;
@@ -99,7 +100,7 @@ void CheckArguments(const at::Tensor& to, const at::Tensor& a, const at::Tensor&
               to.sizes(), ", ", to.scalar_type());
 }
 
-// Computes all products that are not planned.
+// Computes a product that has no plan, with ATen.
 void MultiplyByAten(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                     const ProductOptions& options) {
   const c10::NoGradGuard no_gradients;
@@ -131,16 +132,16 @@ void Check(cublasStatus_t status, const ProductKey& key, const char* doing) {
               ": cuBLASLt says ", cublasLtGetStatusString(status));
 }
 
-// The addresses of the matrices.
+// The addresses of the matrices and of the bias.
 struct Pointers {
   const void* a;
   const void* b;
-  const void* bias;  // null: none
+  const void* bias;  // null if there is no bias
   void* to;
 };
 
-// The description of a product for cuBLASLt. cuBLASLt expects column-major matrices, so it computes to^T = b^T a^T: a
-// row-major matrix is its own transpose in column-major order.
+// The description of a product for cuBLASLt. cuBLASLt writes column-major matrices, and the row-major matrix `to` has
+// the memory layout of a column-major to^T. cuBLASLt therefore computes to^T = b^T a^T.
 class Descriptors {
  public:
   Descriptors(cublasLtHandle_t handle, const ProductKey& key)
@@ -150,7 +151,8 @@ class Descriptors {
     Lay(&to_, key.output, key.m, key.n, /*by_columns=*/false, key.to_stride);
   }
 
-  // Returns the plans that the heuristic proposes, in its order, the best one first.
+  // Returns at most `count` plans that cuBLASLt's heuristic proposes, in the heuristic's order, the best plan first.
+  // Throws c10::Error if cuBLASLt proposes no plan.
   std::vector<ProductPlan> Proposals(int count) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulPreferenceOpaque_t preference;
@@ -160,8 +162,8 @@ class Descriptors {
             key_, "preferring");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspace_bytes});
-    // This allows algorithms without partial sums, and those that reduce partial sums in the compute type. It excludes
-    // reduction in place, whose order is not documented, and reduction in 16 bits.
+    // This mask allows algorithms without partial sums, and algorithms that add up partial sums in the compute type,
+    // float32. The mask excludes reduction in place, whose order is not documented, and reduction in 16 bits.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute :
@@ -183,7 +185,8 @@ class Descriptors {
     return plans;
   }
 
-  // Returns nullopt if the plan cannot be used here.
+  // Returns the plan with this algorithm, or nullopt if cuBLASLt refuses the algorithm for this product or the
+  // algorithm needs more than kMostWorkspace_bytes.
   std::optional<ProductPlan> Checked(const Algorithm& algorithm) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulHeuristicResult_t result{};
@@ -250,15 +253,15 @@ class Descriptors {
   cublasLtMatrixLayoutOpaque_t a_, b_, to_;
 };
 
-// Changes one setting of an algorithm at random. Returns false if the algorithm does not have that setting. The caller
-// must let cuBLASLt check whether the settings are valid together.
+// Changes one setting of an algorithm at random. Returns false if the algorithm does not have the chosen setting. The
+// caller must let cuBLASLt check whether the settings are valid together.
 bool Mutate(std::minstd_rand& random, Algorithm& words) {
   auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
   const auto set = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
     return cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof(value)) ==
            CUBLAS_STATUS_SUCCESS;
   };
-  // Sets one of the values that the algorithm says it can have.
+  // Sets `attribute` to a random one of the values that the algorithm supports according to its capability `of`.
   const auto set_one_of = [&](cublasLtMatmulAlgoCapAttributes_t of,
                               cublasLtMatmulAlgoConfigAttributes_t attribute) {
     std::array<uint32_t, CUBLASLT_MATMUL_TILE_END> values;
@@ -279,7 +282,7 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
       has_it = set_one_of(CUBLASLT_ALGO_CAP_STAGES_IDS, CUBLASLT_ALGO_CONFIG_STAGES_ID);
       break;
     case 2: {
-      // The shapes of clusters of up to eight blocks, which every GPU with clusters supports.
+      // The number of shapes of clusters with up to eight blocks, which every GPU with clusters supports.
       constexpr int kShapes = CUBLASLT_CLUSTER_SHAPE_2x4x1 - CUBLASLT_CLUSTER_SHAPE_1x1x1 + 1;
       has_it = set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
                    static_cast<uint16_t>(CUBLASLT_CLUSTER_SHAPE_1x1x1 + random() % kShapes));
@@ -300,7 +303,8 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
   return has_it;
 }
 
-// The candidate algorithms for one product. They write to `target`, a matrix like `to` that may be overwritten.
+// The candidate algorithms for one product. The candidates write to `target`, which has the sizes, strides and type of
+// `to` and may be overwritten.
 class ProductCandidates : public PlanCandidates<ProductPlan> {
  public:
   ProductCandidates(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
@@ -325,7 +329,7 @@ class ProductCandidates : public PlanCandidates<ProductPlan> {
     return plan && Add(*plan);
   }
 
-  // Returns some rows of the product.
+  // Returns every step-th row of the product, which are 64 to 127 rows of a product with at least 64 rows.
   at::Tensor Sample(size_t candidate) override {
     if (adds_) target_.zero_();
     if (!Run(candidate)) return {};
@@ -347,7 +351,8 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
                  bool adds)
       : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
 
-  // It always asks for one proposal, in case the first proposal depends on the requested count.
+  // Returns cuBLASLt's first proposal. It always asks for one proposal, because the first proposal may depend on how
+  // many proposals are asked for.
   std::optional<ProductPlan> First() override { return descriptors_.Proposals(1)[0]; }
 
   ProductPlan Search(const ProductPlan& first) override {
@@ -398,7 +403,8 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   c10::cuda::OptionalCUDAGuard on_device;
   if (to.is_cuda()) {
     on_device.set_device(to.device());
-    // A thread of autograd may have no CUDA context before its first product, and ATen would warn of that.
+    // This call makes a CUDA context current. A thread of autograd may have no CUDA context before the thread's first
+    // product, and ATen would then print a warning.
     c10::cuda::set_device(to.device().index(), /*force=*/true);
   }
   const std::optional<ProductKey> key = KeyOf(to, a, b, options);

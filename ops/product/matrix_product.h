@@ -1,15 +1,16 @@
-// Computes matrix products of 16-bit values with the fastest of cuBLASLt's algorithms. at::mm takes the first algorithm
+// Computes matrix products of 16-bit values with the fastest of cuBLASLt's algorithms. at::mm uses the first algorithm
 // that cuBLASLt's heuristic proposes, which can be 20 % slower than another algorithm.
 //
-// Promise: MatrixProduct() gives the same result as at::mm (within rounding), summed in float32. The search for the
+// Promise: MatrixProduct() gives the same result as at::mm within rounding. All sums are float32. The search for the
 // fastest algorithm runs only once for each combination of GPU model, cuBLASLt version, shape, layouts and types. The
 // choice is kept in a file (plan_choices.h). Partial sums are never rounded to 16 bits, nor added in an order that
-// depends on time. An algorithm gives the same bits each time on GPUs of one model.
+// depends on time. An algorithm gives the same bits in each run on GPUs of one model.
 //
 // A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's heuristic
 // proposes for 32 MiB of workspace (kMostWorkspace_bytes), and the neighbours of the best of these algorithms, if
-// cublasLtMatmulAlgoCheck accepts them. A product that overwrites its output `to` is timed on `to` itself, because it
-// will be overwritten anyway. A product that adds to `to` is timed on another tensor of the same kind.
+// cublasLtMatmulAlgoCheck accepts them. A product that overwrites its output `to` is timed on `to` itself, because the
+// product will overwrite `to` anyway. A product that adds to `to` is timed on another tensor with the sizes, strides
+// and type of `to`.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
@@ -33,8 +34,8 @@ struct ProductOptions {
   // A bias that is added to each row: contiguous [n] of `to`'s type, or undefined. It cannot be used together with
   // `adds`.
   at::Tensor bias = {};
-  // False: do not search for a plan of this product. This is for products that may occur only once, such as those of an
-  // evaluation.
+  // Whether a plan of this product may be searched for. It is false for products that may occur only once, such as
+  // those of an evaluation.
   bool searches = true;
 };
 
@@ -43,15 +44,17 @@ using ProductPlanReport = PlanReport<ProductKey, ProductPlan>;
 // Computes matrix products with planned algorithms. Any number of threads may use one ProductPlanner at the same time.
 class ProductPlanner {
  public:
-  // `folder` is the folder of the plan files. If it is empty, no files are kept.
+  // Makes a planner whose plan files are in `folder`. If `folder` is empty, no files are kept.
   explicit ProductPlanner(std::string folder);
 
-  // Computes to = a b, with the options. `a` is [m, k] and `b` is [k, n]. Both are float16 or bfloat16 and may have any
-  // strides. `to` is [m, n], of the same type or float32. There is no gradient. `to` must not share memory with a or b.
+  // Computes to = a b; `options` says whether the product is added to `to` and whether there is a bias. `a` is [m, k]
+  // and `b` is [k, n]. Both are float16 or bfloat16 and may have any strides. `to` is [m, n], of the same type or
+  // float32. There is no gradient. `to` must not share memory with a or b.
   //
-  // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. Its matrices must be
-  // row-major or column-major, their addresses and strides must be multiples of 16 bytes, and if there is a bias, `to`
-  // must be row-major. at::mm or at::addmm computes all other products, also for other types and on any device.
+  // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. The matrices must be
+  // row-major or column-major, the addresses and strides of the matrices must be multiples of 16 bytes, and if there is
+  // a bias, `to` must be row-major. at::mm or at::addmm computes all other products, also for other types and on any
+  // device.
   void Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                 const ProductOptions& options = {});
 
@@ -69,7 +72,7 @@ inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options = {});
 
-// Returns a b as a new contiguous matrix of the type `type`. It uses the same planner.
+// Returns a b as a new contiguous matrix of the type `type`, computed by the planner of this process.
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
 // Returns the Plans() of the planner of this process.

@@ -1,9 +1,9 @@
-// Measures the share of the GPU's peak that GPT-2's matrix products reach, and that ATen's reach. Run it with
-// bazel run -c opt //ops/product:matrix_product_bench
+// Measures the share of the GPU's peak that GPT-2's matrix products reach, with MatrixProduct() and with ATen. Run this
+// benchmark with bazel run -c opt //ops/product:matrix_product_bench
 //
-// The arguments are tokens (16 and 64 texts of 1024 tokens), inputs and outputs. The last products are those of the
-// head, whose weight is stored transposed. `of_peak` is the rate of the best of several replays, divided by the 989
-// TFLOP/s that an H100 or H200 reaches in dense bfloat16.
+// The arguments are tokens (16 and 64 texts of 1024 tokens), inputs and outputs. The last products are those of GPT-2's
+// output layer (the head), whose weight is stored transposed. `of_peak` is the rate of the fastest of several replays
+// of a CUDA graph, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -61,7 +61,7 @@ void Aten(const Operands& of) {
   }
 }
 
-// Returns whether both functions give the same result to within rounding, in some rows.
+// Returns whether MatrixProduct() and ATen give the same result to within rounding in the first 64 rows.
 bool AreSame(const Operands& of) {
   const auto rows = [&](void (*multiply)(const Operands&)) {
     if (of.to.scalar_type() == at::kFloat) of.to.zero_();

@@ -28,7 +28,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// The memory layouts of a matrix of any size.
+// The memory layouts that Random() can give to a matrix.
 enum class Lies { kByRows, kByColumns, kInWiderRows, kMisaligned };
 constexpr Lies kEveryWay[] = {Lies::kByRows, Lies::kByColumns, Lies::kInWiderRows,
                               Lies::kMisaligned};
@@ -48,7 +48,7 @@ at::Tensor Random(int64_t rows, int64_t columns, Lies lies, const at::TensorOpti
 
 class MatrixProductTest : public OpTest {
  protected:
-  // The tolerance for sums that are rounded to `to`; at::mm may round float32 to TF32.
+  // Returns the tolerance for sums that are rounded to `to`. at::mm may round float32 factors to TF32.
   double Tolerance(at::ScalarType to) const {
     if (to == at::kFloat) return device() == at::kCUDA && dtype() == at::kFloat ? 2e-3 : 1e-5;
     return to == at::kHalf ? 1e-3 : 8e-3;
@@ -102,7 +102,7 @@ TEST_P(MatrixProductTest, IsTheProductOfEverySize) {
     ExpectProduct(planner, sizes, Lies::kByColumns, Lies::kByRows, Lies::kByRows, at::kFloat,
                   /*adds=*/true, /*has_bias=*/false);
   }
-  // Only the products whose sizes are all multiples of 8 have plans.
+  // Only the products whose sizes are all multiples of 8 have plans: four of the sizes, with three products each.
   EXPECT_EQ(planner.Plans().size(), Is16BitOnGpu() ? 4 * 3 : 0u);
 }
 
@@ -118,7 +118,7 @@ TEST_P(MatrixProductTest, IsTheProductHoweverTheMatricesLie) {
     }
   }
   for (const ProductPlanReport& report : planner.Plans()) {
-    // Each plan was found by a search of this planner.
+    // Checks that a search of this planner found each plan, and that the plan is not slower than the first plan.
     EXPECT_EQ(report.source, PlanSource::kSearched) << Description(report.key);
     EXPECT_GT(report.plan.us, 0);
     EXPECT_LE(report.plan.us, report.plan.first_us) << Description(report.key);
@@ -178,7 +178,7 @@ TEST(MatrixProduct, OfATypeIsANewMatrix) {
   }
 }
 
-// Tests of a product that has a plan, on a GPU.
+// Tests the planner with a product that has a plan, on a GPU.
 class ProductPlannerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -260,10 +260,10 @@ TEST_F(ProductPlannerTest, DeterministicAlgorithmsAreNotSearchedFor) {
 }
 
 TEST_F(ProductPlannerTest, CanBeCaptured) {
-  c10::cuda::device_synchronize();  // the matrices were made on another stream
+  c10::cuda::device_synchronize();  // because the matrices were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   const at::Tensor expected = at::mm(a_.to(at::kDouble), b_.to(at::kDouble));
-  at::mm(a_, b_);  // creates the handle, which is not allowed during a capture
+  at::mm(a_, b_);  // creates cuBLAS's handle, which is not allowed during a capture
   const auto capture = [&](ProductPlanner& planner) {
     at::cuda::CUDAGraph graph;
     graph.capture_begin();
@@ -280,7 +280,7 @@ TEST_F(ProductPlannerTest, CanBeCaptured) {
   Product(planner);
   EXPECT_EQ(SourceOf(planner), PlanSource::kSearched);
   capture(planner);
-  // A file may be read during a capture.
+  // Checks that a plan file may be read during a capture.
   ProductPlanner other(folder_);
   capture(other);
   EXPECT_EQ(SourceOf(other), PlanSource::kFile);

@@ -35,7 +35,7 @@ void PrepareToAdd(const at::Tensor& to) {
 
 at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b) {
   if (to.defined()) {
-    // TakeOver() must get `to` itself, because a view of it has no GradientMemory.
+    // TakeOver() must get `to` itself, because a view of `to` has no GradientMemory.
     const bool adds = !TakeOver(to);
     MatrixProduct(to.view({a.size(0), b.size(1)}), a, b, {.adds = adds});
     return {};

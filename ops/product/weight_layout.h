@@ -1,4 +1,4 @@
-// WeightLayout: whether the weight of a linear layer is stored as [inputs, outputs] or as [outputs, inputs].
+// WeightLayout: says whether the weight W of a linear layer is stored as [inputs, outputs] or as [outputs, inputs].
 #pragma once
 
 namespace lockstep::ops {

@@ -21,7 +21,8 @@ double DeviceSeconds(const Launch& launch) {
   return begin.elapsed_time(end) * 1e-3;
 }
 
-// Returns the shortest time in seconds of 20 device-to-device copies. Each copy reads bytes / 2 and writes bytes / 2.
+// Returns the time in seconds of the fastest of 20 device-to-device copies. Each copy reads bytes / 2 bytes and writes
+// bytes / 2 bytes.
 inline double CopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -1,4 +1,4 @@
-// For benchmarks: measures kernels that take less time than the host needs to enqueue them.
+// Measures, for benchmarks, kernels that take less time than the host needs to enqueue them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,9 +13,9 @@
 
 namespace lockstep::ops {
 
-// Returns the time in seconds of one call of `launch`. A CUDA graph contains 20 calls, and the fastest of 10 replays
-// counts. If `launch` differentiates a tensor, that tensor must have been computed on the same stream. Tensors that fit
-// the L2 cache may stay there.
+// Returns the GPU's time in seconds for one call of `launch`: the time of the fastest of 10 replays of a CUDA graph
+// with 20 calls, divided by 20. If `launch` differentiates a tensor, this tensor must have been computed on the same
+// stream. Tensors that fit the L2 cache may stay in this cache between the calls.
 template <typename Launch>
 double GraphSeconds(const Launch& launch) {
   constexpr int kLaunches = 20;
@@ -30,7 +30,7 @@ double GraphSeconds(const Launch& launch) {
   return best / kLaunches;
 }
 
-// While a BenchStream exists, the current stream is one that can be captured.
+// While a BenchStream exists, the current stream is a stream that CUDA graphs can capture.
 class BenchStream {
  public:
   BenchStream() : guard_(c10::cuda::getStreamFromPool()) {}
@@ -39,7 +39,7 @@ class BenchStream {
   c10::cuda::CUDAStreamGuard guard_;
 };
 
-// Returns the time in seconds of a device-to-device copy that reads bytes / 2 and writes bytes / 2.
+// Returns the time in seconds of a device-to-device copy that reads bytes / 2 bytes and writes bytes / 2 bytes.
 inline double GraphCopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -1,5 +1,5 @@
-// Parts that the operations' tests share. Each test case runs on the CPU, and also on the GPU if the machine has one,
-// in the kernels' three types (float32, float16, bfloat16).
+// The fixture and the checks that the operations' tests share. Each test case runs on the CPU, and also on the GPU if
+// the machine has one, in the three types of the kernels (float32, float16, bfloat16).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -44,14 +44,14 @@ inline auto EveryDeviceAndType() {
                           testing::Values(at::kFloat, at::kHalf, at::kBFloat16));
 }
 
-// Returns the name of a test's device and type, such as "GpuBFloat16".
+// Returns the name of a test's parameters, device and type, such as "GpuBFloat16".
 inline std::string DeviceAndType(const testing::TestParamInfo<OpTest::ParamType>& info) {
   return std::string(std::get<0>(info.param) == at::kCUDA ? "Gpu" : "Cpu") +
          c10::toString(std::get<1>(info.param));
 }
 
-// Returns whether no value differs from the float64 `expected` by more than `tolerance` times the greatest absolute
-// value of `expected`, or times 1 if that is less than 1.
+// Returns success if no value of `actual` differs from the float64 `expected` by more than tolerance * max(1, the
+// greatest absolute value of `expected`).
 inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tensor& expected,
                                        double tolerance) {
   if (!actual.defined()) return testing::AssertionFailure() << "undefined";
@@ -62,9 +62,10 @@ inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tenso
   return testing::AssertionFailure() << "off by " << difference << " of " << scale;
 }
 
-// Runs `backward`, which computes a gradient for each of `weights`, three times. The gradients must add up in the
-// memory of the first gradient, and the hooks with which the Reducer notices gradients must run each time. Then runs it
-// twice with memory whose content is meaningless, as in the steps of a Reducer.
+// Checks that `backward`, which computes a gradient for each of `weights`, adds to the .grad of each weight. Runs
+// `backward` three times: the gradients must add up in the memory of the first gradient, and hooks like the Reducer's
+// must run each time. Then runs `backward` twice with GradientMemory attached: the first run must overwrite the memory,
+// which holds NaN, and the second run must add.
 inline void ExpectAddsToGradients(const std::function<void()>& backward,
                                   const std::vector<at::Tensor>& weights) {
   int hooks = 0;
@@ -83,7 +84,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
   std::vector<at::Tensor> once;
   std::vector<const void*> memory;
   for (const at::Tensor& weight : weights) {
-    // The gradient gets memory of its own, because other tensors may share the memory that autograd got.
+    // The .grad gets memory of its own, because other tensors may share the memory of the .grad that autograd made.
     weight.mutable_grad() = weight.grad().clone();
     once.push_back(weight.grad().to(at::kDouble));
     memory.push_back(weight.grad().const_data_ptr());
@@ -98,7 +99,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
 
   std::vector<c10::intrusive_ptr<GradientMemory>> memories;
   for (const at::Tensor& weight : weights) {
-    // The gradient's memory is hidden here, and appears only when GradientMemory asks for it.
+    // The .grad has no memory until GradientMemory calls this function, as in a step of the Reducer.
     const auto hidden = std::make_shared<at::DataPtr>();
     const at::Storage storage = weight.grad().storage();
     memories.push_back(c10::make_intrusive<GradientMemory>([hidden, storage] {

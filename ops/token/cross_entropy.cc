@@ -78,9 +78,9 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
           gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
           ShapeOf(memory, classes, label_smoothing), stream);
     });
-    // mark_dirty() cannot be used, because it requires that the logits are an output of the Function. The new version
-    // alone makes the backward of another operation that saved the logits throw. `memory` is saved with the new
-    // version, so this Function's own backward does not throw.
+    // mark_dirty() cannot be used, because it requires that the logits are an output of the Function. The logits get a
+    // new version instead, which makes the backward of any other operation that saved the logits throw. `memory` is
+    // saved with the new version, so the backward of this Function does not throw.
     torch::autograd::impl::bump_version(memory);
     context->save_for_backward({memory});
     return losses.sum();

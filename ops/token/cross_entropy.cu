@@ -1,5 +1,5 @@
-// The kernels that read each row once or twice, that hold a whole row in registers, or that process a short row in one
-// thread. cross_entropy_pipeline.cuh has the kernel for long rows, on GPUs that can run it.
+// The kernels that compute the loss, the gradient, or both. cross_entropy_pipeline.cuh has another kernel that computes
+// both for long rows, on GPUs that can run it.
 #include <cmath>
 #include <cstring>
 
@@ -14,11 +14,11 @@ namespace {
 
 using namespace cross_entropy;
 
-// The size of blocks that read a row once (a sweep). The blocks are small, so that some blocks load while others wait
-// at a barrier.
+// The number of threads of blocks that read a row once (one sweep). The blocks are small, so that some blocks load
+// while others wait at a barrier.
 constexpr int kSweepThreads = 256;
-// Rows of at least this size are processed by the kernel of cross_entropy_pipeline.cuh, which copies rows ahead. With
-// shorter rows a multiprocessor has many blocks, some of which load while others compute.
+// The least size of rows that the kernel of cross_entropy_pipeline.cuh processes, which copies rows ahead. With shorter
+// rows this is not needed: a multiprocessor has many blocks, some of which load while others compute.
 constexpr int64_t kLongRowBytes = 16 << 10;
 
 // Returns the number of columns in [column, end).
@@ -28,7 +28,7 @@ __device__ unsigned Before(int column, int end) {
   return count;
 }
 
-// A pack that stays in registers as the words in which it was loaded. For 16-bit values this takes half as many
+// A pack that stays in registers as the 32-bit words in which it was loaded. For 16-bit values this takes half as many
 // registers as unpacked values.
 template <typename T, int kSize>
 class Held {
@@ -42,7 +42,7 @@ class Held {
     memcpy(words_, &pack, sizeof(pack));
     Forget();
   }
-  // Makes the compiler unpack the values again when they are used next, instead of keeping them in registers.
+  // Makes the compiler unpack the values again at the next use, instead of keeping the unpacked values in registers.
   __device__ void Forget() {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) cross_entropy::Forget(words_[i]);
@@ -53,8 +53,8 @@ class Held {
   alignas(16) unsigned words_[kWords];
 };
 
-// Loads the packs first, first + blockDim.x, ... of row x that contain classes. In a pack that also contains padding,
-// the columns of the padding are set to -inf.
+// Loads the packs first, first + blockDim.x, ... of row x that contain classes. Sets the padding in these packs to
+// -inf.
 template <typename T, int kSize, int kHeld>
 __device__ void Load(const T* x, int first, const CrossEntropyShape& shape,
                      Held<T, kSize> (&held)[kHeld]) {
@@ -83,7 +83,7 @@ template <typename T, int kSize, int kHeld>
 __device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropyShape& shape,
                     Seen& seen) {
   const int classes = static_cast<int>(shape.classes);
-  // The greatest logit is found first, so that exp_sum is rescaled only once for all packs.
+  // This loop finds the greatest logit of all packs, so that exp_sum is rescaled only once for all packs.
   float greatest = seen.greatest;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
@@ -130,8 +130,7 @@ __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
   return OfBlock(seen);
 }
 
-// Writes the gradients of the logits that Load() has read to the logits' places. WriteTarget() then corrects the
-// target's gradient.
+// Overwrites the logits that Load() has read with their gradients. WriteTarget() then corrects the target's gradient.
 template <typename T, int kSize, int kHeld>
 __device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivative, T* x, int first,
                       const CrossEntropyShape& shape) {
@@ -164,7 +163,7 @@ template <typename T, int kSize>
 __device__ void SweepGradient(const Derivative& derivative, T* x, const CrossEntropyShape& shape) {
   const int packs = static_cast<int>(shape.columns) / kSize;
   const int step = static_cast<int>(blockDim.x) * kAtOnce;
-  // The sweep begins at the row's end, which an earlier sweep has left in the cache.
+  // The sweep begins at the end of the row, which the sweep before has left in the cache.
   for (int begin = (packs - 1) / step * step; begin >= 0; begin -= step) {
     const int first = begin + static_cast<int>(threadIdx.x);
     Held<T, kSize> held[kAtOnce];
@@ -195,14 +194,15 @@ __global__ void __launch_bounds__(kSweepThreads)
   T* x = logits + row * shape.columns;
   const Target column(target[row], shape);
   const Derivative derivative(log_sums[row], *gradient, column, shape);
-  // The target's logit is read by the thread that will overwrite it.
+  // The thread that will overwrite the target's logit reads it before.
   const bool is_mine = column.IsMine<kSize>();
   const float logit = is_mine ? column.Logit(x) : 0;
   SweepGradient<T, kSize>(derivative, x, shape);
   if (is_mine) WriteTarget(derivative, logit, x, column);
 }
 
-// Each block processes one row, which has at most kHeld packs for each thread. The row is read only once.
+// Computes the loss and the gradient of one row in each block, and reads the row only once. A row has at most kHeld
+// packs for each thread.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   Load(x, thread, shape, held);
   Seen seen;
   Add(held, thread, shape, seen);
-  // The logit is read before any thread writes, because OfBlock is a barrier.
+  // The target's logit is read before any thread writes, because OfBlock() contains a barrier.
   const float logit = column.Logit(x);
   seen = OfBlock(seen);
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// The kernel for any row, which it reads in two sweeps. The blocks are large, so that few rows are being processed at a
-// time, and the second sweep still finds its row in the L2 cache.
+// Computes the loss and the gradient of a row of any size, which is read in two sweeps. The blocks are large, so that
+// few rows are being processed at a time, and the second sweep still finds its row in the L2 cache.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradientInTwo(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -246,8 +246,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// A row with at most this many columns is processed by one thread, which reads it twice. The rows of neighbouring
-// threads lie in the same cache lines.
+// The maximum number of columns of a row that a single thread processes, which reads the row twice. The rows of
+// neighbouring threads lie in the same cache lines.
 constexpr int64_t kFewColumns = 32;
 
 // Returns the row that belongs to this thread. The thread has no row if the result is shape.rows or more.
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(kSweepThreads)
   WriteAlone(Derivative(log_sum, *gradient, column, shape), x, column, shape);
 }
 
-// Returns the number of blocks if each row has one thread.
+// Returns the number of blocks for kernels in which one thread processes a row.
 unsigned BlocksOfFew(const CrossEntropyShape& shape) {
   return static_cast<unsigned>(CeilDivide<int64_t>(shape.rows, kSweepThreads));
 }

@@ -1,10 +1,10 @@
-// Measures the share of the GPU's copy bandwidth that the kernels reach, and that their ATen twin reaches. Run it with
-// bazel run -c opt //ops/token:cross_entropy_bench
+// Measures the share of the GPU's copy bandwidth that CrossEntropySum() and CrossEntropySumTwin() (the twin) reach. Run
+// this benchmark with bazel run -c opt //ops/token:cross_entropy_bench
 //
 // If the gradient is given beforehand, each 16-bit logit is read once and written once, which moves 4 bytes. In two
-// passes forward reads the logit once more, which makes 6 bytes. The limit is a device-to-device copy of as many bytes
-// in the same run: `of_copy` is the rate divided by the copy's rate. The twin moves more bytes, but its `of_copy` is
-// computed with 6 bytes.
+// passes forward reads the logit once more, which makes 6 bytes. The reference is a device-to-device copy of as many
+// bytes in the same run: `of_copy` is the copy's time divided by the measured time. The twin moves more bytes, but the
+// twin's `of_copy` is computed with 6 bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -16,8 +16,8 @@
 namespace lockstep::ops {
 namespace {
 
-// `loss` is called with (logits, target, classes, gradient) and returns the loss. `bytes` is the number of bytes that
-// are counted for each logit.
+// Times loss() and backward. loss() is called with (logits, target, classes, gradient) and returns the loss. `bytes` is
+// the number of bytes that are counted for each logit.
 template <typename Loss>
 void Run(benchmark::State& state, int64_t bytes, const Loss& loss) {
   const int64_t rows = state.range(0);
@@ -31,7 +31,7 @@ void Run(benchmark::State& state, int64_t bytes, const Loss& loss) {
   const double copy = CopySeconds(rows * classes * bytes);
   double seconds = 0;
   for (auto _ : state) {
-    const at::Tensor input = logits.clone();  // a copy, because the gradient may overwrite it
+    const at::Tensor input = logits.clone();  // a copy, because the gradient may overwrite `input`
     const double once =
         DeviceSeconds([&] { loss(input, target, classes, gradient).backward(gradient); });
     logits.mutable_grad() = at::Tensor();
@@ -57,7 +57,8 @@ void BM_Twin(benchmark::State& state) {
     return CrossEntropySumTwin(logits, target, classes, 0);
   });
 }
-// The rows of GPT-2, two shorter lengths that still count as long rows, and the rows of ResNet.
+// The arguments are rows and classes: those of GPT-2, two smaller numbers of classes whose rows still count as long (16
+// KiB or more), and those of ResNet.
 BENCHMARK(BM_OnePass)
     ->Args({16384, 50257})
     ->Args({16384, 32000})

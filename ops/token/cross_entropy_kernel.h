@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-// PyTorch's ignore_index.
+// The target of rows that are left out. It is the default ignore_index of PyTorch.
 inline constexpr int64_t kIgnoredTarget = -100;
 
 struct CrossEntropyShape {
@@ -19,8 +19,8 @@ struct CrossEntropyShape {
   float label_smoothing;
 };
 
-// L_r (cross_entropy.h) of a row is the sum of these two parts. They are kept separate because logits may be large and
-// their differences small.
+// L_r (cross_entropy.h) of a row is the sum of these two parts. The parts are kept separate, because a float32 sum of a
+// large and a small part would lose digits of the small part.
 struct alignas(8) LogSum {
   float greatest;  // the greatest logit
   float rest;      // log of the sum of exp(logit - greatest)
@@ -31,7 +31,7 @@ struct alignas(8) LogSum {
 void LaunchCrossEntropy(const void* logits, FloatType type, const int64_t* target, float* losses,
                         LogSum* log_sums, const CrossEntropyShape& shape, cudaStream_t stream);
 
-// Enqueues the kernel that overwrites the logits with their gradient:
+// Enqueues the kernel that overwrites the logits x with their gradient, where s is the label smoothing:
 //   logits[r, c] = *gradient (softmax(x[r])[c] - (1 - s) [c == target[r]] - s / classes)
 void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* target,
                                 const LogSum* log_sums, const float* gradient,

@@ -1,16 +1,16 @@
 // Computes the loss and the gradient of long rows, on Hopper and later GPUs. Each row is read once and written once.
 //
-// There are as many thread blocks as fit on the GPU, and together they process all rows. In round i a block
+// There are as many thread blocks as fit on the GPU, and together they process all rows. In round i (from 0) a block
 //   1. waits until its row i is in shared memory
 //   2. for one pack after the other, writes the gradient of row i - 1, which is in registers, to global memory, loads
-//      the pack of row i into these registers, and adds it to the sum of exps
+//      the pack of row i into these registers, and adds the exps of the pack's logits to the thread's sum
 //   3. adds up the threads' sums. After the barrier of this step no thread needs row i in shared memory
 //   4. starts the copy of row i + kRowsAhead into the same part of shared memory
 // The memory therefore always has something to read and something to write, while the threads compute. An extra loop
-// over the row to find its greatest logit would cause a delay. The class Running makes such a loop unnecessary.
+// that finds the greatest logit of a row would cause a delay. The class Running makes such a loop unnecessary.
 //
 // A thread processes every blockDim.x-th pack of classes of each row. A pack that also contains padding is not
-// processed as a pack: each of the fewer than kSize classes in it belongs to one thread.
+// processed as a pack: each of the pack's classes, which are fewer than kSize, belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,24 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// How many rows are being copied to a block's shared memory while the block computes another row in registers. With two
-// rows the memory is busy during all steps of a round.
+// The number of rows that are being copied to a block's shared memory while the block computes another row in
+// registers. With two rows GPU memory is busy during all steps of a round.
 constexpr int kRowsAhead = 2;
-// Rows begin at multiples of this number of bytes, in shared memory and in global memory.
+// The alignment of the rows' part of shared memory, in bytes.
 constexpr int kLineBytes = 128;
 
-// From Hopper on a thread can start a copy of a whole row to shared memory. The copy needs no registers, and the thread
-// does not wait for it.
+// On Hopper and later GPUs a thread can start a copy of a whole row to shared memory. The copy needs no registers, and
+// the thread does not wait for the copy.
 #if __CUDA_ARCH__ >= 900
-// Initialises a barrier whose phases each have one arrival, which StartCopy() makes. The fence makes the barrier
-// visible to the copy engine.
+// Initialises a barrier. Each phase of the barrier has one arrival, which StartCopy() makes. The fence makes the
+// barrier visible to the copy engine.
 __device__ inline void StartBarrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Starts the copy of `bytes` bytes, fewer than 2^20. The barrier's phase ends when all of them have arrived. `bytes`
-// and the addresses must be multiples of 16.
+// Starts the copy of `bytes` bytes, fewer than 2^20. The barrier's phase ends when all bytes have arrived. `bytes` and
+// the addresses must be multiples of 16.
 __device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
@@ -54,7 +54,7 @@ __device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uin
       : "memory");
 }
 
-// Waits until the barrier's phase whose number has this parity has ended.
+// Waits until the barrier's phase has ended. `parity` is the phase's number modulo 2.
 __device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
   unsigned ended;
   do {
@@ -70,7 +70,7 @@ __device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
   } while (ended == 0);
 }
 
-// Two logits. If they have 16 bits, one instruction processes both.
+// The type of a pair of logits. One instruction processes a pair of 16-bit logits.
 template <typename T>
 struct PairOf {
   using Type = float2;
@@ -109,14 +109,14 @@ __device__ inline __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
   return __float22bfloat162_rn(values);
 }
 
-// Returns the greater value of each pair of values. If one of two values is NaN, returns the other.
+// Returns the greater one of a.x and b.x, and of a.y and b.y. If one of the two values is NaN, returns the other value.
 template <typename Halves>
 __device__ Halves Greater(Halves a, Halves b) {
   return __hmax2(a, b);
 }
 __device__ inline float2 Greater(float2 a, float2 b) { return {fmaxf(a.x, b.x), fmaxf(a.y, b.y)}; }
 
-// Returns whether both values are at most the limit. The result is false if a value is NaN.
+// Returns whether both values of `pair` are at most the values of `limit`. The result is false if a value is NaN.
 template <typename Halves>
 __device__ bool AreAtMost(Halves pair, Halves limit) {
   return __hble2(pair, limit);
@@ -125,7 +125,7 @@ __device__ inline bool AreAtMost(float2 pair, float2 limit) {
   return pair.x <= limit.x && pair.y <= limit.y;
 }
 
-// The values of a pack as pairs. Words() converts them back.
+// The values of a pack as pairs. Words() converts the pairs back to the words of the pack.
 template <typename T>
 struct Pairs {
   static constexpr int kCount = Pack<T>::kSize / 2;
@@ -147,10 +147,10 @@ __device__ inline void Forget(uint4& words) {
   Forget(words.w);
 }
 
-// Computes a thread's Seen of a row in one loop over its packs, without a loop before that finds the greatest logit.
-// exp(logit - base) does not overflow if the base is near the greatest logit. Seen::greatest therefore starts as the
-// greatest logit of the first pack, and is raised only if a logit exceeds it by more than kSlack. An exp is then at
-// most e^8, or e^16 if bfloat16 rounds the limit up.
+// Computes a thread's Seen of a row in one loop over the thread's packs, without another loop that finds the greatest
+// logit. exp(logit - base) does not overflow if the base is near the greatest logit. Seen::greatest therefore starts as
+// the greatest logit of the first pack, and is raised only if a logit exceeds Seen::greatest by more than kSlack. An
+// exp is therefore at most e^8, or e^16 if bfloat16 rounds the limit up.
 template <typename T, bool kSmoothed>
 class Running {
  public:
@@ -188,7 +188,8 @@ class Running {
  private:
   static constexpr float kSlack = 8;
 
-  // Raise() is also called for NaN and infinity. The sum becomes NaN when they are added to it.
+  // Raises Seen::greatest to `logit`, and rescales the sum of exps. Raise() is also called if `logit` is NaN or
+  // infinite. The sum of exps then becomes NaN when exp(logit - base) is added.
   __device__ void Raise(float logit) {
     const float greatest = fmaxf(seen_.greatest, logit);
     base_ = Base(greatest);
@@ -214,7 +215,7 @@ __device__ uint4 DerivativeOf(const uint4& words, const Derivative& derivative) 
 }
 #endif
 
-// Computes the loss and the gradient of the block's rows, which are gridDim.x rows apart.
+// Computes the loss and the gradient of the rows blockIdx.x, blockIdx.x + gridDim.x, and so on.
 template <typename T, bool kSmoothed>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradientPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -248,7 +249,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const int my_rest = packs * kSize + thread;
   const float scale = *gradient;
 
-  // The row that is in registers.
+  // The thread's logits of the row that is in registers (`held` and `rest`), the logit of this row's target, and the
+  // data for this row's gradient.
   uint4 held[kMostHeld];
   float rest = 0;
   float logit = 0;
@@ -264,7 +266,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     if (is_mine) WriteTarget(derivative, logit, x, column);
   };
 
-  // There is one round more than there are rows. This last round writes the last row and reads nothing.
+  // There is one round more than the block has rows. The last round writes the last row and reads nothing.
   for (unsigned round = 0; row - step < rows; row += step, ++round) {
     const unsigned place = round % kRowsAhead;
     const T* from = reinterpret_cast<const T*>(memory + place * row_bytes);
@@ -310,7 +312,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 #endif
 }
 
-// Returns false if the GPU cannot run LossAndGradientPipelined.
+// Launches LossAndGradientPipelined. Returns false if the GPU cannot run this kernel for this shape.
 template <typename T, bool kSmoothed>
 bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
                      const CrossEntropyShape& shape, cudaStream_t stream) {
@@ -334,8 +336,8 @@ bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, fl
   // a block.
   const unsigned threads = Threads(shape.columns / Pack<T>::kSize, kAtOnce, kMostThreads);
   int resident = 1;
-  // The attribute is always set to the maximum, because another host thread may launch the kernel for another shape at
-  // the same time.
+  // The limit of dynamic shared memory is always set to the maximum, because another host thread may launch the kernel
+  // for another shape at the same time.
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
                                                 static_cast<size_t>(bytes));

@@ -1,5 +1,6 @@
-// How a block of threads processes a row of logits. The kernels of cross_entropy.h share this code. The loss and the
-// gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads find together.
+// Processes a row of logits in a block of threads. The kernels of cross_entropy.h share this code. The loss and the
+// gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads of the block compute
+// together.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +13,18 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// A block processes a whole row, because there are always many rows.
+// The number of threads of a warp, and the maximum of a block. A block processes a whole row, because there are usually
+// many rows.
 constexpr int kWarpThreads = 32;
 constexpr int kMostThreads = 1024;
-// How many loads of a thread are in flight while it reads a row.
+// The number of loads of a thread that are in flight while the thread reads a row.
 constexpr int kAtOnce = 4;
-// How many packs of a row a thread holds in registers at most. They take 32 registers, which is half of the registers
-// that a thread has in a block of 1,024 threads.
+// The maximum number of packs of a row that a thread holds in registers. So many packs take 32 registers, which is half
+// of the registers that a thread has in a block of 1,024 threads.
 constexpr int kMostHeld = 8;
 
-// Makes the compiler compute values from x again when they are used next. It would otherwise keep values that it has
-// already computed from x in registers.
+// Makes the compiler compute values from x again at their next use, instead of keeping values that were computed from x
+// in registers.
 __device__ inline void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
 // The maximum and the sums over a part of a row's logits.
@@ -43,14 +45,15 @@ __device__ inline float Exp2(float x) {
 
 __device__ inline float Exp(float x) { return Exp2(x * kLog2OfE); }
 
-// Returns the value to subtract from a logit before exp. If all logits are -inf, it is 0, so that their exps are
-// exp(-inf) = 0.
+// Returns the value to subtract from a logit before exp: the greatest logit, or 0 if all logits are -inf, so that the
+// exp of each logit is exp(-inf) = 0.
 __device__ inline float Base(float greatest) { return greatest == -INFINITY ? 0 : greatest; }
 
-// Returns the greatest x of a warp. x must not be NaN in any lane.
+// Returns the greatest x of the warp's lanes. x must not be NaN in any lane.
 __device__ inline float GreatestOfWarp(float x) {
 #if __CUDA_ARCH__ >= 900
-  // Converts floats to integers with the same order, because one instruction finds the greatest integer of a warp.
+  // Converts the bits of a float to an integer such that integers have the order of the floats, because one instruction
+  // finds the greatest integer of a warp.
   const auto key = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
   return __int_as_float(key(__reduce_max_sync(~0u, key(__float_as_int(x)))));
 #else
@@ -78,9 +81,9 @@ struct Nothing {
   __device__ void operator()() const {}
 };
 
-// Combines the values of all threads of the block, and returns the result to each of them. Calls after_barrier() after
-// the barrier that this function contains. A kernel that calls it several times must pass 0 and 1 in turn as `turn`,
-// because some warps may still read the shared memory of the previous call.
+// Combines the Seen of all threads of the block, and returns the result to each thread. Calls after_barrier() after the
+// barrier that this function contains. A kernel that calls this function several times must pass 0 and 1 in turn as
+// `turn`, because some warps may still read the shared memory of the previous call.
 template <bool kSmoothed = true, typename AfterBarrier = Nothing>
 __device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& after_barrier = {}) {
   __shared__ float greatest[2][kWarpThreads];
@@ -96,7 +99,7 @@ __device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& af
   }
   __syncthreads();
   after_barrier();
-  // Each warp adds up the values of all warps itself. This saves another exchange through shared memory.
+  // Each warp combines the values of all warps, which saves another exchange through shared memory.
   Seen other;
   if (lane < blockDim.x / kWarpThreads) {
     other = {greatest[turn][lane], exp_sum[turn][lane], kSmoothed ? sum[turn][lane] : 0};
@@ -110,7 +113,7 @@ __device__ inline int PackOf(int first, int k) { return first + k * static_cast<
 struct Target {
   static constexpr int kNoClass = -1;
   static constexpr int kIgnored = -2;
-  int column;  // the target's column, or one of these two constants
+  int column;  // the target's column, kNoClass or kIgnored
 
   __device__ Target(int64_t target, const CrossEntropyShape& shape)
       : column(target >= 0 && target < shape.classes ? static_cast<int>(target)
@@ -139,8 +142,9 @@ __device__ inline float Loss(const Seen& row, const LogSum& log_sum, const Targe
   return loss;
 }
 
-// Computes gradient (softmax(x)[c] - wanted[c]), where wanted[c] is the smoothed label. If the target is not a class,
-// the row gets NaN. If the target is ignored, the row gets 0.
+// Computes the derivative of the loss with respect to logit c of a row x: gradient (softmax(x)[c] - label[c]), where
+// label is the smoothed label. If the target is not a class, the derivatives of the row are NaN. If the target is
+// ignored, the derivatives of the row are 0.
 struct Derivative {
   float greatest;  // the greatest logit
   float rest;      // the log to base 2 of the sum of exp(logit - greatest)
@@ -158,20 +162,22 @@ struct Derivative {
         spread(scale * shape.label_smoothing / static_cast<float>(shape.classes)),
         wanted(scale * (1 - shape.label_smoothing)) {}
 
-  // Returns the gradient for any class except the target.
+  // Returns the derivative for the logit of any class except the target.
   __device__ float operator()(float logit) const {
     const float softmax = Exp2(fmaf(logit - greatest, kLog2OfE, -rest));
     return fmaf(scale, softmax, -spread);
   }
 };
 
-// Writes the gradient for the target. The thread that has written the target's pack calls it, after it wrote the pack.
+// Writes the gradient of the target's logit. The thread that writes the target's pack must call this function after it
+// has written the pack.
 template <typename T>
 __device__ void WriteTarget(const Derivative& derivative, float logit, T* x, const Target& target) {
   x[target.column] = FromFloat<T>(derivative(logit) - derivative.wanted);
 }
 
-// Returns a number of threads, in whole warps, with which a thread has about `each` packs.
+// Returns a number of threads, in whole warps and at most `most`, with which a thread has about `each` of the `packs`
+// packs.
 inline unsigned Threads(int64_t packs, int64_t each, int64_t most) {
   return static_cast<unsigned>(
       std::clamp<int64_t>(RoundUp(CeilDivide(packs, each), kWarpThreads), kWarpThreads, most));

@@ -1,5 +1,5 @@
-// Compares loss and gradient with those of PyTorch's cross-entropy. The twin is tested on any machine, and the kernels
-// if there is a GPU.
+// Compares loss and gradient with those of PyTorch's cross-entropy. The twin (the plain ATen implementation) is tested
+// on any machine, and the kernels are tested if there is a GPU.
 
 #include "ops/token/cross_entropy.h"
 
@@ -22,12 +22,13 @@ struct Case {
 
 class CrossEntropy : public OpTest {
  protected:
-  // The tolerance for float32 is the rounding error of the twin's sum over 200,003 classes with label smoothing.
+  // Returns the tolerance. For float32 it is the rounding error of the twin's sum over 200,003 classes with label
+  // smoothing.
   double tolerance() const {
     return dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
   }
 
-  // Returns the loss, and replaces the .grad of `logits`, which must be a leaf tensor, by the loss's gradient.
+  // Returns the loss, and replaces the .grad of `logits`, which must be a leaf tensor, by the gradient of the loss.
   static at::Tensor Run(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                         double smoothing, const at::Tensor& gradient) {
     logits.mutable_grad() = at::Tensor();
@@ -36,9 +37,9 @@ class CrossEntropy : public OpTest {
     return loss;
   }
 
-  // Returns rows, [rows, classes], whose sums of exps are difficult for a single pass that does not know the greatest
-  // logit beforehand. The logits rise in large or in small steps, fall, have the greatest logit at the end, or are as
-  // large as possible.
+  // Returns rows of logits, [rows, classes], whose sums of exps are difficult for a single pass that does not know the
+  // greatest logit beforehand. The logits rise in large or in small steps, fall, have the greatest logit at the
+  // beginning, in the middle or at the end, or are as large as possible.
   at::Tensor HardRows(int64_t classes, double large, double least) const {
     const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
     const at::Tensor ramp = at::linspace(-1, 1, classes, noise.options());
@@ -59,7 +60,7 @@ class CrossEntropy : public OpTest {
                       at::where(is_even, -large, large).to(noise)});
   }
 
-  // Returns rows, [rows, classes], whose softmax is NaN.
+  // Returns rows of logits, [rows, classes], whose softmax is NaN.
   at::Tensor MarredRows(int64_t classes) const {
     const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
     std::vector<at::Tensor> rows = {at::full_like(noise, -INFINITY)};
@@ -76,8 +77,9 @@ class CrossEntropy : public OpTest {
 };
 
 TEST_P(CrossEntropy, IsPyTorchs) {
-  // The rows have one to eight packs for each thread, or are processed by the pipelined kernel on Hopper and later GPUs
-  // (16 to 113 KiB), or are too long for registers (50,304 columns in float32), or do not consist of whole packs.
+  // Some rows have one to eight packs for each thread. Rows of 16 to 113 KiB are processed by the pipelined kernel on
+  // Hopper and later GPUs. Some rows are too long for registers (50,304 columns in float32), and some do not consist of
+  // whole packs.
   for (const Case& shape :
        {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
         Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003}, Case{9, 128, 100},
@@ -99,7 +101,7 @@ TEST_P(CrossEntropy, IsPyTorchs) {
                                    at::Reduction::Sum, /*ignore_index=*/kIgnored, smoothing);
         expected.backward(at::full({}, 0.25, exact.options()));
 
-        // The loss gets a copy, because the gradient overwrites the logits.
+        // CrossEntropySum() gets a copy, because the gradient overwrites the logits.
         const at::Tensor copy = logits.clone();
         const at::Tensor gradient = at::full({}, 0.25, options().dtype(at::kFloat));
         const at::Tensor loss = CrossEntropySum(copy, target, shape.classes, smoothing,
@@ -133,14 +135,15 @@ TEST_P(CrossEntropy, SaysWhatDoesNotFit) {
   }
 }
 
-// Tests long rows, several of which are being copied for a block at the same time. Each place in a block's shared
-// memory is used for at least three rows.
+// Tests long rows, two of which are being copied for a block at the same time. Each of the two places in a block's
+// shared memory is used for at least three rows.
 TEST_P(CrossEntropy, ManyLongRowsForABlock) {
   if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
   const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  // The gradient is large, so that the tolerance does not hide errors in the share of a class.
+  // The gradient of the loss is large, so that the tolerance does not hide errors in the softmax of a class.
   const at::Tensor gradient = at::full({}, 1000, options().dtype(at::kFloat));
-  // In 16 bits a multiprocessor runs three blocks at a time for the shorter rows.
+  // In 16 bits a multiprocessor runs three blocks at a time for rows of 8200 columns (18 rows for a multiprocessor),
+  // and one block for rows of 50304 columns (6 rows).
   for (const Case& shape :
        {Case{18 * multiprocessors + 3, 8200, 8187}, Case{6 * multiprocessors + 3, 50304, 50257}}) {
     for (const double smoothing : {0.0, 0.1}) {
@@ -152,8 +155,8 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
         at::Tensor logits = 3 * at::randn({shape.rows, shape.columns}, options());
         at::Tensor target =
             at::randint(shape.classes, {shape.rows}, at::TensorOptions(device()).dtype(at::kLong));
-        // Returns every 11th row, beginning at row `first`, so that rows without such values come before, between and
-        // after them.
+        // Returns every 11th row, beginning at row `first`, so that unmarred rows come before, between and after the
+        // marred rows.
         const auto rows = [](const at::Tensor& x, int64_t first) {
           return x.slice(0, first, x.size(0), 11);
         };
@@ -191,7 +194,7 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
                       .sum()
                       .item<double>(),
                   0);
-        // A second run gives the same bits.
+        // A second run must give the same bits.
         if (!marred) {
           EXPECT_TRUE(at::equal(run(), loss));
           EXPECT_TRUE(at::equal(logits.grad(), first));
@@ -256,7 +259,7 @@ TEST_P(CrossEntropy, HardLongRows) {
         EXPECT_TRUE((first.narrow(1, shape.classes, shape.columns - shape.classes) == 0)
                         .all()
                         .item<bool>());
-        // A second run gives the same bits.
+        // A second run must give the same bits.
         EXPECT_TRUE(at::allclose(run(), loss, 0, 0, /*equal_nan=*/true));
         EXPECT_TRUE(at::allclose(logits.grad(), first, 0, 0, /*equal_nan=*/true));
       }

@@ -62,9 +62,10 @@ EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
   return sum;
 }
 
-// Returns the gradient of an addend's weight, with the same bits each time: index_add_() sorts the indices if ATen is
-// set to be deterministic. (at::embedding_dense_backward() cannot be used: compute-sanitizer's racecheck finds races in
-// its kernel for up to 3,072 indices, and its gradients are wrong while a tool slows it down.)
+// Returns the gradient of an addend's weight, with the same bits in each run: index_add_() sorts the indices if
+// at::globalContext() asks for deterministic algorithms. (at::embedding_dense_backward() cannot be used:
+// compute-sanitizer's racecheck finds races in ATen's kernel for up to 3,072 indices, and the kernel's gradients are
+// wrong while a tool slows the kernel down.)
 at::Tensor RepeatableGradient(const Kept::Addend& addend, const at::Tensor& indices,
                               const at::Tensor& d_out) {
   std::vector<int64_t> sizes = indices.sizes().vec();
@@ -145,7 +146,8 @@ class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
   }
 
  private:
-  // Returns gradients that can be differentiated again. Their values do not depend on the weights' values.
+  // Returns gradients that can be differentiated again. The values of the gradients do not depend on the weights'
+  // values, so zeros replace the weights.
   static variable_list GradientsToDifferentiate(const AutogradContext& context, const Kept& kept,
                                                 const variable_list& indices,
                                                 const at::Tensor& d_out) {

@@ -7,7 +7,7 @@
 namespace lockstep::ops {
 namespace {
 
-// A block has 8 warps. In forward each warp writes a row. In backward each warp adds up a part of the block's counts.
+// A block has 8 warps. In forward each warp writes a row. In backward each warp adds up a part of the block's rows.
 constexpr int kLanes = 32;
 constexpr int kWarps = 8;
 // The number of loads that a thread has in flight.
@@ -38,13 +38,14 @@ __device__ void AtomicAdd(float* to, const Pack<float, kSize>& x) {
 // The index of a row that does not exist.
 constexpr int64_t kNoRow = -1;
 
-// Returns the row of the weight that output row (c, l) reads, or a negative number if there is no such row.
+// Returns the row of the weight that output row (c, l) reads, or a negative number if the index is outside of the
+// weight.
 __device__ int64_t RowOf(const EmbeddedRows& addend, int64_t c, int64_t l) {
   const int64_t index = addend.indices[c * addend.count_stride + l * addend.length_stride];
   return index < addend.rows ? index : kNoRow;
 }
 
-// Each warp writes one row of the output.
+// Computes forward. Each warp writes one row of the output.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __restrict__ out) {
   const int64_t row = blockIdx.x * int64_t{kWarps} + threadIdx.y;
@@ -81,8 +82,8 @@ __global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __
   }
 }
 
-// The sum of consecutive gradients that belong to the same row of a weight. When a gradient for another row is added,
-// or when Flush() is called, the sum is added to its row in memory.
+// The sum of consecutive gradients that belong to the same row of a weight. When Add() gets a gradient for another row,
+// and when Flush() is called, the sum is added to its row in memory.
 template <int kSize>
 struct Run {
   int64_t row;  // initially kNoRow
@@ -99,16 +100,16 @@ struct Run {
     for (int j = 0; j < kSize; ++j) sum.values[j] += d.values[j];
   }
 
-  // `gradient` points to this thread's column of the first row.
+  // Adds the sum to its row. `gradient` points to this thread's column in row 0 of the weight's gradient.
   __device__ void Flush(float* gradient, int64_t width) {
     if (row >= 0) AtomicAdd(gradient + row * width, sum);
   }
 };
 
-// Block (chunk * length + l, n) processes 32 * kSize columns, beginning at n * 32 * kSize, of the rows (c, l) for
-// kCounts consecutive c. Warp w adds up the rows with c = w, w + 8, ..., and then the first warp adds up the sums of
-// the warps, always in the same order. If only one block adds to a row of a weight, as for the embedding of positions,
-// that row therefore gets the same bits each time.
+// Computes backward. Block (chunk * length + l, n) processes 32 * kSize columns, beginning at n * 32 * kSize, of the
+// rows (c, l) for kCounts consecutive c. Warp w adds up the rows with c = w, w + 8, ..., and then the first warp adds
+// up the sums of the warps, always in the same order. If only one block adds to a row of a weight, as for the embedding
+// of positions, this row therefore gets the same bits in each run.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kLanes* kWarps)
     Backward(EmbeddedSum sum, const T* __restrict__ d_out) {
@@ -166,7 +167,8 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   }
 }
 
-// Returns whether packs of kPackSize values may be loaded at once from `rows`, the weights and the gradients.
+// Returns whether packs of kPackSize values may be loaded or stored at once in `rows`, the weights and the gradients.
+// `bytes` is the size of a pack of `rows`.
 bool ArePacked(const EmbeddedSum& sum, const void* rows, size_t bytes) {
   bool packed = sum.width % kPackSize == 0 && IsAligned(rows, bytes);
   for (const EmbeddedRows& addend : sum.addends) {

@@ -12,24 +12,26 @@
 
 namespace lockstep::ops {
 
-// One addend. The indices of all addends broadcast to one shape.
+// One addend of the sum. The indices of all addends broadcast to one shape.
 struct Embedded {
   at::Tensor indices;          // int64
   at::Tensor weight;           // float32 [rows, width]
-  int64_t padding_index = -1;  // the row whose gradient is dropped; -1: none
+  int64_t padding_index = -1;  // the row that gets no gradient; -1 if there is none
 };
 
-// The result is [..., width] in `dtype`, with float32 gradients for the weights. Throws c10::Error if the sizes do not
-// fit. On the GPU, an index outside [0, rows) gives a row of NaN, and its gradient is dropped. The backward kernel
-// first adds up gradients that have the same index and follow each other along the first dimensions. It adds these sums
-// to the weight's gradient with atomics, in no fixed order. If at::globalContext() asks for deterministic algorithms,
-// at::index_add_() computes the gradients instead, with the same bits each time.
+// Returns out, [..., width] in `dtype`, with float32 gradients for the weights. Throws c10::Error if the sizes do not
+// fit. On the GPU, an index outside [0, rows) gives a row of NaN, and this row adds nothing to the gradient of the
+// index's weight. The kernel of backward first adds up the gradients of output rows that have the same index and follow
+// each other along the first dimensions. The kernel then adds these sums to the weight's gradient with atomics, in no
+// fixed order. If at::globalContext() asks for deterministic algorithms, at::index_add_() computes the gradients
+// instead, with the same bits in each run.
 //
 // The kernels run on a GPU for up to four addends whose indices are int64 and whose weights are float32. In all other
 // cases EmbeddingSumTwin() runs.
 at::Tensor EmbeddingSum(const std::vector<Embedded>& addends, at::ScalarType dtype);
 
-// Computes the same with plain ATen calls, on any device. Tests compare the kernels with it.
+// Computes the same result as EmbeddingSum() with plain ATen calls, on any device. Tests compare the kernels with this
+// function.
 at::Tensor EmbeddingSumTwin(const std::vector<Embedded>& addends, at::ScalarType dtype);
 
 }  // namespace lockstep::ops

@@ -16,9 +16,9 @@ struct EmbeddedRows {
   int64_t count_stride;
   int64_t length_stride;
   const float* weight;  // [rows, width]; only forward reads it
-  float* gradient;      // [rows, width]; only backward writes it; null: it is not wanted
+  float* gradient;      // [rows, width]; only backward writes it; null if it is not wanted
   int64_t rows;
-  int64_t padding_index;  // the row whose gradient is dropped; -1: none
+  int64_t padding_index;  // the row that gets no gradient; -1 if there is none
 };
 
 constexpr int kMostEmbedded = 4;

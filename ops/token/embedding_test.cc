@@ -1,5 +1,5 @@
-// Compares the kernels with their twin: forward must give the same bits, and backward's gradients are compared with the
-// twin's in float64.
+// Compares the kernels with EmbeddingSumTwin() (the twin): forward must give the same bits, and the gradients are
+// compared with those of the twin in float64.
 
 #include "ops/token/embedding.h"
 
@@ -48,8 +48,8 @@ class Embedding : public OpTest {
   }
 };
 
-// Returns the addends in float64 on the CPU. (They are not kept on the GPU, because ATen's backward kernel for few
-// indices has races.)
+// Returns the addends in float64 on the CPU. (The addends are not kept on the GPU, because ATen's backward kernel for
+// few indices has races.)
 std::vector<Embedded> InFloat64(const std::vector<Embedded>& addends) {
   std::vector<Embedded> exact = addends;
   for (Embedded& addend : exact) {
@@ -179,8 +179,8 @@ TEST_P(Embedding, HasSecondDerivatives) {
   const std::vector<Embedded> exact = InFloat64(addends);
   const at::Tensor scale = at::randn({5, 6, 8}, options(at::kFloat)).requires_grad_();
   const at::Tensor exact_scale = scale.detach().cpu().to(at::kDouble).requires_grad_();
-  // Returns the gradient of the sum of the gradients' squares with respect to `by`, with which the result is
-  // multiplied.
+  // Returns a second derivative: multiplies `out` by `by`, adds up the squares of the gradients of the two weights, and
+  // returns the gradient of this sum with respect to `by`.
   const auto second = [](const at::Tensor& out, const at::Tensor& by,
                          const std::vector<Embedded>& of) {
     const std::vector<at::Tensor> gradients =

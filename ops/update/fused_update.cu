@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 // The tensors that a pass reads or writes.
 enum Part : unsigned { kWeights = 1, kGradient = 2, kMoments = 4, kSquares = 8 };
 
-// The base of a pass that does the whole update alone.
+// The base of a pass that does the whole update in one kernel.
 struct OnlyPass {
   static constexpr unsigned kReads = kWeights | kGradient | kMoments;
   static constexpr unsigned kWrites = kWeights | kMoments;
@@ -21,7 +21,8 @@ struct OnlyPass {
 // The moments of Adam and LAMB: averages of the gradient and of its square.
 struct Moments {
   float beta1, beta2, epsilon;
-  float rest1, rest2;    // 1 - beta, from float64: float32 would be off by 5e-5 for 0.999
+  // 1 - beta1 and 1 - beta2, computed in float64. In float32 the relative error of 1 - 0.999 would be 5e-5.
+  float rest1, rest2;
   float square_divisor;  // sqrt(1 - beta2^t)
 
   template <typename Rules>
@@ -40,8 +41,9 @@ struct Moments {
   __device__ float Divisor(float v) const { return sqrtf(v) / square_divisor + epsilon; }
 };
 
-// The passes. Operator () processes one element: the weight w, the gradient g, and the moments m and v. `lr` is already
-// multiplied by the parameter's ratio (LAMB, LARS).
+// This class and the classes below are passes; a pass is the computation of one kernel over all elements. Operator ()
+// processes one element: the weight w, the gradient g, and the moments m and v. The argument `lr` is the learning rate
+// times the parameter's ratio (for LAMB and LARS).
 struct Adam : OnlyPass, Moments {
   float decay;
   float step_size;  // lr / (1 - beta1^t)
@@ -76,7 +78,7 @@ struct Sgd : OnlyPass {
         decay(static_cast<float>(rules.weight_decay)),
         nesterov(rules.nesterov) {}
 
-  // Without momentum `m` is a temporary variable of the caller.
+  // Updates w and m. If momentum is 0, `m` is a temporary variable of the caller.
   __device__ void operator()(float& w, float g, float& m, float&) const {
     g += decay * w;
     m = momentum * m + g;
@@ -123,9 +125,9 @@ struct LambMoments : LambParts {
   }
 };
 
-// This pass moves 16 bytes for each weight: it reads m, v and w, and writes w. That is as much as if the first pass had
-// written u (4 bytes) and this one had read u and w and written w (12 bytes), and u would need memory as large as the
-// weights.
+// The second pass of LAMB. It moves 16 bytes for each weight: it reads m, v and w, and writes w. If LambMoments wrote u
+// (4 bytes) and this pass read u and w and wrote w (12 bytes), the sum would be the same 16 bytes, and u would need as
+// much memory as the weights.
 struct LambStep : LambParts {
   using LambParts::LambParts;
   static constexpr unsigned kReads = kWeights | kMoments;
@@ -157,14 +159,14 @@ struct Lars : OnlyPass {
         momentum(static_cast<float>(rules.momentum)),
         decay(static_cast<float>(rules.weight_decay)) {}
 
-  // Without momentum `m` is a temporary variable of the caller.
+  // Updates w and m. If momentum is 0, `m` is a temporary variable of the caller.
   __device__ void operator()(float& w, float g, float& m, float&) const {
     m = momentum * m + lr * (g + decay * w);
     w -= m;
   }
 };
 
-// Returns the sums over the block's threads. The bits are the same each time.
+// Returns the sums over the block's threads to each thread, added in a fixed order.
 __device__ float2 BlockSums(float2 sums) {
   __shared__ float2 warps[kThreads / 32];
   SumOverWarp(sums.x, sums.y);
@@ -178,7 +180,8 @@ __device__ float2 BlockSums(float2 sums) {
   return sums;
 }
 
-// Updates the chunk in packs of kSize values, beginning at element `begin`. `gradient` points to the chunk's gradient.
+// Applies `rule` to the chunk in packs of kSize values, beginning at element `begin`. `gradient` points to the chunk's
+// gradient, and `grad_divisor` is the number by which the gradient is divided.
 template <int kSize, typename Rounded, typename Rule>
 __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
                        float grad_divisor, Rule& rule) {
@@ -214,13 +217,13 @@ __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t 
   }
 }
 
-// The memory through which one pass hands values to the next.
+// The memory through which one pass passes values to the next pass.
 struct Norms {
   float2* partials = nullptr;  // [chunks]: the sums of squares of each chunk
-  float* ratios = nullptr;     // [parameters]: the factors of lr; null: all are 1
+  float* ratios = nullptr;     // [parameters]: the factors of lr; null if all factors are 1
 };
 
-// Each block processes one chunk.
+// Runs a pass, `Rule`, with one block for each chunk.
 template <typename Rule, typename Rounded, typename Rules>
 __global__ void __launch_bounds__(kThreads)
     UpdateKernel(const UpdateChunk* chunks, const __grid_constant__ UpdateGradients gradients,
@@ -231,7 +234,8 @@ __global__ void __launch_bounds__(kThreads)
   const UpdateChunk chunk =
       chunks[norms.ratios == nullptr ? blockIdx.x : gridDim.x - 1 - blockIdx.x];
   const float* gradient = gradients.memories[chunk.memory] + chunk.gradient;
-  // One thread of the block constructs the Rule, because it computes powers in float64, which is slow.
+  // Only one thread of the block constructs the Rule, because the constructor computes powers in float64, which is
+  // slow.
   __shared__ __align__(alignof(Rule)) unsigned char memory[sizeof(Rule)];
   if (threadIdx.x == 0) {
     const float ratio = norms.ratios == nullptr ? 1.0F : norms.ratios[chunk.index];
@@ -256,7 +260,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Computes ratios[p] = above |x| / (|y| + decay |x|) for each parameter p, or 1 if the dividend or the divisor is 0.
-// |x|^2 and |y|^2 are the sums of the parameter's partials. Each block processes one parameter.
+// |x|^2 and |y|^2 are the sums of Norms::partials over the parameter's chunks. Each block processes one parameter.
 __global__ void __launch_bounds__(kThreads)
     RatioKernel(const int64_t* ends, float above, float decay, const float* skip, Norms norms) {
   if (*skip != 0) return;
@@ -283,7 +287,7 @@ void Launch(const UpdateTable& table, const UpdateGradients& gradients, const Ru
                                                                       rules, scalars, norms);
 }
 
-// Runs the pass Measure, then RatioKernel with `above` and `decay`, and then the pass Step with the ratios.
+// Enqueues the pass Measure, then RatioKernel with `above` and `decay`, and then the pass Step with the ratios.
 template <typename Measure, typename Step, typename Rules>
 void LaunchByNorms(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
                    const UpdateScalars& scalars, double above, double decay, float* memory,

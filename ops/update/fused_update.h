@@ -1,4 +1,6 @@
-// SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also round the weights that they update.
+// Runs SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also write the rounded copies of the
+// weights. In the formulas w is a weight, m and v are the optimizer's state, and t is the number of updates, including
+// this one.
 //
 // With g <- gradient / grad_scale,
 // Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
@@ -10,14 +12,14 @@
 //        w <- w - lr |w| / |u| u
 // LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
 //        w <- w - m
-// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 if the dividend or the divisor is 0,
-// and if the rules' `adapts` is false. LAMB and LARS take three kernels: one kernel adds up the squares of each chunk,
-// one adds up these sums for each parameter in a fixed order, and one updates the weights. The other optimizers, and
-// rules whose `adapts` is false, take one kernel.
+// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 if their dividend or their divisor
+// is 0, and if the rules' `adapts` is false. LAMB and LARS take three kernels: one kernel adds up the squares of each
+// chunk of 4096 elements, one adds up these sums for each parameter in a fixed order, and one updates the weights. The
+// other optimizers, and rules whose `adapts` is false, take one kernel.
 //
 // ATen's fused kernels are not used for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
-// model's update runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights
-// again to round them.
+// model's update runs on only a few of the GPU's multiprocessors. And after ATen's kernels a separate kernel would have
+// to read all weights again to write the rounded copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,25 +32,27 @@ namespace lockstep::ops {
 
 class FusedUpdate {
  public:
-  // The float32 tensors of one parameter, dense, with the same strides, on one GPU. FusedUpdate keeps them. The
-  // gradients' memory may move between updates, but gradients that share a storage must still share it afterwards.
-  // There may be at most kMostGradientMemories such storages.
+  // The tensors of one parameter: float32 except `rounded`, dense, with the same strides, on one GPU. FusedUpdate keeps
+  // these tensors. `first` and `second` are undefined if the optimizer does not use them. The gradients' memory may
+  // move between updates, but gradients that share a storage must still share a storage afterwards. There may be at
+  // most kMostGradientMemories such storages.
   struct Parameter {
     at::Tensor parameter;
     at::Tensor gradient;
-    at::Tensor first;   // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
-    at::Tensor second;  // Adam, LAMB: mean square
+    at::Tensor first;   // mean of gradients (Adam, LAMB), or momentum (SGD, LARS)
+    at::Tensor second;  // mean of squared gradients (Adam, LAMB)
     // The 16-bit copy of the parameter, or undefined. All copies must have the same type.
     at::Tensor rounded;
   };
-  // There must be at least one parameter. Throws Error (kBug) if there are more than kMostGradientMemories storages.
+  // Makes a FusedUpdate for at least one parameter. Throws Error (kBug) if the gradients have more than
+  // kMostGradientMemories storages.
   explicit FusedUpdate(std::vector<Parameter> parameters);
 
-  // Each tensor is float32 and 0-dimensional.
+  // The numbers that the kernels read on the device. Each tensor is float32 and 0-dimensional.
   struct Scalars {
     at::Tensor lr;
     at::Tensor updates;     // t in the formulas: the number of updates, including this one
-    at::Tensor skip;        // if it is 1, the update changes nothing
+    at::Tensor skip;        // if this number is 1, the update changes nothing
     at::Tensor grad_scale;  // undefined means 1
   };
   void Adam(const AdamRules& rules, const Scalars& scalars) const;

@@ -1,4 +1,4 @@
-// Compares the kernels with ATen's fused kernels, or with the papers' formulas where ATen has no such kernel. Also
+// Compares the kernels with ATen's fused kernels (SGD, Adam, AdamW), or with the papers' formulas (LAMB, LARS). Also
 // tests the rounded copies.
 
 #include "ops/update/fused_update.h"
@@ -28,15 +28,16 @@ class FusedUpdateTest : public testing::Test {
     if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
     at::manual_seed(1);
     const at::Tensor memory = at::randn({70'001}, at::kCUDA);
-    // The parameters have one element, less than a chunk, a chunk or several chunks; one begins at an odd address, and
-    // one is channels last.
+    // The parameters have one element, less than a chunk, one chunk or several chunks; one begins at an address that is
+    // not a multiple of 16 bytes, and one is channels last.
     for (const int64_t size : {1, 777, 4096, 30'001}) w_.push_back(at::randn({size}, at::kCUDA));
     w_.push_back(memory.narrow(0, 1, 70'000));
     w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
-    // This parameter has more chunks than the block that adds up its chunks' sums has threads.
+    // This parameter has 301 chunks, more than the 256 threads of the block that adds up the sums of the chunks.
     w_.push_back(at::randn({300 * kUpdateChunk + 3}, at::kCUDA));
     const size_t alone = w_.size();
-    // The gradients of these parameters share one storage, some at odd addresses.
+    // The gradients of these parameters share one storage, most of them at addresses that are not multiples of 16
+    // bytes.
     const at::Tensor shared =
         at::randn({5 * static_cast<int64_t>(kMostGradientMemories)}, at::kCUDA);
     for (size_t i = 0; i < kMostGradientMemories; ++i) w_.push_back(at::randn({5}, at::kCUDA));
@@ -51,7 +52,7 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // Every second parameter gets a rounded copy of the type `copies`; none does if it is kFloat.
+  // Makes a FusedUpdate. Every second parameter gets a rounded copy of type `copies`, unless `copies` is kFloat.
   FusedUpdate Make(bool has_first, bool has_second, at::ScalarType copies) {
     std::vector<FusedUpdate::Parameter> parameters;
     copies_.assign(w_.size(), at::Tensor());
@@ -149,8 +150,8 @@ class FusedUpdateTest : public testing::Test {
 };
 
 TEST_F(FusedUpdateTest, AdamIsATens) {
-  // A larger epsilon than usual: if a gradient almost cancels with the weight decay, the update would otherwise depend
-  // mostly on rounding errors.
+  // The epsilon is larger than usual. With a small epsilon, the update would depend mostly on rounding errors if a
+  // gradient and the weight decay almost cancel each other.
   constexpr double kEpsilon = 1e-4;
   for (const bool decoupled : {false, true}) {
     const AdamRules rules{.beta1 = 0.9,

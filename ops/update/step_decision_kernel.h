@@ -1,4 +1,5 @@
-// The arithmetic of step_decision.h, as one function for the host and the device, and the kernels that call it.
+// The arithmetic of step_decision.h, as functions for the host and the device, and the functions that launch the
+// kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +18,7 @@ namespace lockstep::ops {
 
 LOCKSTEP_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
 
-// Records an anomaly at this step, unless an anomaly of an earlier step was recorded.
+// Records this step as an anomaly, unless an anomaly of this or an earlier step was recorded before.
 LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   if (figures[kBadStep] > 0) return;
   figures[kBadStep] = figures[kSteps];
@@ -25,12 +26,13 @@ LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   figures[kBadGradNorm] = figures[kGradNorm];
 }
 
-// Returns the weight by which the loss and the gradients are divided.
+// Returns the targets' mean weight, by which the loss and the gradients are divided, or 1 if the targets are not
+// weighed or their mean weight is 0.
 LOCKSTEP_HOST_DEVICE inline float WeightOf(const float* sums, const StepRules& rules) {
   return rules.weighs_targets && sums[kWeightSum] > 0 ? sums[kWeightSum] : 1;
 }
 
-// `norm` is null if it is not known yet.
+// Makes the decision of DecideStep(). `norm` is null if the norm is not known yet.
 LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const float* sums,
                                         const float* norm, const StepRules& rules) {
   const float weight = WeightOf(sums, rules);
@@ -52,12 +54,12 @@ LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const fl
   figures[kSkipped] += skip;
   values[kSkip] = skip;
   values[kUpdates] += !skip;
-  // This computes what torch.nn.utils.clip_grad_norm_ does, which multiplies by max_norm / (norm + 1e-6) if this factor
-  // is below 1.
+  // These lines clip as torch.nn.utils.clip_grad_norm_ does, which multiplies the gradients by max_norm / (norm + 1e-6)
+  // if this factor is below 1.
   const float stretch = (true_norm + 1e-6F) / rules.max_norm;
   values[kGradScale] = rules.max_norm > 0 && stretch > 1 ? divisor * stretch : divisor;
 
-  // The rest is the algorithm of torch.amp.GradScaler.update().
+  // The lines below compute the next loss scale by the algorithm of torch.amp.GradScaler.update().
   if (!rules.scales_loss) return;
   if (!finite) {
     values[kLossScale] = scale * 0.5F;

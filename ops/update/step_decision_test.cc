@@ -53,7 +53,8 @@ TEST_P(StepDecision, ClipsWhatIsLongerThanTheNormAllows) {
   EXPECT_EQ(value(kGradScale), 1);
   Decide(1, 4, {.max_norm = 0.5});
   EXPECT_FLOAT_EQ(value(kGradScale), 8 + 2e-6F);
-  // The gradients are unscaled before clipping: the true norm is 4 / 16.
+  // The gradients are unscaled before clipping: the true norm is 4 / 16 = 0.25, twice max_norm, so the divisor is 2 *
+  // 16 = 32.
   values_[kLossScale].fill_(16);
   Decide(1, 4, {.max_norm = 0.125});
   EXPECT_EQ(figure(kGradNorm), 0.25);
@@ -125,7 +126,7 @@ TEST_P(StepDecision, TakesANormThatComesLater) {
   EXPECT_EQ(figure(kBadStep), 2);
 }
 
-// The reference is ATen's _amp_update_scale_, which torch.amp.GradScaler uses.
+// Compares the loss scale with that of ATen's _amp_update_scale_, which torch.amp.GradScaler uses.
 TEST_P(StepDecision, KeepsTheLossScaleAsGradScalerDoes) {
   const StepRules rules{.scales_loss = true, .growth_interval = 3};
   at::Tensor scale = Scalar(65536);

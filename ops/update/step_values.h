@@ -8,10 +8,10 @@ namespace lockstep::ops {
 // The indices of the values that a step sums over the ranks (float32).
 enum StepSum {
   kLossSum,       // the mean loss of the global batch, after the sum over the ranks
-  kSaveSum,       // how many checkpoints were asked for so far (only rank 0 counts them)
+  kSaveSum,       // how many checkpoints were asked for so far (the other ranks send 0)
   kStopSum,       // how many ranks were asked to stop and continue later
   kInterruptSum,  // on how many ranks the user interrupted the run
-  kProfileSum,    // how many steps were asked to be profiled so far (only rank 0 counts them)
+  kProfileSum,    // how many steps were asked to be profiled so far (the other ranks send 0)
   // If StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.
   kWeightSum,
   kStepSums
@@ -19,29 +19,32 @@ enum StepSum {
 
 // The indices of the tensor `values` of step_decision.h (float32).
 enum StepValue {
-  kLossScale,      // the factor by which the loss is multiplied
-  kGrowthTracker,  // how many steps ago the loss scale last changed or a gradient was not finite
-  // The divisor of the gradients in the update; it contains the loss scale, the targets' mean weight and clipping.
+  kLossScale,  // the factor by which the loss is multiplied
+  // GradScaler's growth tracker: the number of steps with a finite gradient since the tracker was last set to 0.
+  kGrowthTracker,
+  // The divisor of the gradients in the update: the product of the loss scale, the targets' mean weight and the
+  // clipping.
   kGradScale,
-  kSkip,     // if it is 1, the update does not take place
+  kSkip,     // 1 if the update does not take place, otherwise 0
   kUpdates,  // the number of updates so far, including this one
   kStepValues
 };
 
-// The indices of the tensor `figures` of step_decision.h (float64), which the host reads.
+// The indices of the tensor `figures` of step_decision.h (float64), which the host reads. Loss and gradient are those
+// of the last step.
 enum StepFigure {
   kLoss,
   kGradNorm,  // the L2 norm of the gradient before clipping, without the loss scale
   kScale,     // the loss scale of this step
   kSteps,     // the number of steps so far, including this one
   kSkipped,   // the number of steps without an update so far
-  // The first anomaly: a step, counted from 1, whose loss or gradient was not finite; 0: none.
+  // The number of the first step, counted from 1, whose loss or gradient was not finite; 0 if there is none.
   kBadStep,
-  kBadLoss,         // the loss of that step
-  kBadGradNorm,     // the gradient norm of that step
-  kLastingFigures,  // the figures before this one are part of the run's state
+  kBadLoss,         // the loss of step kBadStep
+  kBadGradNorm,     // the gradient norm of step kBadStep
+  kLastingFigures,  // the number of figures that are part of the run's state, which are those above
 
-  kSavesAsked = kLastingFigures,  // this and the next three are the sums of StepSum
+  kSavesAsked = kLastingFigures,  // from here to kProfilesAsked: StepSum's kSaveSum to kProfileSum
   kStopsAsked,
   kInterruptsAsked,
   kProfilesAsked,
@@ -53,10 +56,10 @@ enum StepFigure {
 };
 
 struct StepRules {
-  float max_norm = 0;  // the norm to which gradients are clipped; 0: no clipping
+  float max_norm = 0;  // the norm to which gradients are clipped; 0 for no clipping
   // True for FP16, where a loss or gradient that is not finite lowers the loss scale and is not an anomaly.
   bool scales_loss = false;
-  int32_t growth_interval = 0;  // after how many steps the loss scale grows
+  int32_t growth_interval = 0;  // the loss scale doubles after so many finite steps
   bool stops = true;            // whether updates stop after an anomaly
   // Whether the loss and the gradients are to be divided by the targets' mean weight. If the mean weight is 0, the loss
   // and the gradients are 0 as well, and are not divided.

@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kHeldBack = 0.1;
-constexpr int64_t kLooked = 1000;  // samples from which statistics are taken
+constexpr int64_t kLooked = 1000;  // the most samples that statistics are taken from
 
 // The opened samples, and how the config must read them.
 struct Reading {

@@ -4,7 +4,7 @@
 // a text by the same rules as in training (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
 //
 // Invariants:
-//   1. At most `most_texts` different texts are kept. If one more occurs, all are dropped, and has_many_texts() is true
+//   1. At most `most_texts` different cells are kept. If one more occurs, all are dropped, and has_many_texts() is true
 //      from then on. repeats() is then valid for the cells before that one.
 //
 // what can fail -> nothing; the tests are in prepare/new/new_test.cc, ColumnSketch.*
@@ -28,28 +28,28 @@ class ColumnSketch {
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
   int64_t texts() const { return texts_; }  // cells that are neither missing nor a number
-  // holds_dates(): whether all cells that are not missing are dates. has_times(): whether one of them has a time of
-  // day.
+  // holds_dates() returns whether all cells that are not missing are dates. has_times() returns whether one of the
+  // dates has a time of day.
   bool holds_dates() const { return dates_ == present(); }
   bool has_times() const { return has_times_; }
   int64_t present() const { return numbers_ + texts_; }
 
   int64_t first_missing_line() const { return first_missing_line_; }
   int64_t first_text_line() const { return first_text_line_; }
-  // The first 40 bytes of the first cell that is a text.
+  // Returns the first 40 bytes of the first cell that is a text.
   const std::string& first_text() const { return first_text_; }
-  // The mean number of bytes of a text.
+  // Returns the mean number of bytes of a text.
   int64_t text_bytes() const { return texts_ == 0 ? 0 : text_bytes_ / texts_; }
 
-  // Whether there are numbers, and all of them are integers.
+  // Returns whether there are numbers, and all of them are integers.
   bool holds_integers() const { return numbers_ > 0 && integers_ == numbers_; }
   double mean() const { return mean_; }
   double least() const { return least_; }
   double greatest() const { return greatest_; }
-  // Whether each cell is the previous cell's integer plus 1.
+  // Returns whether all cells are integers, and each cell is the previous cell plus 1.
   bool counts_rows() const { return counts_ && holds_integers() && missing_ + texts_ == 0; }
 
-  // The different cells that are not missing, each with its number of occurrences; empty if there are too many.
+  // Returns the different cells that are not missing, each with its number of occurrences; empty if there are too many.
   const std::map<std::string, int64_t, std::less<>>& values() const { return values_; }
   bool has_many_texts() const { return has_many_; }
   bool repeats() const { return repeats_; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kColumns = 100;
 
-// Replaces control characters by spaces: a column's name may hold line breaks.
+// Replaces control characters by spaces, because a column's name may hold line breaks.
 std::string OnOneLine(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';

@@ -1,4 +1,4 @@
-// Drafts a config from the files that a user wants to train on. `lockstep new` writes it.
+// Drafts a config from the files that a user wants to train on. `lockstep new` writes the config to a file.
 //
 // Promise: `lockstep train` runs with the config without changes; for masks, the user must first export a model. Each
 // choice in the config has a comment with the fact about the data that led to it. The draft depends on nothing but the
@@ -39,7 +39,7 @@ struct Draft {
   std::string stand_in{};
 };
 
-// Throws Error (kData, kUsage).
+// Drafts the config for request.data. Throws Error (kData, kUsage).
 Draft DraftConfig(const NewRequest& request);
 
 // Each function drafts the config for one kind of data. Throws Error (kData, kUsage).
@@ -72,7 +72,7 @@ void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config);
 // Writes data.train and data.validation.
 void WriteFiles(const FoundData& data, const NewRequest& request, ConfigText& config);
 
-// Return the command lines with which the user trains, predicts and evaluates.
+// These functions return the command lines with which the user trains, predicts and evaluates.
 std::string TrainCommand(const NewRequest& request);
 std::string PredictCommand(const NewRequest& request, const FoundData& data);
 std::string EvaluateCommand(const NewRequest& request, const std::vector<std::string>& files);

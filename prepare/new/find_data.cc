@@ -80,7 +80,7 @@ struct Folder {
     return (fs::path(path) / name).lexically_normal().string();
   }
 
-  // Returns whether a file is a table, which may be compressed. Decides by the file's name, or by its content if the
+  // Returns whether a file is a table, which may be compressed. The file's name decides, or the file's content if the
   // name is like train.zip or train.gz.
   bool IsTable(const std::string& name) const {
     std::string bare = InSmallLetters(name);
@@ -94,7 +94,7 @@ struct Folder {
     return is_packed && bare.find('.') == bare.npos && HoldsTable(At(name));
   }
 
-  // Returns whether a file is a sample submission.
+  // Returns whether a file is a sample submission: a table with "submission" in its name.
   bool IsSubmission(const std::string& name) const {
     return InSmallLetters(name).find("submission") != name.npos && IsTable(name);
   }
@@ -273,8 +273,8 @@ std::optional<FoundData> Mnist(const Folder& folder) {
                    "train-images-idx3-ubyte and train-labels-idx1-ubyte");
 }
 
-// Adds the folders of images and of masks in `folder` to `pairs`. They belong to `part` unless their names say another
-// part.
+// Adds the folders of images and of masks in `folder` to `pairs`. A folder belongs to `part` unless its own name says
+// another part.
 void FindMasks(const Folder& folder, Part part, Pairs& pairs) {
   static const std::set<std::string> kImages{"images", "image", "imgs", "img"};
   static const std::set<std::string> kMasks{"masks",       "mask",         "labels",

@@ -18,8 +18,8 @@ constexpr int64_t kFewImages = 20'000, kManyImages = 200'000;
 // Sides that are divisible by 32, because a ResNet halves them five times.
 constexpr int64_t kSides[] = {224, 160, 128, 96, 64};
 
-// Returns whether the classes are digits or letters, which must not be mirrored. Decides by the length of the class
-// names.
+// Returns whether the classes are probably digits or letters, which must not be mirrored: whether each class name has
+// one byte.
 bool AreSigns(const ImageSource& source) {
   const std::vector<std::string>& names = source.class_names();
   return !names.empty() &&

@@ -17,17 +17,17 @@ struct ImageSizes {
   std::string damaged;
 };
 
-// Reads the sizes of 100 evenly spaced images. Throws Error (kData) if no size can be read.
+// Reads the sizes of at most 100 evenly spaced images. Throws Error (kData) if no size can be read.
 ImageSizes SizesOf(const ImageSource& source);
 
-// Returns the first of `sides`, which are in descending order, that is at most 8/7 of the images' median side; 32 if
-// there is none.
+// Returns the first of `sides`, which are in descending order, that is at most 8/7 of the median of the images' shorter
+// sides; 32 if there is none.
 int64_t SideFor(const ImageSizes& sizes, std::span<const int64_t> sides);
 
 // Returns a line that says what was found: "cats: 40 images of 2 classes, shorter side 240 pixels in the median".
 std::string FoundText(const std::string& folder, const std::string& what, const ImageSizes& sizes);
 
-// Writes the means and standard deviations of the colours, and opens data.images with the size `side`.
+// Writes the means and standard deviations of ImageNet's colours, and opens data.images with the size `side`.
 void BeginImages(int64_t side, const ImageSizes& sizes, ConfigText& config);
 
 // Writes data.bad_samples if there are damaged images.

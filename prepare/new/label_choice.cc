@@ -140,7 +140,7 @@ bool IsYesOrNo(const ColumnSketch& column) {
          column.greatest() <= 1;
 }
 
-// Returns whether the sample submission has fractions in its only column to fill in.
+// Returns whether the sample submission has two columns and fractions in the second, which the user fills in.
 bool WantsFractions(const TablePlanRequest& request) {
   if (request.submission == nullptr || request.submission->columns.size() != 2) return false;
   const auto& values = request.submission->columns[1].values();
@@ -150,7 +150,7 @@ bool WantsFractions(const TablePlanRequest& request) {
   });
 }
 
-// Throws Error (kData) if a row has no label.
+// Checks that each row has a label. Throws Error (kData) if one has none.
 void RequireWhole(const TablePlanRequest& request, int64_t column) {
   const ColumnSketch& label = request.train.columns[column];
   if (label.missing() > 0) {

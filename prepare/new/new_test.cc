@@ -31,7 +31,7 @@ TableSketch Read(const std::string& content) {
   return ReadTableSketch(WriteTestFile("table.csv", content));
 }
 
-// Returns a table with a header and `rows` rows. cell(i) returns the text of row i.
+// Returns the text of a CSV table with a header and `rows` rows. cell(i) returns the text of row i.
 template <typename Cell>
 std::string Table(const std::string& header, int rows, const Cell& cell) {
   std::string text = header + "\n";
@@ -161,7 +161,7 @@ TEST(TablePlan, ChoosesTheTask) {
   EXPECT_TRUE(plan(texts, 2).label_names);
   const char* fractions[] = {"0.5", "1"};
   EXPECT_EQ(plan(fractions, 2).task, LearnTask::kRegression);
-  // There are too few rows of each class.
+  // Integers are classes only if there are at least 3 rows of each class on average: 9 for these 3 classes, and not 8.
   EXPECT_EQ(plan(classes, 3, 8).task, LearnTask::kRegression);
 }
 
@@ -211,7 +211,7 @@ TEST(TablePlan, FindsDates) {
             "dates such as 01.05.2024: written as 2024-05-31 they could be learnt from");
   EXPECT_TRUE(plan.has_dates);
   EXPECT_EQ(plan.inputs, 5 + 7);
-  // The test file has texts that are no dates.
+  // In the test file, the cell of `day` is a text that is no date, and the cell of `when` is missing.
   const TablePlan other = PlanOf(Table("day,when,other,y", 40, row), "day,when,other\n?,,x\n");
   EXPECT_EQ(ColumnOf(other, "day").kind, Kind::kIgnored);
   EXPECT_THAT(ColumnOf(other, "day").reason, HasSubstr("it has dates, but other texts, too"));

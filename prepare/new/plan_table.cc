@@ -112,8 +112,8 @@ class Planner {
     const bool is_dates = train.holds_dates() && (test == nullptr || test->holds_dates());
     if ((!is_numbers && !is_dates) || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
-    // A column is left out if so few rows have a value, or a value other than the most common one, that all of these
-    // rows could be among those held back for validation.
+    // A column is left out if the rows that have a value, or a value other than the most common one, are so few that
+    // all of them could be among the rows held back for validation.
     const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
     if (train.present() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);
@@ -127,8 +127,8 @@ class Planner {
     plan_.has_dates = true;
   }
 
-  // Returns how many rows have the most common value (a missing value counts, too); 0 if there are too many values to
-  // know.
+  // Returns how many rows have the most common value (a missing value counts, too); 0 if the column has too many
+  // different values to count them.
   static int64_t MostOfOneValue(const ColumnSketch& column) {
     int64_t most = column.missing();
     for (const auto& [text, count] : column.values()) most = std::max(most, count);
@@ -174,7 +174,7 @@ class Planner {
                                train.present()));
   }
 
-  // Returns why a column with some numbers is not a column of numbers; empty if it has no numbers.
+  // Returns why a column with numbers and texts is not a column of numbers; empty if it has no numbers.
   std::string Mixture(const ColumnSketch& train, const ColumnSketch* test) const {
     const bool in_train = train.texts() > 0;
     const ColumnSketch& with_text = in_train || test == nullptr ? train : *test;
@@ -230,7 +230,7 @@ class Planner {
   TablePlan& plan_;
 };
 
-// Throws Error (kData) unless the columns of the test file are those of the training file.
+// Checks that the columns of the test file are those of the training file. Throws Error (kData) if they are not.
 void CheckTest(const TablePlanRequest& request, const TablePlan& plan) {
   if (request.test == nullptr) return;
   const TableSketch& train = request.train;

@@ -13,16 +13,16 @@
 //   the label is not in the table, is constant, has missing cells, or has more different texts than half the number of
 //     rows -> Error (kData, or kUsage for a name that the user gave) with file, line, column and remedy
 //     -> test_mistakes_are_one_line
-//   the test file has another delimiter, or a column that the table lacks -> Error (kData) that names it -> the same
-//     test
-//   no column is left to learn from -> Error (kData) with the reasons -> the same test
+//   the test file has another delimiter, or a column that the table lacks -> Error (kData) that names it
+//     -> test_mistakes_are_one_line
+//   no column is left to learn from -> Error (kData) with the reasons -> test_mistakes_are_one_line
 #pragma once
 
 #include "prepare/new/table_plan.h"
 
 namespace lockstep {
 
-// Throws Error (kData, kUsage).
+// Makes the plan for request.train. Throws Error (kData, kUsage).
 TablePlan PlanTable(const TablePlanRequest& request);
 
 }  // namespace lockstep

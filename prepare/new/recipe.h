@@ -24,13 +24,13 @@ struct Recipe {
   double dropout = 0;
 };
 
-// `rows` is the number of training rows, and `inputs` is the number of inputs of a row.
+// Returns the recipe for a table. `rows` is the number of training rows, and `inputs` is the number of inputs of a row.
 Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outputs);
 
-// `images` is the number of training images.
+// Returns the recipe for images. `images` is the number of training images.
 Recipe RecipeOfImages(int64_t images);
 
-// `samples` is the number of training samples.
+// Returns the recipe for tokens. `samples` is the number of training samples.
 Recipe RecipeOfTokens(int64_t samples);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ struct TablePlan {
   int64_t classes = 0;
   double rarest = 0;
   double commonest = 0;
-  std::vector<ColumnPlan> columns;  // in the order of the file
+  std::vector<ColumnPlan> columns;  // one for each column of the file, in its order
   int64_t rows = 0;
   int64_t inputs = 0;              // number of inputs that a row gives the model
   std::string missing;             // which cells lack a value, in words; empty: none

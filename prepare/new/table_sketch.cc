@@ -15,13 +15,13 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// The dialect is found from this many rows.
+// The delimiter and the header are found from this many rows at the beginning of the file.
 constexpr size_t kFirstRows = 50;
 
-// A CSV file's text.
+// The text of a CSV file, which may be compressed.
 class Source {
  public:
-  // Throws Error (kData), also if the file is a Parquet table.
+  // Reads the file `path`. Throws Error (kData) if it cannot be read or is a Parquet table.
   explicit Source(const std::string& path) : path_(path), bytes_(path) {
     if (!text().starts_with("PAR1")) return;
     throw DataError(

@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-// How to parse a CSV file.
+// Says how to parse a CSV file.
 struct Dialect {
   char delimiter = ',';
   bool header = false;

@@ -19,8 +19,8 @@ struct Sizes {
   int64_t layers, heads, width;
 };
 
-// Returns a larger net for more tokens: its layers have 0.8, 11 or 85 million parameters. A net that is much larger
-// than the text would memorize it.
+// Returns the sizes of a GPT-2, which are larger for more tokens: its layers have 0.8, 11 or 85 million parameters. A
+// model that is much larger than the text would memorize it.
 Sizes SizesFor(int64_t tokens) {
   if (tokens < 1'000'000) return {.layers = 4, .heads = 4, .width = 128};
   if (tokens < 30'000'000) return {.layers = 6, .heads = 6, .width = 384};

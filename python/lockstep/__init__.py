@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 # This import must come before the definition of the function export(). The first import of the subpackage
-# lockstep.export sets this package's name `export` to the subpackage; later imports leave the name alone.
+# lockstep.export sets this package's attribute `export` to the subpackage; later imports do not change the attribute.
 import lockstep.export as _export_package  # noqa: F401
 from lockstep.program import LockstepError
 from lockstep.run import Run, new, train

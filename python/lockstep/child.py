@@ -1,5 +1,5 @@
 """python child.py PARENT PROGRAM [ARGUMENT ...]: replaces itself by the program. PARENT is the id of the process that
-started this one. When that process ends in any way, the kernel sends the program SIGUSR2, so that a run saves a
+started this process. When the parent ends in any way, the kernel sends the program SIGUSR2, so that a run saves a
 checkpoint and ends instead of training on unnoticed."""
 
 import _signal

@@ -1,4 +1,4 @@
-"""The fields of a config: converts Python values to command-line arguments, and the program's printed config to a dict.
+"""Converts the fields of a config: Python values to command-line arguments, and the program's printed config to a dict.
 
 Only the program knows the schema of a config. So this package passes each value as `--set FIELD=VALUE`, and a mistake
 gives the program's own error message. Repeated messages and maps cannot be given by --set, so they go into a file.
@@ -83,7 +83,8 @@ def read_printed(text: str) -> dict[str, Any]:
 
 
 def _text_of(blocks: Mapping[str, Any]) -> str:
-    """Returns the text of the blocks. A message occurs once in it, and a repeated block once for each of its texts."""
+    """Returns the config text of the blocks, with a message once, and with a repeated block once for each of its
+    texts."""
     texts = []
     for name, content in blocks.items():
         inner = [_text_of(content)] if isinstance(content, dict) else content
@@ -142,8 +143,8 @@ def _item(name: str, value: Any) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    """Returns the text of a value after --set FIELD=. A string has no quotes there, because the program knows whether
-    the field is a string or an enum. Only strings that would be read as something else get quotes."""
+    """Returns the text of a value after --set FIELD=. In such a text a string has no quotes, because the program knows
+    whether the field is a string or an enum. Only strings that would be read as something else get quotes."""
     if isinstance(value, (list, tuple)):
         return _item(name, value)
     scalar = _scalar(name, value)

@@ -1,15 +1,16 @@
 """Finds the lockstep program and runs its commands.
 
 Promise: a command runs in a child process, whose output is printed line by line. The child process gets each interrupt
-exactly once: at the first one a run saves a checkpoint and ends, at the second one it ends at once. It does not outlive
-this process.
+exactly once: at the first interrupt a run saves a checkpoint and ends, at the second it ends at once. The child process
+does not outlive this process.
 
 Which program is run: $LOCKSTEP if it is set, for example to a program with models of your own; otherwise the program in
 the wheel; otherwise, in a source checkout, the script ./lockstep, which builds the program if necessary.
 
 How it is run: the program gets a process group of its own. A terminal or Jupyter sends an interrupt to a whole process
-group, so in this process's group the program would get it twice. Two threads read the lines of standard output and
-standard error into a queue. The calling thread prints them, so that a notebook shows them below the running cell.
+group, so in this process's group the program would get the interrupt twice. Two threads read the lines of standard
+output and standard error into a queue. The calling thread prints these lines, so that a notebook shows them below the
+running cell.
 
 what can fail -> what the caller sees -> the test that shows it (tests/python_test.py)
   the command ends with an error -> LockstepError with the program's line and status -> test_an_error_is_one_line
@@ -38,9 +39,9 @@ _ERROR = "lockstep: error: "
 
 
 class LockstepError(Exception):
-    """Its text is the error line that the program printed. `status` is the program's exit status: 2 for a wrong command
-    line or config, 3 for data, 4 for weights, checkpoints or outputs, 5 for a rank that died or hung. A negative
-    `status` is the signal that ended the program."""
+    """A command of the program failed. The exception's text is the error line that the program printed. `status` is the
+    program's exit status: 2 for a wrong command line or config, 3 for data, 4 for weights, checkpoints or outputs, 5
+    for a rank that died or hung. A negative `status` is the signal that ended the program."""
 
     def __init__(self, text: str, status: int):
         super().__init__(text)
@@ -85,8 +86,9 @@ def command() -> list[str]:
 def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted: Sequence[int] = (DONE,)) -> Result:
     """Runs one of the program's commands and waits for its end.
 
-    With `progress` each line is printed as soon as it comes. Warnings are always printed to standard error. Throws
-    LockstepError if the exit status is not in `accepted`, and KeyboardInterrupt if this process was interrupted.
+    With `progress` each line is printed as soon as the program writes it. Warnings are always printed to standard
+    error. Throws LockstepError if the exit status is not in `accepted`, and KeyboardInterrupt if this process was
+    interrupted.
     """
     start = [sys.executable, "-I", "-S", str(_PACKAGE / "child.py"), str(os.getpid())]
     process = subprocess.Popen(
@@ -136,7 +138,7 @@ def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted:
 
 
 def main() -> None:
-    """The command that the wheel installs: replaces this process by the program."""
+    """Replaces this process by the program. The command that the wheel installs calls this function."""
     words = bundled()
     if not words:
         sys.exit(f"{_ERROR}{_PACKAGE}/_program holds no program: install the wheel again")

@@ -120,8 +120,8 @@ def train(
 
 
 class Run:
-    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120". It may also be the
-    folder of a cross-validation: its metrics and its predictions are then the means over the folds.
+    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120". A Run may also be
+    the folder of a cross-validation: its metrics and its predictions are then the means over the folds.
 
     Raises LockstepError if no run has written to the folder.
 
@@ -143,12 +143,13 @@ class Run:
 
     @property
     def best(self) -> Run:
-        """The best checkpoint. The program keeps it if the config sets checkpoint.keep_best or early_stopping."""
+        """Returns the run's best checkpoint, which the program keeps if the config sets checkpoint.keep_best or
+        early_stopping."""
         return Run(f"{self.folder}@best")
 
     @property
     def folds(self) -> list[Run]:
-        """The runs of a cross-validation, in order. Empty for any other run."""
+        """Returns the runs of the folds of a cross-validation, in order; an empty list for any other run."""
         first = self.folder / "fold-0"
         if _has_config(self.folder) or not _has_config(first):
             return []
@@ -158,9 +159,9 @@ class Run:
 
     @property
     def log(self) -> Any:
-        """The events that the run has written to log.jsonl so far: a data frame with a row for each event if pandas is
-        installed, otherwise a list of dicts. For a cross-validation, the events of all folds, with the fold's number in
-        `fold`. Raises LockstepError if there is no log.
+        """Returns the events that the run has written to log.jsonl so far: a data frame with a row for each event if
+        pandas is installed, otherwise a list of dicts. For a cross-validation, returns the events of all folds, with
+        the number of the fold in `fold`. Raises LockstepError if there is no log.
 
         >>> log = Run("runs/train").log
         >>> bool(log[log.event == "eval"].val_accuracy.iloc[-1] > 0.9)
@@ -180,7 +181,8 @@ class Run:
         not defined for these samples is None. `weights` says which checkpoint was used; it is "" for the run's final
         weights.
 
-        For a cross-validation: the means over its folds, `deviations`, and `folds` with the metrics of each fold.
+        For a cross-validation, the metrics are means over the folds, `deviations` holds their sample standard
+        deviations, and `folds` holds the metrics of each fold.
 
         Raises LockstepError.
 
@@ -210,7 +212,7 @@ class Run:
                 (a row for each sample). Labels are not needed.
             ranks: how many ranks to start; None predicts in one process.
             probabilities: for classes, whether to return a column with the probability of each class.
-            submission: a competition's sample submission. The result then has its columns, ids and order.
+            submission: a competition's sample submission. The result then has the submission's columns, ids and order.
             output: a CSV file to write, for example to submit it; for masks a .npy file. An existing regular file of
                 this name is replaced.
 
@@ -218,7 +220,8 @@ class Run:
             A data frame if `inputs` is a data frame, otherwise a list of dicts. For classes the columns are `label`, a
             string if classes have names, and `probability`; for several labels or numbers there is one column for each.
             `index` is the sample's number, from 0; for images there is a column `file` instead. A data frame has the
-            index of `inputs`, unless it is a submission. For masks: an array, uint8 [samples, height, width].
+            index of `inputs`, unless the result has the form of a submission. For masks: an array, uint8 [samples,
+            height, width].
 
         Raises LockstepError.
 

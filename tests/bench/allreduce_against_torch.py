@@ -1,10 +1,10 @@
-"""Benchmarks all-reduce between the ranks of one machine: Lockstep's communicator and torch.distributed's (gloo on
-CPUs, NCCL on GPUs) take turns, and times and bandwidths are defined alike.
+"""Benchmarks all-reduce between the ranks of one machine. Lockstep's communicator and torch.distributed (gloo on CPUs,
+NCCL on GPUs) are measured in turns, and their times and bandwidths have the same definitions.
 
     python allreduce_against_torch.py LOCKSTEP [--device cpu|cuda] [--ranks 2 4] [--mib 1 25 100] [--rounds 3]
 
-Prints one JSON line for each size: for each of the two the median over the rounds of its median time, and the ratio of
-the bandwidths (above 1: Lockstep is faster).
+Prints one JSON line for each size: for Lockstep and for torch.distributed the median over the rounds of the median time
+of an all-reduce, and the ratio of the bandwidths (above 1: Lockstep is faster).
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 
 
 def torch_rank(rank, world, device, mib, meeting):
-    """Runs one rank of torch.distributed: prints its median time in microseconds for each size."""
+    """Runs one rank of torch.distributed, and prints the median time of an all-reduce in microseconds for each size."""
     import torch
     import torch.distributed as dist
 

@@ -1,11 +1,13 @@
-"""Compares Lockstep with PyTorch's DistributedDataParallel on the digits, with two ranks on the CPU; runs alternate.
+"""Compares Lockstep with PyTorch's DistributedDataParallel on the digits data, with two ranks on the CPU, in
+alternating runs.
 
     .venv/bin/python tests/bench/digits_against_ddp.py [PAIRS]
 
-Both train the model of examples/digits on the same 1,437 rows and test it on the same 360 (the rows shuffled with
-NumPy's seed 0), with the same batch and epochs. Prints one JSON line for each run, and then the machine and the medians
-over the pairs of the ratios, Lockstep's value over PyTorch's. On both sides, samples_per_s covers training alone, after
-the first epoch, and first_step_s counts from the start of mpirun's or torchrun's worker to the end of step 1.
+Lockstep and PyTorch train the model of examples/digits on the same 1,437 rows and test it on the same 360 rows (all
+rows were shuffled with NumPy's seed 0), with the same batch size and number of epochs. Prints one JSON line for each
+run, and then a line with the machine and, for each value, the median over the pairs of Lockstep's value divided by
+PyTorch's. For both programs, samples_per_s is the speed of training alone, after the first epoch, and first_step_s is
+the time from the start of mpirun's or torchrun's worker process to the end of step 1.
 """
 
 import json
@@ -21,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 os.environ.setdefault("LOCKSTEP", str(ROOT / "lockstep"))
 os.environ.setdefault("DIGITS", str(ROOT / "examples/digits/digits.csv"))
 
-from harness import Run, events, split_digits  # noqa: E402 (it reads the environment)
+from harness import Run, events, split_digits  # noqa: E402 (harness reads the environment)
 
 
 def lockstep(folder, number):

@@ -1,11 +1,12 @@
-"""Trains the digits with PyTorch's DistributedDataParallel and gloo. digits_against_ddp.py compares Lockstep with it.
+"""Trains on the digits data with PyTorch's DistributedDataParallel and gloo. digits_against_ddp.py compares Lockstep
+with this program.
 
     torchrun --nproc-per-node=2 tests/bench/digits_ddp.py TRAIN.csv TEST.csv
 
 The model (64-256-128-10), optimizer (AdamW, lr 0.002, weight decay 0.01), batch (32 samples on each rank) and number of
 epochs (60) are those of examples/digits, in fp32 with one thread on each rank. Rank 0 prints one JSON line:
-first_step_s (from the process's start to the end of step 1), samples_per_s (training, after the first epoch), accuracy,
-total_s.
+first_step_s (the seconds from the process's start to the end of step 1), samples_per_s (of training alone, after the
+first epoch), accuracy (on the test rows), and total_s (the seconds of the whole process).
 """
 
 import json

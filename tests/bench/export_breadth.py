@@ -3,20 +3,22 @@ the smallest image size that it takes, and 20 Hugging Face architectures with ti
 
     python export_breadth.py LOCKSTEP [PATTERN ...] [--jobs 1] [--seconds 600] [--operations FILE]
 
-LOCKSTEP is the program, such as ./lockstep. A model counts as `ok` if it can be exported with two samples, and the file
-then gives the same results as the module in eager mode for three other samples, from the same weights and the same
-seed, in fp32 on one CPU thread. Dropout is on, and all draw the same random numbers. The results are compared
+LOCKSTEP is the program, such as ./lockstep. A model counts as `ok` if it can be exported with two samples, and the
+exported file then gives the same results as the module in eager mode for three other samples, from the same weights and
+the same seed, in fp32 on one CPU thread. Dropout is on, and all programs draw the same random numbers. The results are
+compared in two ways:
 
-- with tests/lsm_executor.py, which runs the file in PyTorch: the output, all gradients, all buffers, and the output in
-  evaluation mode, within 1e-5 of their largest element;
-- with `lockstep train`: the loss of a step, the loss of the evaluation after it, the gradient of all parameters as one
-  vector, and the statistics of norms as another one, within CLOSE, or else within five times the error that eager mode
-  itself has when every weight's last digit is changed. BatchNorm over three values magnifies such differences, and
-  Lockstep adds in another order.
+- with tests/lsm_executor.py, which runs the exported file in PyTorch: the output, all gradients, all buffers, and the
+  output in evaluation mode must agree within 1e-5 of the largest element of each tensor;
+- with `lockstep train`: the loss of a step, the loss of the evaluation after the step, the gradients of all parameters
+  as one vector, and the running statistics of normalisation layers as another vector must agree within CLOSE, or within
+  five times the change that eager mode shows when the last bit of every weight is changed. The second limit is for
+  models with BatchNorm over three values, which magnifies rounding errors; Lockstep adds in another order than PyTorch.
 
-Prints one line for each model, and then the counts. The exit status is 0 if at least 95 % are ok. `refused` comes with
-the exporter's message. `eager` is a model that does not train in eager mode either, and is not counted. Each model runs
-in its own process. export_breadth_models.txt lists timm's models; --list writes it again (some minutes).
+Prints one line for each model, and then the counts. The exit status is 0 if at least 95 % are ok. A line with `refused`
+has the exporter's message. A line with `eager` is about a model that does not train in eager mode either; such models
+are not counted. Each model runs in its own process. export_breadth_models.txt lists timm's models; --list writes this
+file again, which takes some minutes.
 """
 
 import argparse
@@ -38,9 +40,9 @@ SIZES = (32, 64, 96, 128, 160, 192, 224, 240, 256, 288, 384)
 TOLERANCE = 1e-5
 CLOSE = 1e-5
 SEED = 7
-# The seed of the generator of the trainer's first rank (trainer/run/trainer.cc).
+# The seed of the random number generators of rank 0 in `lockstep train` (Fit::Fit() in trainer/run/fit.cc).
 SEED_OF_RANK = SEED ^ 0x9E3779B97F4A7C15
-LR = 4096.0  # of the one step, so that the change of the weights is the gradient up to the last digit
+LR = 4096.0  # so large that rounding w - LR * gradient loses little of the gradient
 NO_LR = 1e-30  # a learning rate so small that a step leaves the weights unchanged
 
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent.parent / "python")]
@@ -72,11 +74,12 @@ HUGGING_FACE = {
 
 
 class NoEager(Exception):
-    """Raised if the model does not train in eager mode."""
+    """Says that the model does not train in eager mode."""
 
 
 def mean_of_tokens(model):
-    """Wraps a model that has an output for each token: the result has one output for each sample, their mean."""
+    """Wraps a model that has an output for each token. The returned module has one output for each sample: the mean
+    over its tokens."""
     import torch
 
     class MeanOfTokens(torch.nn.Module):
@@ -91,7 +94,7 @@ def mean_of_tokens(model):
 
 
 def make(source):
-    """Returns the module, and example inputs of two samples."""
+    """Returns the module that `source` names, and example inputs of two samples."""
     import torch
 
     from lockstep.export import sources
@@ -124,7 +127,7 @@ def other_samples(value):
 
     if value.is_floating_point():
         return torch.randn(3, *value.shape[1:])
-    if value.dtype == torch.bool or (value == 1).all():  # a mask of which tokens are real; the last sample is shorter
+    if value.dtype == torch.bool or (value == 1).all():  # an attention mask; the last sample gets three tokens less
         mask = torch.ones(3, *value.shape[1:], dtype=value.dtype)
         mask[2, -3:] = 0
         return mask
@@ -132,7 +135,8 @@ def other_samples(value):
 
 
 def distance(ours, eager):
-    """Returns the largest difference as a share of the largest element of `eager`."""
+    """Returns the largest difference between elements of `ours` and `eager`, divided by the largest element of
+    `eager`."""
     if ours is None or eager is None:
         return 0.0 if ours is eager else float("inf")
     if ours.shape != eager.shape:
@@ -146,18 +150,19 @@ def length_of(tensors):
 
 
 def share_off(ours, expected):
-    """Returns the norm of the difference of the named tensors, as a share of the norm of the expected ones."""
+    """Returns the norm of the difference between the tensors in `ours` and in `expected`, as one vector, divided by the
+    norm of `expected`."""
     length = length_of(expected.values())
     return length_of(ours[name].double() - tensor.double() for name, tensor in expected.items()) / length if length else 0.0
 
 
 @dataclasses.dataclass
 class Step:
-    """The results of one training step, and of the evaluation after it."""
+    """Holds the results of one training step, and of the evaluation after that step."""
 
     loss: float
     validation: float
-    gradients: dict  # by the parameter's name, for those that have a gradient
+    gradients: dict  # by the parameter's name, for parameters that have a gradient
     statistics: dict  # by the buffer's name
 
     def shares_off(self, expected):
@@ -176,7 +181,7 @@ def targets_of(output):
 
 
 def step_of(model, inputs):
-    """Returns the Step of a module in eager mode, and its outputs in training and in evaluation mode."""
+    """Returns the Step of a module in eager mode, and the module's outputs in training mode and in evaluation mode."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -201,7 +206,8 @@ def call(model, inputs):
 
 
 def nudged_step_of(model, start, inputs):
-    """Returns the Step of a module that starts at the state `start` with each weight's last digit changed."""
+    """Returns the Step of a module that starts from the state `start`, where each weight is replaced by the next larger
+    float."""
     import torch
 
     model.load_state_dict(start)
@@ -214,8 +220,8 @@ def nudged_step_of(model, start, inputs):
 
 
 def trained(folder, samples, output, lr):
-    """Trains one step of the folder's net.lsm, and evaluates. Returns the run folder. `output` is the model's output.
-    """
+    """Trains the file net.lsm in `folder` for one step with `lockstep train`, and evaluates it. Returns the run folder.
+    `output` is the model's output. """
     import numpy
     from harness import DONE, train, write_config
 
@@ -237,7 +243,8 @@ def trained(folder, samples, output, lr):
 
 
 def step_in_lockstep(folder, samples, output, start, expected):
-    """Returns the Step of `lockstep train`, with the gradients and statistics that `expected` has."""
+    """Returns the Step of `lockstep train`, with gradients and statistics of the same names as in `expected`. The
+    gradients are computed from the change of the weights in a step with the learning rate LR."""
     from harness import events, step_losses, weights_of
 
     stepped, still = (trained(folder, samples, output, lr) for lr in (LR, NO_LR))
@@ -249,7 +256,8 @@ def step_in_lockstep(folder, samples, output, start, expected):
 
 
 def one(source):
-    """Exports one model and compares the results. Returns the report."""
+    """Exports the model `source`, compares the exported model's results with eager mode as described at the top of this
+    file, and returns the report."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -297,7 +305,7 @@ def one(source):
         gradients = (distance(executor.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
         buffers = (distance(executor.buffers_[name], b) for name, b in model.named_buffers())
         distances |= {"gradients": max(gradients), "buffers": max(buffers, default=0.0)}
-        del executor, executed  # frees the memory of a large model
+        del executor, executed  # free the memory of a large model
         try:
             ours = step_in_lockstep(folder, flat, output, start, expected).shares_off(expected)
         except ChildProcessError as error:
@@ -322,7 +330,7 @@ def in_process(source, program, seconds):
 
 
 def smallest_members():
-    """Yields the model with the fewest parameters of each timm module."""
+    """Yields, for each timm module, the model with the fewest parameters."""
     import timm
     import torch
 
@@ -357,7 +365,8 @@ def main():
     every = [f"hf:{name}" for name in HUGGING_FACE] + [f"timm:{name}" for name in MODELS.read_text().split()]
     chosen = [source for source in every if any(fnmatch.fnmatch(source, pattern) for pattern in options.patterns)]
     counts, operations = collections.Counter(), collections.Counter()
-    # ./lockstep builds the program if sources have changed, and two processes cannot do that at the same time.
+    # ./lockstep builds the program if sources have changed, which two processes cannot do at the same time. So it is
+    # run once here, before the processes start.
     program = os.path.abspath(options.lockstep)
     subprocess.run([program, "version"], check=True, stdout=subprocess.DEVNULL)
 

@@ -3,11 +3,12 @@
 
     fastest_loader.py LOCKSTEP FOLDER [--cold] [--threads 1 2 3 ...] [--seconds 3] [--rounds 3] [--time 60] [--set NAME=VALUE ...]
 
-FOLDER has images in one folder for each class. The script lets tune search the loader's settings. Then it times the
-suggestion, and the same settings with each number of --threads, in turns, for --rounds rounds of --seconds with `bench
-loader`, and prints a JSON line for each. The best of many measurements is partly luck, so the suggestion and the best
-number are timed again, in turns, twice as often. The last line has the ratio of their samples/s (medians) in this
-second comparison, and the seconds that tune took.
+FOLDER has images in one folder for each class. The script lets `lockstep tune` search the loader's settings. Then it
+times the suggested settings, and the same settings with each number of --threads, in turns, for --rounds rounds of
+--seconds with `lockstep bench loader`, and prints a JSON line for each number. The best of many measurements is partly
+luck, so the suggestion and the best number of threads are timed again, in turns, in twice as many rounds. The last line
+has the ratio of the medians of samples/s, suggestion to best number, in this second comparison, and the seconds that
+tune took.
 """
 
 import argparse

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks whether `lockstep tune --only batch` finds the fastest way to make a step:
+"""Checks whether `lockstep tune --only batch` finds the fastest micro-batches and activation checkpointing for a step:
 
     fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--keep FILE]
                     [--set NAME=VALUE ...]
 
-The script lets tune search it. Then it times --points settings one by one with `bench step`, each for --seconds: 1, 2,
-3, ... micro-batches, if the number divides the batch, each without and with activation checkpointing. It prints a JSON
-line for each setting, and at the end the ratio of the suggestion's samples/s, timed in the same way, to the best
-setting's, and the seconds that tune took. With --keep, a run that was interrupted continues where it stopped, on the
-same machine.
+The script lets `lockstep tune` suggest a setting. Then it times --points settings one by one with `lockstep bench
+step`, each for --seconds: 1, 2, 3, ... micro-batches, if the number divides the batch, each without and with activation
+checkpointing. It prints a JSON line for each setting. The last line has the samples/s of the suggested setting, timed
+in the same way, divided by those of the best setting, and the seconds that tune took. With --keep, measurements are
+kept in FILE, and a script that was interrupted continues after the last of them, on the same machine.
 """
 
 import argparse
@@ -30,9 +30,9 @@ def timed(options, accumulation, checkpointing, steps=10):
 
 
 def point(options, accumulation, checkpointing, like):
-    """Returns the line that `bench step` prints, and samples/s; 0 if the step does not fit, or leaves less free memory
-    than --reserve. `like` is the line of a similar setting; from its step time follows how many steps take --seconds.
-    """
+    """Returns the line that `bench step` prints, and the samples/s, or 0 if the step does not fit in memory or leaves
+    less free memory than --reserve. `like` is the line of a similar setting, whose step time says how many steps take
+    --seconds. """
     steps = max(5, int(1e3 * options.seconds / like["step_ms"]))
     line = timed(options, accumulation, checkpointing, steps)
     fits = "failure" not in line and line["accum"] == accumulation
@@ -45,7 +45,7 @@ def point(options, accumulation, checkpointing, like):
 
 
 class Kept:
-    """The measurements so far, by name: kept in a file of JSON lines, or in memory if there is no file."""
+    """Keeps the measurements so far, by name, in a file of JSON lines, or in memory if there is no file."""
 
     def __init__(self, path):
         self.path = path
@@ -62,7 +62,7 @@ class Kept:
 
 
 def accumulations(global_batch, count):
-    """Returns the `count` smallest divisors of the batch, which give the largest micro-batches."""
+    """Returns the `count` smallest divisors of `global_batch`, which give the largest micro-batches."""
     return [n for n in range(1, global_batch + 1) if global_batch % n == 0][:count]
 
 
@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     kept = Kept(options.keep)
-    like = kept.of("first", lambda: timed(options, 1, "false"))  # after this run the cache has the step's plans
+    like = kept.of("first", lambda: timed(options, 1, "false"))  # also fills the cache of convolution plans
     global_batch = like["global_batch"]
 
     def tuned():

@@ -1,8 +1,8 @@
-"""Measures the gains that guides promise for settings: guide_claims.py LOCKSTEP [--only precision,cores,...]
+"""Measures the speedups that tuning guides promise for settings: guide_claims.py LOCKSTEP [--only precision,cores,...]
 
-For each setting it times steps with and without it (`lockstep bench step`), in separate processes, one after the other,
-on this machine. It prints a line of JSON for each setting, with the ratio of the samples/s. The figures are in
-docs/figures.md.
+For each setting the script times steps with the setting and without it (`lockstep bench step`), in separate processes,
+one after the other, on this machine. It prints a line of JSON for each setting, with the ratio of the samples/s with
+the setting to those without. docs/figures.md has the results.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def precision(program):
 
 
 def cores(program):
-    """Compares a GPU with all CPU cores of its machine."""
+    """Times steps on all CPU cores of this machine and on its GPU, in FP32 and BF16 on the GPU."""
     few = {"steps": 3, "warmup": 1}
     for model in ("lstm", "tinygpt", "mlp", "resnet18"):
         for after in ("FP32", "BF16"):

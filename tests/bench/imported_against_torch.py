@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Times one training step of third-party models, exported and trained by Lockstep, and in PyTorch on the same GPU:
+"""Times one training step of third-party models, both exported and trained by Lockstep, and in PyTorch on the same GPU:
 
     imported_against_torch.py LOCKSTEP [MODEL ...] [--modes eager default reduce-overhead] [--torchscript]
 
-MODEL is one of the names below, by default all: models of timm and torchvision, Hugging Face's classifiers with tokens
-and their attention mask, and a U-Net. Needs timm, torchvision and transformers, but downloads no weights.
+MODEL is a name in MODELS below, by default all names: models of timm and torchvision, Hugging Face classifiers of
+tokens with an attention mask, and a U-Net. Needs timm, torchvision and transformers, but downloads no weights.
 
-Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of plans and then with a full
-one (`tag` is cold or warm), and PyTorch's step. That step is the forward under autocast, the loss, the backward and a
-fused optimizer, in channels-last format and with torch.backends.cudnn.benchmark; its time is the median of three groups
-of 30 steps. Then prints one line for each model with PyTorch's milliseconds divided by Lockstep's: above 1, Lockstep is
-faster. With --torchscript, Lockstep trains the file that torch.jit.script makes of the model instead; this works for
-models of timm and torchvision.
+Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of convolution plans (`tag` is
+cold) and then with a full cache (`tag` is warm), and PyTorch's step. PyTorch's step consists of the forward under
+autocast, the loss, the backward and a fused optimizer, in channels-last format and with torch.backends.cudnn.benchmark.
+Its time is the median of the mean times of three groups of 30 steps. Then prints one line for each model with PyTorch's
+milliseconds divided by Lockstep's (above 1: Lockstep is faster). With --torchscript, Lockstep trains the file that
+torch.jit.script makes of the model, instead of the exported file; --torchscript works only for models of timm and
+torchvision.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def unet(width=64, classes=4):
 
 
 def make(name, batch, scripted=False):
-    """Returns the module, its inputs by name, and targets."""
+    """Returns the module of MODELS[name], its inputs by name for `batch` samples, and targets."""
     import torch
 
     torch.manual_seed(0)
@@ -121,7 +122,7 @@ def make(name, batch, scripted=False):
 
 
 def write(name, folder, scripted):
-    """Writes the model's file, and for texts the samples. Returns the config."""
+    """Writes the model's file, and for a model of tokens also the samples, into `folder`. Returns the config."""
     import numpy
     import torch
 
@@ -157,7 +158,7 @@ def in_lockstep(lockstep, name, folder, tag):
 
 
 def in_torch(name, mode):
-    """Returns the JSON line of PyTorch's step."""
+    """Times PyTorch's step and returns the values of its JSON line."""
     import torch
     from torch.nn import functional
 
@@ -196,7 +197,7 @@ def in_torch(name, mode):
         step()
     torch.cuda.synchronize()
     times = []
-    for _ in range(3):  # synchronises once a group, so that the host may run ahead within it
+    for _ in range(3):  # synchronises only after each group, so the host may run ahead
         begin = time.monotonic()
         for _ in range(30):
             loss = step()
@@ -233,7 +234,7 @@ def main():
                 print(json.dumps(ours), flush=True)
         ratios = {}
         for mode in options.modes:
-            # Each measurement has its own process, and so its own GPU memory.
+            # Each measurement runs in a new process, so that no GPU memory is left from the previous one.
             command = [sys.executable, "-W", "ignore", __file__, options.lockstep, name, "--in-torch", mode]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:

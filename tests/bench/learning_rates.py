@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how good the learning rate is that `lockstep tune` suggests. Trains with it and with each rate of a grid
-from 1e-5 to 1, half a decade apart, and prints the final validation losses and their ratio, for three tasks and three
-seeds.
+"""Measures how good the learning rate is that `lockstep tune` suggests. Trains with the suggested rate and with each
+rate of a grid from 1e-5 to 1, half a decade apart, and prints the final validation losses and the ratio of the
+suggestion's loss to the best of the grid, for three tasks and three seeds.
 
     tests/bench/learning_rates.py LOCKSTEP PHOTOGRAPHS [--tasks digits,crops,gpt] [--seeds 3] [--time 60]
 
-PHOTOGRAPHS is a folder with scikit-learn's china.jpg and flower.jpg. The tasks: digits is the README's perceptron with
-AdamW; crops is two convolutions with SGD, which classify crops of 32 pixels by the tenth of the photographs that they
-come from; gpt is a GPT of two layers on the bytes of this project's documents.
+PHOTOGRAPHS is a folder with scikit-learn's china.jpg and flower.jpg. The tasks are these. digits trains the README's
+perceptron with AdamW. crops trains a network of two convolutions with SGD to classify crops of 32 x 32 pixels; the
+class is one of ten bands, five of each photograph, from which the crop comes. gpt trains a GPT of two layers on the
+bytes of this project's documents.
 """
 
 import argparse

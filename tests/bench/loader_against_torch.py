@@ -1,13 +1,13 @@
-"""Compares Lockstep's loader with PyTorch's DataLoader on the same image folder, in turns. Both make random resized
-crops of 224 x 224, mirrored at random and normalised, on the CPU or on a GPU.
+"""Compares Lockstep's loader with PyTorch's DataLoader on the same image folder, in turns. Both loaders make random
+resized crops of 224 x 224 pixels, mirrored at random and normalised, on the CPU or on a GPU.
 
     python loader_against_torch.py LOCKSTEP --images DIR [--crops-of PHOTO ...] [--device cpu|cuda]
         [--workers 2 ...] [--threads 1 2 ...] [--batch 64] [--rounds 3]
 
-With --crops-of, the folder is first filled with 600 crops of these photographs, in sizes as in ImageNet. Prints one
-JSON line: medians over the rounds of images/s for each number of PyTorch's workers and of Lockstep's threads, the ratio
-of the best ones, and the speedup of Lockstep's loader with more threads. A measurement takes two epochs, after one
-epoch of warm-up.
+With --crops-of, the folder DIR is first filled with 600 crops of these photographs, whose sizes are similar to those of
+ImageNet's images. Prints one JSON line: the median over the rounds of images/s for each number of PyTorch's workers and
+of Lockstep's threads, the ratio of Lockstep's highest median to PyTorch's, and the speedup of Lockstep's loader with
+more threads. A measurement takes two epochs, after one epoch of warm-up.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def sets(*settings):
 
 
 def time_torch(folder, workers, batch, device):
-    """Prints images/s. This runs in its own process: workers must be forked before CUDA is initialised or threads are
-    started."""
+    """Times PyTorch's DataLoader and prints images/s. Runs in a process of its own, because the workers must be forked
+    before CUDA is initialised or threads are started."""
     import torch
     import torchvision
     from torchvision import transforms
@@ -63,7 +63,8 @@ def time_torch(folder, workers, batch, device):
 
 
 def make_crops(photographs, folder, count=600):
-    """Writes crops of about 500 x 375 pixels, some slightly enlarged, as JPEG files into two folders."""
+    """Writes `count` crops of 420 to 580 x 315 to 420 pixels as JPEG files into two folders, some of them slightly
+    enlarged."""
     from PIL import Image
 
     draw = random.Random(1)

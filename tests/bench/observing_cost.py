@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the cost of observing a run. The same training runs in a build that does not observe (or with everything
-switched off) and in one with all sinks on, in turns:
+"""Measures how much slower a run is when it is observed. The same training runs in turns in a program without
+observation (or with all sinks switched off) and in a program with all sinks switched on:
 
     observing_cost.py WITHOUT WITH CONFIG [--rounds 20] [--ranks 1] [--set NAME=VALUE ...] [--only-sinks]
 
-Both programs train CONFIG in a new folder. WITH also writes to TensorBoard and to Prometheus by port and by file, and
-has an alert command and readings of the machine. Prints a JSON line: for the seconds of a step, the medians over the
-rounds, the median ratio and its upper 95 % bound (Student's t on the logarithms), and for the CPU seconds of the
-processes the median ratio. Above 1, WITH is slower. The first round, in which plans are searched, is not counted. With
---only-sinks, WITHOUT is a current build, too, and its readings are switched off.
+Both programs, WITHOUT and WITH, train CONFIG in a new folder. WITH also writes to TensorBoard and to Prometheus by port
+and by file, and has an alert command and readings of the machine. Prints a JSON line: for the seconds of a step the
+medians over the rounds, the median ratio (WITH to WITHOUT) and its upper 95 % bound (Student's t on the logarithms),
+and for the CPU seconds of the processes the median ratio. A ratio above 1 means that WITH is slower. The first round is
+not counted, because convolution plans are searched in it. With --only-sinks, WITHOUT must be a program that has the
+config field for readings of the machine; the script then switches its readings off.
 """
 
 import argparse
@@ -42,7 +43,8 @@ def sinks(folder):
 
 
 def train(program, config, ranks, settings):
-    """Returns the seconds for each sample, and the CPU seconds of all processes of the run."""
+    """Trains CONFIG once. Returns the seconds of training per sample, and the CPU seconds of all processes of the
+    run."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         settings = settings(folder) | {"run_dir": folder / "run"}
@@ -76,7 +78,7 @@ def main():
     }
     rounds = []
     for number in range(options.rounds + 1):
-        # The programs also take turns in running first.
+        # In even rounds WITH runs first, in odd rounds WITHOUT.
         found = {
             side: train(sides[side][0], options.config, options.ranks, sides[side][1])
             for side in (("without", "with") if number % 2 else ("with", "without"))

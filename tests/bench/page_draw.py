@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how long the page of many long runs takes, from the command to the last drawn pixel:
+"""Measures how long `lockstep watch --page` takes to show many long runs, from the command to the last drawn pixel:
 
     LOCKSTEP=bazel-bin/launch/lockstep .venv/bin/python tests/bench/page_draw.py [--runs 20] [--lines 50000] [--rounds 5]
 
-Writes --runs logs of --lines step lines each (20 times 50,000 are a million), with the evaluations, time accounts and
-machine readings that such runs have. Starts `lockstep watch FOLDER --page`, and opens the page in a headless Chromium
-on a screen of 1440 by 900. Prints a JSON line: the seconds until the URL is printed (all logs are read by then), the
-bytes of the page, the least and the median milliseconds from the request to the frame in which everything is drawn, and
-the server's memory.
+Writes --runs logs with --lines step lines each (by default 20 times 50,000, which is a million), and with as many lines
+of evaluations, lost seconds and machine readings as such runs have. Starts `lockstep watch FOLDER --page`, and opens
+the page in a headless Chromium on a screen of 1440 by 900. Prints a JSON line: the seconds from the command until the
+URL is printed, when all logs were read; the megabytes of the page; the least and the median milliseconds from the
+page's request to the frame in which all charts are drawn; and the server's memory in megabytes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CAUSES = ("reading", "decoding", "copying", "launching", "communication", "slow_
 
 
 def write_log(folder, seed, lines, step_s=0.1):
-    """Writes the log of a run of `lines` steps, each of which is logged."""
+    """Writes the config and the log of a run of `lines` steps, each of which has a step line."""
     noise = random.Random(seed)
     folder.mkdir()
     config = f"global_batch: 64 epochs: 10 optimizer {{ type: ADAMW lr: {0.001 * (1 + seed)} }}"

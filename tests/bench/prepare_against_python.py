@@ -1,12 +1,13 @@
-"""Compares `lockstep prepare images` with Pillow in two processes, and `lockstep prepare tokens` with the tokenizers
-package, on the same files, in turns.
+"""Compares the speed of `lockstep prepare images` with that of Pillow in two processes, and the speed of `lockstep
+prepare tokens` with that of the tokenizers package, on the same files, in turns.
 
     python prepare_against_python.py LOCKSTEP --images DIR --texts FILE ... [--size 256] [--rounds 3] [--threads 1 2]
 
-DIR is a folder of class folders of JPEG files. The vocabulary, of 30,000 tokens, is first trained on the texts. Prints
-one JSON line: medians over the rounds of images/s and MB/s for each number of threads (by Lockstep's own clock, from
-the end of the listing to the committed result), and the same for the Python packages; and how many bytes and how much
-decoding time chroma subsampling 4:2:0 saves over 4:4:4, for the resized images at quality 90.
+DIR has one folder of JPEG files for each class. A vocabulary of 30,000 tokens is first trained on the texts. Prints one
+JSON line: the medians over the rounds of Lockstep's images/s and MB/s for each number of threads (from the times that
+Lockstep prints, from the end of the listing of files to the committed result); the same for the Python packages; and
+the bytes and the decoding time of the resized images with chroma subsampling 4:4:4, divided by those with 4:2:0, at
+quality 90.
 """
 
 import argparse
@@ -25,8 +26,8 @@ PROCESSES = 2
 
 
 def shrink(job):
-    """Shrinks one image as Pillow's users do it: decodes it at a reduced size where possible, resizes it, and writes
-    it."""
+    """Shrinks one image as users of Pillow usually do: decodes the image at a reduced size if possible, resizes it, and
+    writes it as a JPEG file."""
     from PIL import Image
 
     source, target, size = job
@@ -40,7 +41,7 @@ def shrink(job):
 
 
 def time_pillow(files, folder, size):
-    """Returns Pillow's images/s."""
+    """Returns how many images/s Pillow shrinks in PROCESSES processes."""
     jobs = [(file, folder / f"{i}.jpg", size) for i, file in enumerate(files)]
     with multiprocessing.Pool(PROCESSES) as pool:
         pool.map(shrink, jobs[:8])
@@ -67,7 +68,8 @@ def train_vocabulary(texts, folder):
 
 
 def time_tokenizers(texts, vocabulary):
-    """Returns MB/s of the tokenizers package with its own threads; it gets texts of 100 kB, in batches."""
+    """Returns how many MB/s the tokenizers package encodes with its own threads, in batches of 64 texts of 100,000
+    characters."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary / "vocab.json"), str(vocabulary / "merges.txt")))
@@ -81,7 +83,7 @@ def time_tokenizers(texts, vocabulary):
 
 
 def chroma(files, size):
-    """Returns the bytes, and the seconds to decode, of 4:4:4 over those of 4:2:0."""
+    """Returns two ratios of chroma subsampling 4:4:4 to 4:2:0: of the bytes, and of the seconds to decode."""
     from PIL import Image
 
     def measure(**options):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures whether steps after a profile are as fast as before it:
+"""Measures whether steps after a recorded profile are as fast as steps before it:
 
     profiling_cost.py LOCKSTEP CONFIG [--steps 2000] [--rounds 3] [--ranks 1] [--set NAME=VALUE ...]
 
-Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line for each round: steps/s
-between an eighth and three eighths of the run and in its last quarter, by the times in the log, the ratio of the two
-(above 1: slower after the profile), and the same for a run without profiles. The last line has the medians of the
-ratios.
-"""
+Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line for each round, with
+steps/s from the times in the log: from one eighth to three eighths of the run (before the profile), in the last quarter
+of the run (after the profile), and the ratio before to after (above 1: steps are slower after the profile). The line
+also has the same three values of a second run, which records no profile. The last line has the medians of the ratios
+over the rounds. """
 
 import argparse
 import json
@@ -35,7 +35,7 @@ def quarters(options, profile):
         times = {line["step"]: line["time"] for line in lines if line["event"] == "step"}
 
     def steps_per_s(first, last):
-        """Returns steps/s between the two logged steps that are nearest to `first` and `last`."""
+        """Returns the steps/s between the logged steps that are nearest to `first` and to `last`."""
         first, last = (min(times, key=lambda step: abs(step - wanted)) for wanted in (first, last))
         return (last - first) / (times[last] - times[first])
 

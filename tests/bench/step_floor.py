@@ -1,31 +1,34 @@
 #!/usr/bin/env python3
-"""Computes a lower bound of the time that a training step of an imported model takes on a GPU, in bf16 under autocast:
+"""Computes a lower bound of the time that a training step of an imported model takes on a GPU, in bf16 with autocast:
 
     step_floor.py [MODEL ...] [--tflops 790] [--copy-tbps 4.2] [--measure]
 
-MODEL is a name of tests/bench/imported_against_torch.py, which defines the modules, batches and optimizers. The step is
-traced with fake tensors, and its FLOPs and bytes are counted; only --measure uses a GPU. Prints a row of a Markdown
-table for each model, in milliseconds:
+MODEL is a name in MODELS of tests/bench/imported_against_torch.py, which defines the modules, batches and optimizers.
+The step is traced with fake tensors, and its FLOPs and bytes are counted; only --measure uses a GPU. Prints a row of a
+Markdown table for each model, in milliseconds:
 
     products   Matrix products and convolutions: each takes the greater of its FLOPs / --tflops and its bytes /
-               --copy-tbps. It reads its inputs and writes its result once: 2 bytes for each value, and 4 for a value of
-               a weight's gradient. Adding a bias is free.
-    attention  The same for attention, which neither writes nor reads the scores and masks.
-    memory     The bytes of everything else / --copy-tbps. Operations with no product between them are one kernel, which
-               reads each tensor from outside once, and writes each tensor that other kernels need once.
-               - Views, moves and concatenations are free: the kernel that computes a value writes it to its final
-                 place. Random numbers, weights, and values that depend on weights alone are free, too.
-               - A value that a later kernel needs is computed there again if this reads no more bytes; otherwise it is
-                 written. No kernel reads a value that it can compute from the other values that it reads.
+               --copy-tbps. Its bytes are those of its inputs and its result: 2 bytes for each value, and 4 bytes for a
+               value of a weight's gradient. Adding a bias takes no time.
+    attention  The time of attention, computed as for products. Its kernels neither write nor read the scores and masks.
+    memory     The bytes of all other operations / --copy-tbps. Operations with no product between them are one kernel,
+               which reads each tensor from outside the kernel once, and writes each tensor that other kernels need
+               once.
+               - Views, moves and concatenations take no time: the kernel that computes a value writes it to its final
+                 place. Random numbers, weights, and values that depend on weights alone take no time either.
+               - If a later kernel needs a value, it computes the value again if it then reads at most about as many
+                 bytes as the value has; otherwise the value is written to memory. No kernel reads a value that it can
+                 compute from the other values that it reads.
                - BatchNorm and its gradient read the values that they sum up a second time, unless these fit in the L2
                  cache.
                - ReLU's gradient needs one bit for each value, and max-pooling's one byte for each window.
                - A depthwise convolution is one kernel, and its two gradients are another: each takes the greater of
                  its bytes / --copy-tbps and its FLOPs / --vector-tflops.
-    update     AdamW reads the weight, the gradient and two moments, writes all but the gradient, and writes matrices
-               once more in 16 bits: 30 bytes for each weight. SGD has one moment: 22 bytes.
+    update     AdamW reads the weight, the gradient and two moments (16 bytes), writes all of these but the gradient (12
+               bytes), and writes weights that are matrices once more in 16 bits (2 bytes): 30 bytes for each weight.
+               SGD has one moment, so 22 bytes.
 
-Values have autocast's types: norms over rows and the sums after them are float32.
+Values have the dtypes that autocast chooses: normalisations over rows, and the sums after them, are float32.
 """
 
 import argparse
@@ -52,7 +55,8 @@ CONSTANTS = set("bernoulli bernoulli_ empty_like full_like new_empty new_full ne
 
 
 def prepare_tracing():
-    """Makes the traced operations those that a GPU runs, although the step is traced on the CPU."""
+    """Replaces functions of PyTorch and timm, so that a step that is traced on the CPU has the operations that a GPU
+    would run."""
     three = "Tensor q, Tensor k, Tensor v"
     torch.library.define("floor::attention", f"({three}) -> Tensor")
     torch.library.define("floor::attention_backward", f"(Tensor grad, {three}, Tensor out) -> (Tensor, Tensor, Tensor)")
@@ -66,12 +70,12 @@ def prepare_tracing():
     rows_norm = functional.layer_norm
     functional.layer_norm = lambda x, *args, **kwargs: rows_norm(x.float(), *args, **kwargs)
     functional.scaled_dot_product_attention = lambda q, k, v, *args, **kwargs: torch.ops.floor.attention(q, k, v)
-    timm.layers.set_fused_attn(True, experimental=True)  # so that Swin uses it, too
+    timm.layers.set_fused_attn(True, experimental=True)  # so that Swin also calls scaled_dot_product_attention
 
 
 def trace(name):
-    """Returns the graph of forward, loss and backward, the number of its inputs that are weights or buffers, and the
-    bytes of the weights' update."""
+    """Returns the graph of forward, loss and backward, the number of the graph's inputs that are weights or buffers,
+    and the bytes that the optimizer's update reads and writes."""
     model, inputs, target = peers.make(name, peers.MODELS[name][1])
     model.train()
     inputs = {key: x.bfloat16() if x.is_floating_point() else x for key, x in inputs.items()}
@@ -83,7 +87,7 @@ def trace(name):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = torch.func.functional_call(model, state, *arguments)
         loss = functional.cross_entropy(getattr(output, "logits", output).float(), target)
-        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # a mask has none
+        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # masks: no gradient
         return [gradient for gradient in gradients if gradient is not None]
 
     graph = fx_graph_cse(make_fx(step, tracing_mode="fake")(state, inputs, target).graph)  # merges equal casts
@@ -101,7 +105,7 @@ def shape_of(node):
 
 def bytes_of(node):
     values = node.meta.get("val")
-    sizes = {torch.bool: 1 / 8, torch.bfloat16: 2, torch.float32: 4}  # 1 byte for all other types, such as indices
+    sizes = {torch.bool: 1 / 8, torch.bfloat16: 2, torch.float32: 4}  # other types, such as indices: 1 byte
     tensors = [x for x in (values if isinstance(values, (tuple, list)) else [values]) if isinstance(x, torch.Tensor)]
     return sum(x.numel() * sizes.get(x.dtype, 1) for x in tensors)
 
@@ -112,15 +116,15 @@ def is_depthwise(node):
 
 
 def products_of(node):
-    """Returns (FLOPs, the tensors that it reads and writes) for each product of the node."""
+    """Returns (FLOPs, the tensors that the product reads and writes) for each matrix product of `node`."""
     name, inputs = name_of(node), node.all_input_nodes
     if name == "attention":
         return [(4 * shape_of(inputs[0]).numel() * shape_of(inputs[1])[-2], [*inputs, node])]
-    if name == "attention_backward":  # it computes the scores again
+    if name == "attention_backward":  # the scores are computed again
         return [(10 * shape_of(inputs[1]).numel() * shape_of(inputs[2])[-2], [*inputs, node])]
     if name == "convolution":
         x, weight = inputs[:2]
-        pixels = shape_of(x if node.args[6] else node)  # args[6] says whether it is transposed
+        pixels = shape_of(x if node.args[6] else node)  # args[6]: whether the convolution is transposed
         return [(2 * pixels.numel() // pixels[1] * shape_of(weight).numel(), [x, weight, node])]
     if name == "convolution_backward":
         grad, x, weight = inputs
@@ -128,13 +132,14 @@ def products_of(node):
         flops = 2 * pixels.numel() // pixels[1] * shape_of(weight).numel()
         results = {user.args[1]: user for user in node.users}
         reads = [(0, [grad, weight]), (1, [grad, x])]
-        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: which gradients
+        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: which are computed
     left, right = inputs[-2:]
     return [(2 * shape_of(node).numel() * shape_of(left)[-1], [left, right, node])]
 
 
 class Step:
-    """Counts the bytes that a step's products and kernels read and write. The nodes of the graph have these properties:
+    """Counts the bytes that the products and the kernels of a step read and write. These members map a node of the
+    graph to a property of the node; `kept` is a set of nodes:
 
     kind    is "constant" (does not depend on samples), "given" (samples, an embedding's rows), "product", "move" or
             "cheap"
@@ -145,7 +150,8 @@ class Step:
     """
 
     def __init__(self, graph, weights):
-        """The first `weights` inputs of the graph are weights and buffers."""
+        """Classifies the nodes of `graph` and joins them into kernels. The first `weights` inputs of the graph are
+        weights and buffers."""
         for node in list(graph.nodes):
             if name_of(node) == "threshold_backward":  # the gradient of ReLU
                 with graph.inserting_after(node.args[1]):
@@ -170,7 +176,8 @@ class Step:
         crossing = {x for node in cheap for x, _ in self.inputs_from_outside(node)}
         for node in cheap:
             self.source[node] = self.reads(self.inputs_of(node))
-            # A tenth more is allowed, for statistics and other small tensors.
+            # A value is written only if computing it again reads over 10 % more bytes than the value has. The 10 % are
+            # for statistics and other small tensors.
             if node in crossing and sum(self.source[node].values()) > 1.1 * self.bytes[node]:
                 self.kept.add(node)
 
@@ -185,7 +192,8 @@ class Step:
         return "product" if name in PRODUCTS else "move" if name in MOVES else "cheap"
 
     def write_in_float32(self, gradient):
-        """Lets the product that computes a weight's gradient write it in float32, so that no kernel converts it."""
+        """Makes the product that computes a weight's gradient write it in float32, so that no kernel must convert the
+        gradient."""
         views = []
         while self.kind[gradient] == "move" or name_of(gradient) == "_to_copy":
             views.append(gradient)
@@ -208,8 +216,8 @@ class Step:
         return [(x, size) for x, size in self.inputs_of(node) if self.kernel.get(x) is not self.kernel[node]]
 
     def find_kernels(self, nodes):
-        """Joins connected cheap nodes with the same number of products before them into one kernel. Returns the
-        kernels, ordered by that number."""
+        """Joins connected cheap nodes into one kernel if they have the same number of products before them. Returns the
+        kernels, ordered by the number of products before them."""
         before = {}
         for node in nodes:
             levels = [before[x] + (self.kind[x] == "product") for x, _ in self.inputs_of(node)]
@@ -223,7 +231,8 @@ class Step:
         return sorted(kernels, key=lambda kernel: before[kernel[0]])
 
     def reads(self, inputs):
-        """Returns the tensors that must be read to have these inputs, with their bytes."""
+        """Returns the tensors that must be read to compute `inputs`, each with the number of its bytes that are
+        read."""
         found = {}
         for x, size in inputs:
             in_memory = self.kind[x] != "cheap" or x in self.kept
@@ -232,7 +241,7 @@ class Step:
         return found
 
     def fewest_reads(self, inputs):
-        """Returns reads(inputs) without the tensors that can be computed from the rest of them."""
+        """Returns reads(inputs) without the tensors that can be computed from the other tensors in it."""
         found = self.reads(inputs)
         for node in [x for x in found if self.kind[x] == "cheap"]:
             known = dict.fromkeys(found.keys() - {node}, True)
@@ -263,14 +272,14 @@ class Step:
         return total
 
     def size(self, node):
-        """Returns the bytes that a product reads or writes for this node."""
+        """Returns how many bytes a product reads or writes for the tensor of `node`."""
         if self.kind[node] == "constant":
             return 2 * shape_of(node).numel()
         return min(self.bytes[node], sum(self.parts[node].values()))
 
     def floors(self, rates):
-        """Returns the milliseconds of products, of attention, and of everything else."""
-        bandwidth = rates.copy_tbps * 1e9  # bytes a millisecond
+        """Returns the milliseconds of products, of attention, and of all other operations (`memory`)."""
+        bandwidth = rates.copy_tbps * 1e9  # bytes per millisecond
         found = {"products": 0, "attention": 0, "memory": self.memory_bytes(rates.l2_mb * 1e6) / bandwidth}
         for node in self.products:
             products = products_of(node)
@@ -286,7 +295,7 @@ class Step:
 
 
 def milliseconds(run):
-    """Returns the time of the shortest of 20 runs on the GPU."""
+    """Returns the milliseconds of the shortest of 20 runs of run() on the GPU."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(21)]
     run()
     for event in events:

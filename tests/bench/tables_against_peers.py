@@ -1,16 +1,17 @@
-"""Compares five small tables, from their files to predictions: `lockstep new` and `lockstep train --folds 5`, and
-scikit-learn's HistGradientBoosting and pytabkit's RealMLP on the same folds.
+"""Compares Lockstep (`lockstep new` and `lockstep train --folds 5`) with scikit-learn's HistGradientBoosting and
+pytabkit's RealMLP on five small tables, from the table's file to the predictions, with the same folds.
 
     python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
                                    [--peers gradient_boosting real_mlp] [--model tabm] [--set FIELD=VALUE ...]
 
-The score of a table with classes is the area under the ROC curve (one against the rest, the mean over the classes), and
-R2 for a table with numbers. It is computed on each fold's held-back rows, and averaged over the folds and then over the
-seeds. A seed determines the folds and everything random. The seconds are those of all five trainings of a seed; for
-Lockstep they include the start of the program and the predictions. `new` lets the held-back rows choose the best epoch,
-which favours Lockstep a little. lockstep_all_epochs is without that choice (early_stopping.metric is empty), so that
-only the training rows are used, as in the peers. All programs may use all cores. Prints a JSON line for each table and
-seed, and one for each table. Needs scikit-learn, pandas and, for real_mlp, pytabkit.
+The score of a table with classes is the area under the ROC curve (each class against the rest, averaged over the
+classes). The score of a table with numbers as targets is R2. A score is computed on the held-back rows of each fold,
+and averaged over the folds and then over the seeds. A seed determines the folds and all random numbers. The seconds are
+those of all five trainings of a seed; for Lockstep they include the start of the program and the predictions. The
+config that `lockstep new` writes chooses the best epoch on the held-back rows, which favours Lockstep a little. The
+result lockstep_all_epochs is without that choice (early_stopping.metric is empty), so that training uses only the
+training rows, as HistGradientBoosting and RealMLP do. All programs may use all cores. Prints a JSON line for each table
+and seed, and one for each table. Needs scikit-learn, pandas and, for real_mlp, pytabkit.
 """
 
 import argparse
@@ -30,7 +31,8 @@ FOLDS = 5
 
 
 def titanic_like(rows=891):
-    """Returns a table like Kaggle's Titanic: categories, missing cells, an id, names and tickets."""
+    """Returns a random table that is similar to Kaggle's Titanic: it has categories, missing cells, an id, names and
+    tickets."""
     draw = np.random.default_rng(0)
     sex = draw.choice(["male", "female"], rows, p=[0.65, 0.35])
     klass = draw.choice([1, 2, 3], rows, p=[0.24, 0.21, 0.55])
@@ -60,7 +62,8 @@ TABLES["titanic"] = titanic_like
 
 
 def score_of(truth, predicted):
-    """`predicted` holds numbers, or the probabilities of the classes as a matrix."""
+    """Returns the score of predictions: R2 if `predicted` is a vector of numbers, and the area under the ROC curve if
+    it is a matrix of the probabilities of classes."""
     if predicted.ndim == 1:
         return r2_score(truth, predicted)
     if predicted.shape[1] == 2:
@@ -69,7 +72,7 @@ def score_of(truth, predicted):
 
 
 def lockstep(options, config, seed, folder, classes, *more):
-    """Returns the fold of each row, the predictions, and the seconds."""
+    """Trains with `lockstep train --folds`. Returns the fold of each row, the predictions, and the seconds."""
     run = folder / f"run-{seed}-{len(more)}"
     settings = [f"seed={seed}", f"run_dir={run}", *options.set, *more]
     words = [options.lockstep, "train", config, "--folds", str(FOLDS), *(w for s in settings for w in ("--set", s))]
@@ -108,7 +111,7 @@ def of_peer(make, inputs, truth, folds, seed, has_classes):
     scores, begin = [], time.monotonic()
     for fold in range(FOLDS):
         trained, held_back = inputs[folds != fold], inputs[folds == fold]
-        if make is real_mlp:  # RealMLP takes no missing numbers
+        if make is real_mlp:  # RealMLP does not accept missing numbers
             means = trained.mean(numeric_only=True)
             trained, held_back = trained.fillna(means), held_back.fillna(means)
         model = make(has_classes, seed).fit(trained, truth[folds != fold])

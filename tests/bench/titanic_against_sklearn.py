@@ -1,10 +1,10 @@
 """Trains examples/titanic/titanic.pbtxt with several seeds, and scikit-learn's logistic regression on the same rows.
-Each seed holds back other rows, on which both are evaluated.
+Each seed holds back other rows, on which both models are evaluated.
 
     python titanic_against_sklearn.py LOCKSTEP TRAIN_CSV [--seeds 1 2 3 4 5] [--set FIELD=VALUE ...]
 
-TRAIN_CSV is Kaggle's file (https://www.kaggle.com/c/titanic). Needs scikit-learn. Prints one JSON line: accuracy and
-loss on the held-back rows, for each seed and as means.
+TRAIN_CSV is Kaggle's training file (https://www.kaggle.com/c/titanic). The script needs scikit-learn. It prints one
+JSON line: accuracy and loss of both models on the held-back rows, for each seed, and the means over the seeds.
 """
 
 import argparse

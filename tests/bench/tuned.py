@@ -1,4 +1,4 @@
-"""Gets the suggestions of `lockstep tune`, for benchmarks that compare them with other settings."""
+"""Gets the suggestions of `lockstep tune` for benchmarks that compare these suggestions with other settings."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ def sets(settings):
 
 
 def suggestion(lockstep, config, only, *words):
-    """Lets `lockstep tune` search for `only`, and prints its lines. Returns its suggestion, {field: value}, and the
-    seconds that it took."""
+    """Runs `lockstep tune --only ONLY`, where ONLY is `only`, and prints its lines. Returns the suggested settings,
+    {field: value}, and how many seconds `lockstep tune` took."""
     command = [str(word) for word in [lockstep, "tune", config, "--only", only, "--json", *words]]
     began = time.monotonic()
     tuned = subprocess.run(command, capture_output=True, text=True)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A dependency of a lower room (top-level folder) on an upper one must not build. The test plants such mistakes, one at
-# a time, in a copy of the sources with its own Bazel server, and the error message must name the mistake.
+# Checks that a dependency of a lower room (top-level folder) on an upper room does not build. The test makes such
+# mistakes, one at a time, in a copy of the sources with its own Bazel server, and checks that Bazel's error message
+# names the mistake.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
 scratch=$(mktemp -d)
 copy=$scratch/lockstep
-# A Bazel that a Bazel test starts would take these variables for its own.
+# These variables, which Bazel sets for its tests, would confuse the Bazel that this test starts.
 unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
 bazel=(bazel --max_idle_secs=60 --output_user_root="$scratch/bazel")
 failures=0
@@ -18,7 +19,8 @@ finish() {
 }
 trap finish EXIT
 
-# lower: a library of base/ with one source. upper: a target in a room above it. kernel: a cuda_library with one source.
+# lower is a library of base/ with one source file, upper is a target in a room above base/, and kernel is a
+# cuda_library with one source file.
 lower=//base:clock lower_source=base/clock.cc
 upper=//trainer/step upper_folder=trainer/step
 kernel=//ops/token:embedding_kernel kernel_source=ops/token/embedding.cu
@@ -32,7 +34,8 @@ cd "$copy"
 
 build() { "${bazel[@]}" build --symlink_prefix=/ "$@" >"$scratch/log" 2>&1; }
 
-# refused WHAT TEXT BAZEL_ARGUMENT ...: checks that the build fails and that its output contains TEXT.
+# refused WHAT TEXT BAZEL_ARGUMENT ...: checks that the build with these arguments fails and that its output contains
+# TEXT. WHAT describes the mistake in messages.
 refused() {
   local what=$1 text=$2
   shift 2
@@ -48,7 +51,7 @@ refused() {
   failures=$((failures + 1))
 }
 
-# This kernel has one line that includes the target's header, so it compiles in seconds.
+# The kernel's source is replaced by one line that includes the target's header, so that the kernel compiles in seconds.
 header=${kernel_source%.cu}_kernel.h
 echo "#include \"$header\"" >"$kernel_source"
 echo '#pragma once' >"$upper_folder/planted.h"
@@ -58,7 +61,7 @@ build "$lower" "$kernel" || { cat "$scratch/log" && echo "the copy does not buil
 
 cp "$lower_source" "$scratch/source"
 sed -i "1i #include \"$upper_folder/planted.h\"" "$lower_source"
-# The kernel is built as well, so that Bazel makes the upper folder visible to the compiler at all.
+# The kernel is built as well, because only then does Bazel make the upper folder visible to the compiler.
 refused "an include from base to $upper_folder in a .cc" "$upper_folder/planted.h" "$lower" "$kernel"
 cp "$scratch/source" "$lower_source"
 
@@ -70,7 +73,8 @@ echo "#include \"$upper_folder/planted.h\"" >>"$kernel_source"
 refused "an include from ops to $upper_folder in a .cu" "$upper_folder/planted.h" "$kernel"
 echo "#include \"$header\"" >"$kernel_source"
 
-# Bazel makes this folder visible to the compiler, so only the check of the target's declared dependencies refuses it.
+# Bazel makes the folder ops/update visible to the compiler, so only the check of the target's declared dependencies can
+# refuse this include.
 echo "#include \"ops/update/planted.cuh\"" >>"$kernel_source"
 refused "an include from ops/token to ops/update in a .cu" "includes ops/update/planted.cuh, which $kernel" "$kernel"
 echo "#include \"$header\"" >"$kernel_source"

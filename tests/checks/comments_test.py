@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that no comment begins with 'Of' or 'What': it begins with its subject, and a question ends with a question
-mark.
+"""Checks that no comment begins with 'Of' or 'What', unless it is a question, which ends with a question mark. A
+comment must begin with its subject or its verb.
 
 The check reads the comments of C++, CUDA, protobuf, JavaScript and CSS (// and /*) and of Python, Starlark and Bash
-(#), and docstrings. Of a comment of several lines, it looks at the first line and at each line after an empty one.
-"""
+(#), and docstrings. If a comment has several paragraphs, the check looks at the beginning of each paragraph. """
 
 import io
 import os
@@ -22,7 +21,7 @@ REFUSED = re.compile(r"(Of|What) ")
 
 
 def all_files():
-    """Yields the source files. Only folders that git tracks are searched, and this works in a clone without git, too.
+    """Yields the files of the repository, without hidden files, Bazel's folders and the folder runs. Git is not needed.
     """
     for folder, folders, names in os.walk(ROOT):
         top = pathlib.Path(folder) == ROOT
@@ -36,9 +35,10 @@ def all_files():
 
 
 def in_slashes(text):
-    """Yields (line, column, alone, text) for each line of the comments; alone: no code stands before it on the line.
+    """Yields (line, column, alone, words) for each line of the comments in `text`. `alone` says that no code stands
+    before the comment on its line.
 
-    String literals are skipped, raw ones too.
+    String literals, also raw ones, are skipped.
     """
     pattern = re.compile(
         r'R"([^()\\\s]{0,16})\(.*?\)\1"'  # a raw literal
@@ -62,8 +62,8 @@ def in_slashes(text):
 
 
 def in_hashes(text):
-    """Yields (line, column, alone, text) for each comment of a Bash script. Behind code a comment needs two spaces
-    before #."""
+    """Yields (line, column, alone, words) for each comment of a Bash script, as in_slashes() does. A # after code
+    begins a comment only after two spaces."""
     for number, line in enumerate(text.split("\n"), 1):
         found = re.match(r"(\s*)#(?!!)(.*)$", line) or re.match(r"(.*?\S  )# (.*)$", line)
         if found:
@@ -71,7 +71,8 @@ def in_hashes(text):
 
 
 def in_python(text):
-    """Yields (line, column, alone, text) for each comment and for each line of the docstrings."""
+    """Yields (line, column, alone, words) for each comment and for each line of the docstrings, as in_slashes()
+    does."""
     before = None
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line, column = token.start
@@ -87,7 +88,7 @@ def in_python(text):
 
 
 def comments_of(path):
-    """Returns the lines of the comments in a file; None: it is not a source file."""
+    """Returns an iterator over the lines of the comments in the file `path`, or None if it is not a source file."""
     is_python = path.suffix in PYTHON or path.name in PYTHON_NAMES
     if not (is_python or path.suffix in WITH_SLASHES or path.suffix in WITH_HASHES or path.suffix == ""):
         return None
@@ -106,7 +107,8 @@ def comments_of(path):
 
 
 def faults_in(comments):
-    """Yields (line, text) for each comment, or paragraph of one, that begins with a refused word."""
+    """Yields (line, words) for each comment, or paragraph of a comment, that begins with a refused word and is not a
+    question."""
     last = None  # (line, column) of the last comment line, which the next line may continue
     paragraph = []
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""README and docs/ are consistent: the front page is short, each relative link has a target, each command exists and
-has the options that are shown, each file and target that is named exists, each test that a header names exists, and
-docs/configuration.md is what the program prints. To write that page anew: tests/checks/docs_test.py --write LOCKSTEP
-"""
+"""Checks that README.md, CONTRIBUTING.md and docs/ are correct: the README is short, each relative link has a target,
+each command in them exists and has the options that are shown, each file and Bazel target that is named exists, each
+test that a header names exists, and docs/configuration.md equals the program's output. To write docs/configuration.md
+again: tests/checks/docs_test.py --write LOCKSTEP """
 
 import functools
 import pathlib
@@ -14,15 +14,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
-MOST_BYTES = 8192  # the maximum size of the front page
-OF_THE_SCRIPT = {"compile-commands"}  # commands of the script ./lockstep alone
+MOST_BYTES = 8192  # the maximum size of README.md, in bytes
+OF_THE_SCRIPT = {"compile-commands"}  # commands of the script ./lockstep that the program lacks
 OF_THE_USER = {"examples/titanic/train.csv", "examples/titanic/test.csv"}  # files that the user downloads from Kaggle
 GROUPS = {"bench", "prepare"}  # commands that have subcommands
 OPTIONS_OF_THE_SCRIPT = {"--architectures"}
 
 
 def anchor_of(heading):
-    """Returns the anchor that GitHub makes for a heading."""
+    """Returns the anchor (the part of a link after #) that GitHub makes for a heading."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 
@@ -47,7 +47,8 @@ def broken_links(page):
 
 
 def commands_in(page):
-    """Returns the commands that a reader would type: lines of code, and text in backticks in tables and sentences."""
+    """Returns the commands in a page that a reader would type: lines of code, and text in backticks in tables and
+    sentences."""
     text = page.read_text()
     lines = re.findall(r"(?m)^(?:    |)\$ (.*)$", text) + re.findall(r"(?m)^    (\./lockstep .*)$", text)
     return lines + re.findall(r"`((?:\./)?lockstep [^`]*)`", text)
@@ -55,7 +56,7 @@ def commands_in(page):
 
 @functools.cache
 def options_of(program, *words):
-    """Returns the options in the program's help for the command `words`; None: there is no such command."""
+    """Returns the options in the program's help for the command `words`, or None if there is no such command."""
     shown = subprocess.run([program, *words, "--help"], capture_output=True, text=True)
     return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", shown.stdout)) if shown.returncode == 0 else None
 
@@ -64,7 +65,7 @@ def wrong_commands(page, program):
     general = options_of(program)
     for line in commands_in(page):
         if re.match(r"(\./)?lockstep test\b", line):
-            continue  # the words after it are Bazel's, or a remark
+            continue  # the following words are Bazel's options, or a remark
         for part in re.split(r"&&|\||;| > ", line):
             try:
                 words = shlex.split(part, comments=True)
@@ -118,8 +119,8 @@ def configuration(program):
 
 
 def missing_tests():
-    """Yields the tests that a header names but that do not exist. A name may be the beginning of several tests' names.
-    """
+    """Yields a message for each test that a header names but that does not exist. A name may be the beginning of
+    several tests' names. """
     rooms = [entry for entry in ROOT.iterdir() if entry.is_dir() and not entry.name.startswith((".", "bazel-", "runs"))]
     files = [file for room in rooms for file in room.rglob("*") if file.name.endswith((".h", ".cuh", ".py", "_test.cc"))]
     texts = {str(file.relative_to(ROOT)): file.read_text() for file in files}

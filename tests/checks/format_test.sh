@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks that every C++, CUDA and JavaScript file is formatted as .clang-format says. To format them all:
+# Checks that every C, C++, CUDA and JavaScript file is formatted as .clang-format says. To format all files:
 #   git ls-files '*.h' '*.cc' '*.cu' '*.cuh' '*.c' '*.js' | xargs .venv/bin/clang-format -i
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
 cd "$root"
-# Searches all folders that git tracks, including new files; this works in a clone without git, too.
+# Finds all files of the workspace except hidden files, Bazel's folders and the folder runs. Git is not needed.
 mapfile -t files < <(find . -name '.?*' -prune -o -path ./runs -prune -o -name 'bazel-*' -prune -o \
   -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' -o -name '*.js' \) \
   -print | sort)

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Checks the structure of the sources: no top-level folder ("room") holds more than a fifth of the product, no files
-include each other in a cycle, no include goes up in the order of rules/rooms.bzl, and no two types of one namespace
-have the same name. It prints the number of lines of each room.
+"""Checks the structure of the sources: no top-level folder (a "room") holds more than a fifth of the product's lines,
+no files include each other in a cycle, no room includes a file of a room that is higher in the order of
+rules/rooms.bzl, and no two types of one namespace have the same name. Prints the number of lines of each room.
 
-If two types have the same name, an inline function that takes the type, such as a function of std::vector, is defined
-twice, and the linker keeps either definition. One of the types is then moved as if it were the other.
+If two types had the same name, an inline function for this type, such as a member of std::vector, would be defined
+twice, and the linker would keep only one of the definitions. Objects of the one type would then be handled as if they
+were of the other type.
 
-The product is the sources that are built into the program and the Python package: without tests, benchmarks, folders
-named testing, examples and build files. A unit is the files of one name in one folder, such as foo.h and foo.cc. Bazel
-refuses a dependency between rooms that rooms.bzl does not list; this test finds cycles within a room, too.
+The product consists of the sources that are built into the program and the Python package. It does not include tests,
+benchmarks, folders named testing, examples and build files. A unit consists of the files with one name in one folder,
+such as foo.h and foo.cc. Bazel itself refuses a dependency between rooms that rooms.bzl does not list; this test also
+finds cycles within a room.
 """
 
 import collections
@@ -18,7 +20,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST = 0.2  # the greatest share of the product that a top-level folder may hold
+MOST = 0.2  # the greatest fraction of the product's lines that a room may hold
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".c", ".proto", ".inc", ".js", ".css", ".html", ".py"}
 OUTSIDE = {"tests", "examples", "docs", "findings", "third_party", "rules", "runs"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
@@ -39,12 +41,13 @@ def product_files():
 
 
 def unit_of(path):
-    # An .inc file is a list, such as metrics.inc, that several units include, so it is a unit of its own.
+    # An .inc file is a list, such as metrics.inc, that several units include. It is therefore a unit of its own.
     return str(path if path.suffix == ".inc" else path.with_suffix(""))
 
 
 def circles(arrows):
-    """Returns the cycles: groups of units that all reach each other (Tarjan's algorithm, without recursion)."""
+    """Returns the strongly connected components of `arrows` with more than one unit (Tarjan's algorithm, without
+    recursion)."""
     number, low, on_stack, stack, found = {}, {}, set(), [], []
     for root in sorted(arrows):
         if root in number:
@@ -82,7 +85,7 @@ TYPE = re.compile(r"^(?:struct|class|enum class) (?:alignas\([^)]*\) )?(\w+)\b(?
 
 
 def types_of(text):
-    """Yields namespace::name of each type at the top of a namespace that has a name."""
+    """Yields namespace::name of each type that is defined at the top level of a named namespace."""
     nameless = [(found.start(), text.find("\n}  // namespace\n", found.start())) for found in re.finditer(r"^namespace \{", text, re.M)]
     for found in TYPE.finditer(text):
         if any(begin < found.start() < end for begin, end in nameless):

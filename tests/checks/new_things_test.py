@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that a new command or a new data format takes one file, one line in a list, and the other changes that the
-table in CONTRIBUTING.md, 'Where a new thing goes', lists. The test makes these changes in a copy of the repository,
-builds it, and uses the new things.
+"""Checks that a new command or a new data format needs only one new file, one line in a list, and the other changes
+that the table in CONTRIBUTING.md, 'Where a new thing goes', lists. The test makes these changes in a copy of the
+repository, builds the copy, and uses the new command and the new format.
 
-The copy's build results are kept in .lockstep/new_things, and the cache of Lockstep's own build is used.
+The build results of the copy are kept in .lockstep/new_things for the next run of the test. The build also uses the
+cache of this repository's builds.
 """
 
 import os
@@ -97,8 +98,8 @@ UNIT = """unit(
 )
 """
 
-# For each thing: the new file, its text, and the lists with the lines that are added and the line to insert them
-# before.
+# For each new thing: the new file, its text, and a tuple for each insertion into an existing file: that file, the lines
+# to insert, and the line before which they are inserted.
 NEW_THINGS = {
     "a command": (
         "launch/cli/machine/hello.cc",
@@ -129,7 +130,7 @@ def run(*words, cwd):
 
 
 def must(*words, cwd):
-    """Runs a command that must succeed. Returns its standard output."""
+    """Runs the command `words`, which must succeed, and returns the command's standard output."""
     done = run(*words, cwd=cwd)
     assert done.returncode == 0, f"{words}: status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
@@ -166,14 +167,14 @@ def add(folder, listing, text, before):
 
 
 def touched(folder):
-    """Returns how many lines were added to, and removed from, each file since the last commit."""
+    """Returns, for each file that has changed since the last commit, how many lines were added and removed."""
     must("git", "add", "-A", cwd=folder)
     lines = must("git", "diff", "--cached", "--numstat", cwd=folder).splitlines()
     return {name: (int(added), int(taken)) for added, taken, name in (line.split("\t") for line in lines)}
 
 
 def main():
-    # A Bazel that a Bazel test starts would take these variables for its own.
+    # These variables, which Bazel sets for its tests, would confuse the Bazel that this test starts.
     for name in ("TEST_TMPDIR", "RUNFILES_DIR", "TEST_SRCDIR"):
         os.environ.pop(name, None)
     folder = pathlib.Path(tempfile.mkdtemp())
@@ -196,7 +197,7 @@ def main():
     (folder / "points.pbtxt").write_text(TRAINING)
     trained = must(program, "train", "points.pbtxt", cwd=folder)
     accuracy = float(trained.split("accuracy ")[-1].split()[0])
-    # The data are two moons, of which a straight line can separate 0.88.
+    # The data are two interleaved half-moons. A straight line can classify only 88 % of them correctly.
     assert accuracy > 0.95, trained
     (folder / "points.txt").write_text(points + "1 2 x\n")
     refused = run(program, "train", "points.pbtxt", "--fresh", cwd=folder)

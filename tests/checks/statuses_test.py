@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the exit statuses in docs/design.md are those of base/error.h, and that the supervisor handles each."""
+"""Checks that docs/design.md lists the exit statuses of base/error.h, and that the supervisor handles each of them."""
 
 import pathlib
 import re

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Checks that clang-tidy finds nothing (.clang-tidy lists its checks).
+"""Checks that clang-tidy finds no fault in the .cc files (.clang-tidy lists its checks).
 
-Usage: tidy_test.py [FILE.cc ...]. Without names it checks every .cc file of the workspace whose result is not known.
+Usage: tidy_test.py [FILE.cc ...]. Without file names the script checks every .cc file of the workspace that is not
+known to be clean.
 
-The whole tree takes hours on one core. So a file that was found clean is not checked again until it, a header of ours
-that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests. In a commit's tests no further file
-is begun after 45 seconds, and with LOCKSTEP_TIER=all after five minutes; both run without Clang's static analyser,
-which takes two thirds of the time. Files edited since the last commit but one come first, then files without LibTorch's
-headers, in an order that each commit shuffles, and with LOCKSTEP_TIER=all then the others. TIDY=all (./lockstep test
---soak tidy) runs until every file's result is known, with the analyser.
+Checking all files takes hours on one core. So a file that was found clean is not checked again until the file, one of
+this repository's headers that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests of all
+clean files. In the tests of a commit the script begins no further file after 45 seconds, and with LOCKSTEP_TIER=all
+after five minutes. Both run without Clang's static analyser, which takes two thirds of the time. Files edited since the
+last commit but one are checked first, then files without LibTorch's headers, in a random order that differs for each
+commit, and with LOCKSTEP_TIER=all then files with LibTorch's headers. With TIDY=all (./lockstep test --soak tidy) the
+script runs with the analyser until all files were checked.
 """
 
 import concurrent.futures
@@ -28,10 +30,10 @@ KNOWN = ROOT / ".lockstep/tidy"
 BUDGET_S = 300 if os.environ.get("LOCKSTEP_TIER") == "all" else 45
 WITHOUT_ANALYSER = "--checks=-clang-analyzer-*"
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
-# Headers of LibTorch, which a compiler needs ten seconds to parse.
+# The folders of LibTorch's headers. A compiler needs ten seconds to parse these headers.
 LIBTORCH = ("ATen/", "c10/", "torch/")
-# Folders below site-packages. They come after the system's folders, because LibTorch brings old copies of the system's
-# libraries.
+# Include folders below site-packages. The compiler searches them after the system's folders, because LibTorch contains
+# old copies of libraries that the system also has.
 WHEELS = [
     "torch/include", "torch/include/torch/csrc/api/include", "nvidia/cu13/include", "nvidia/cudnn/include",
     "nvidia/nccl/include", "nvidia/nvml_dev/include", "include", "cutlass_library/source/include",
@@ -65,13 +67,15 @@ def read(path):
 
 @functools.lru_cache(maxsize=None)
 def includes(path):
-    """Returns the headers that the file itself includes; for the headers of generated messages, their .proto."""
+    """Returns the headers that the file `path` itself includes. Instead of a header of generated messages (.pb.h) it
+    returns the .proto file."""
     names = [name for _, name in INCLUDE.findall(read(path))]
     return [name[: -len(".pb.h")] + ".proto" if name.endswith(".pb.h") else name for name in names]
 
 
 def all_includes(path):
-    """Returns our files that `path` includes, directly or not, and the outside headers that these include."""
+    """Returns two sets: `path` and the files of this repository that it includes, directly or indirectly; and the other
+    headers that these files include."""
     ours, outside, remaining = {path}, set(), [path]
     while remaining:
         file = remaining.pop()
@@ -98,8 +102,8 @@ def needs_libtorch(path):
 
 
 def generate(folder, files, protos):
-    """Generates the files that a build would generate: messages, and embedded texts as .inc files with an empty
-    literal."""
+    """Generates in `folder` the files that a build would generate: the code of messages, and .inc files of embedded
+    texts. The .inc files contain only an empty string literal."""
     subprocess.run(
         ["protoc", "--proto_path=.", "--proto_path=/usr/include", f"--cpp_out={folder}", *protos], cwd=ROOT, check=True
     )
@@ -110,7 +114,8 @@ def generate(folder, files, protos):
 
 
 def not_built(path):
-    """Returns the generated headers that `path` includes, other than messages, that no build has left in bazel-bin."""
+    """Returns the generated headers, except those of messages, that `path` includes and that are not in bazel-bin,
+    because no build has made them."""
     folders = {entry.name + "/" for entry in ROOT.iterdir() if entry.is_dir()}
     return [
         name
@@ -131,7 +136,7 @@ def edited():
 
 
 def in_order(files):
-    """Returns the files to check, in order, in a run with little time."""
+    """Returns those of `files` that a run with limited time should check, in order."""
     first = [path for path in edited() if path in files]
     take_long = os.environ.get("LOCKSTEP_TIER") == "all"
     others = [path for path in files if path not in first and (take_long or not needs_libtorch(path))]
@@ -171,7 +176,7 @@ def main(names):
         def look(path):
             if not take_all and time.monotonic() > deadline:
                 return path, None
-            # A file with LibTorch's headers takes 2 GB.
+            # clang-tidy takes 2 GB for a file with LibTorch's headers; `threads` below follows from that.
             return path, subprocess.run(
                 [*command, path, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -188,7 +193,7 @@ def main(names):
                     print(done.stdout, flush=True)
                 else:
                     (KNOWN / digests[path]).touch()
-    # Results for earlier versions of files are never needed again.
+    # Removes the results of earlier versions of files, which are never needed again.
     if not names:
         for old in {entry.name for entry in KNOWN.iterdir()} - {*with_analyser.values(), *without_analyser.values()}:
             (KNOWN / old).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the version is stated once in the program, and that CHANGELOG.md's newest release is that version.
+# Checks that the sources of base/ define exactly one version, and that the newest release in CHANGELOG.md has this
+# version.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

@@ -1,20 +1,20 @@
-// For tests, loaded through LD_PRELOAD: injects a fault at the FAULT_AT-th call (counted from 1) by which a program
-// changes a file system.
-//   FAULT=kill        the process is killed (SIGKILL) before the call; a pwrite() has written half of its bytes by then
-//   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all after it fail with this errno
-// The calls of all threads are counted together.
+// A library for tests, loaded through LD_PRELOAD. It injects a fault at the FAULT_AT-th call (counted from 1) by which
+// a program changes a file system.
+//   FAULT=kill        the process is killed (SIGKILL) before the call; a pwrite() first writes half of its bytes
+//   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all later ones fail with this errno
+// The calls of all threads of a process are counted together.
 //   FAULT_PATH=TEXT    counts only calls on files whose path contains TEXT; write() is counted only if this is set
 //   FAULT_RANK=RANK    only the process of that rank under mpirun has the fault
 //   FAULT_COUNT=FILE   a process that exits by itself writes the number of its counted calls to FILE
 //
-// FAULT_LOG=FILE: each call that succeeded is recorded in FILE, in order, as one line. For a write, the bytes follow
-// the line:
+// FAULT_LOG=FILE appends each call that succeeded to FILE as one line. After the line of a write or of output, the
+// bytes that were written follow:
 //   create PATH          open() or openat() that may make a file
 //   write PATH OFFSET BYTES
 //   truncate PATH BYTES
 //   sync PATH            fsync() of a file or a folder
 //   rename FROM TO | mkdir PATH | unlink PATH | rmdir PATH
-//   say BYTES            written to standard output
+//   say BYTES            a write to standard output
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 
 static atomic_long calls;
 
-// Returns the path of an open file. The next call on the same thread overwrites it.
+// Returns the path of the open file `file`. The next call of PathOf() on the same thread overwrites the result.
 static const char* PathOf(int file) {
   static _Thread_local char path[4097];
   char link[64];
@@ -49,8 +49,8 @@ static int IsMeantRank(void) {
   return rank == NULL || (own != NULL && strcmp(rank, own) == 0);
 }
 
-// Returns the fault for a call on `path`, or on the open `file` where `path` is NULL: 0 if the call succeeds, -1 if the
-// process is to be killed, otherwise the value of errno.
+// Counts a call on `path`, or on the open `file` if `path` is NULL, and returns the fault for it: 0 if the call must
+// not fail, -1 if the process must be killed, otherwise the value of errno with which the call must fail.
 static int Fault(const char* path, int file) {
   const char* const at = getenv("FAULT_AT");
   const char* const kind = getenv("FAULT");
@@ -81,7 +81,8 @@ static void Kill(void) {
   while (1) pause();
 }
 
-// Appends the line to FAULT_LOG, and behind it the `count` bytes at `bytes`.
+// Appends to the file FAULT_LOG the line that `format` and the arguments make, and after it the `count` bytes at
+// `bytes`. Does nothing if FAULT_LOG is not set.
 static void Record(const void* bytes, size_t count, const char* format, ...) {
   const char* const path = getenv("FAULT_LOG");
   if (path == NULL) return;
@@ -90,7 +91,7 @@ static void Record(const void* bytes, size_t count, const char* format, ...) {
   va_start(arguments, format);
   const int length = vsnprintf(line, sizeof(line), format, arguments);
   va_end(arguments);
-  // The log is written by raw system calls, because this library replaces open() and write().
+  // The log is written by syscall(), because this library replaces open() and write().
   const long log = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND, 0666);
   if (log < 0 || syscall(SYS_write, log, line, (size_t)length) != length ||
       syscall(SYS_write, log, bytes, count) != (long)count) {
@@ -134,7 +135,7 @@ static mode_t ModeOf(int flags, va_list arguments) {
 OPEN(open)
 OPEN(open64)
 
-// Returns the path of `name` in the open folder `folder`.
+// Returns the path of `name` in the open folder `folder`. The next call on the same thread may overwrite the result.
 static const char* PathIn(int folder, const char* name) {
   static _Thread_local char path[8200];
   if (folder == AT_FDCWD || name[0] == '/') return name;
@@ -161,7 +162,7 @@ int unlinkat(int folder, const char* name, int flags) {
   RECORDED(REAL(unlinkat)(folder, name, flags), "unlink %s\n", PathIn(folder, name));
 }
 
-// A process that is to be killed has written half of the bytes by then.
+// Defines pwrite() or pwrite64(). If the process must be killed, half of the bytes are written before.
 #define WRITE(name, offset_type)                                                       \
   ssize_t name(int file, const void* bytes, size_t count, offset_type offset) {        \
     const int fault = Fault(NULL, file);                                               \

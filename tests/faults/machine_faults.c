@@ -1,10 +1,10 @@
-// For tests, loaded through LD_PRELOAD: simulates a machine with something amiss.
+// A library for tests, loaded through LD_PRELOAD. It simulates a faulty machine, as these environment variables say:
 //   SYNC_MS=N        fsync() and fdatasync() take N milliseconds longer, as on an overloaded disk
 //   OPEN_US=N        opening a file whose name ends with $OPEN_END takes N microseconds longer, as on a slow disk
-//   CLOCK_S=N        the wall clock is N seconds ahead; negative: behind
-//   CLOCK_RANK=RANK  CLOCK_S holds only in the process of that rank under mpirun
-//   NO_DRIVER=CODE   cudaGetDeviceCount() returns this error (cudaError_t) and finds no GPU
-//   BROKEN_GPU=FILE  once FILE exists, copies fail on the GPU whose UUID (32 hexadecimal digits) it holds
+//   CLOCK_S=N        the wall clock is N seconds fast; if N is negative, it is slow
+//   CLOCK_RANK=RANK  CLOCK_S applies only to the process of that rank under mpirun
+//   NO_DRIVER=CODE   cudaGetDeviceCount() returns the error CODE (cudaError_t) and finds no GPU
+//   BROKEN_GPU=FILE  once FILE exists, cudaMemcpyAsync() fails on the GPU whose UUID (32 hexadecimal digits) is in FILE
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -62,12 +62,13 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
   return status;
 }
 
-// Writes the UUID of this thread's current GPU to `text`, as 32 digits.
+// Writes the UUID of this thread's current GPU to `text`, as 32 hexadecimal digits; writes an empty text if there is
+// none.
 static void FindUuid(char* text) {
   int (*const current)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDevice");
   int (*const ask)(void*, int) =
       (int (*)(void*, int))dlsym(RTLD_DEFAULT, "cudaGetDeviceProperties");
-  // `properties` is a cudaDeviceProp: its name has 256 bytes, and the UUID follows it.
+  // `properties` is the memory of a cudaDeviceProp. In it the name has 256 bytes, and the UUID follows the name.
   static _Thread_local unsigned char properties[1 << 14];
   int gpu = 0;
   *text = 0;

@@ -1,15 +1,17 @@
-// For tests: a stand-in for NVIDIA's library NVML, which programs load instead of it through LD_LIBRARY_PATH. It
-// reports GPUs: GPU i has the UUID GPU-00000000-0000-0000-0000-00000000000i, and many of its figures are those below
-// plus i. Compiled with OLD_DRIVER, it lacks the functions that old drivers do not have.
+// A stand-in for NVIDIA's library NVML, for tests. A program loads the stand-in instead of NVML if LD_LIBRARY_PATH has
+// its folder. It reports simulated GPUs: GPU i has the UUID GPU-00000000-0000-0000-0000-00000000000i, and many of its
+// values are those in the code below plus i. Compiled with OLD_DRIVER, the stand-in lacks the functions that old
+// drivers do not have. Environment variables:
 //
 //   NVML_GPUS=N             reports N GPUs instead of 2
 //   NVML_DELAY_MS=N         each call takes N milliseconds longer
-//   NVML_FAILS=NAME,NAME    these functions return NVML_ERROR_GPU_IS_LOST; "all": all but those that find the GPUs
+//   NVML_FAILS=NAME,NAME    these functions return NVML_ERROR_GPU_IS_LOST; "all": all functions except those that find
+//                           the GPUs
 //   NVML_INIT=CODE          nvmlInit_v2 returns CODE
 //   NVML_CAPABILITY=MAJOR.MINOR  the compute capability of GPU 0, instead of 9.0
-//   NVML_THROTTLE=BITS      the throttle reasons of all GPUs
+//   NVML_THROTTLE=BITS      the bit mask of throttle reasons of all GPUs
 //   NVML_XID=NUMBER         the first nvmlEventSetWait_v2() reports the Xid error NUMBER, and later calls time out
-//   NVML_CALLS=FILE         each call appends a line to FILE: the function's name
+//   NVML_CALLS=FILE         each call appends a line with the function's name to FILE
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 #include <stdio.h>
@@ -61,14 +63,14 @@ static nvmlReturn_t Begin(const char* name) {
     if (code != NVML_SUCCESS) return code;     \
   } while (0)
 
-// For the functions that find the GPUs: NVML_FAILS does not apply to them.
+// Begins each function that finds the GPUs. NVML_FAILS does not apply to these functions.
 #define BEGIN_ALWAYS() \
   do {                 \
     Count(__func__);   \
     Delay();           \
   } while (0)
 
-// A handle is the GPU's number plus 1.
+// Returns the GPU's number, from 0. The handle of a GPU is its number plus 1.
 static unsigned int NumberOf(nvmlDevice_t gpu) { return (unsigned int)(size_t)gpu - 1; }
 
 nvmlReturn_t nvmlInit_v2(void) {
@@ -134,7 +136,7 @@ static unsigned long long Gib(unsigned int gib) { return (unsigned long long)gib
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t gpu, nvmlMemory_t* memory) {
   BEGIN();
   memory->total = Gib(80);
-  memory->used = Gib(72 + NumberOf(gpu));  // of these, the driver uses 1 GiB
+  memory->used = Gib(72 + NumberOf(gpu));  // includes 1 GiB of the driver
   memory->free = memory->total - memory->used;
   return NVML_SUCCESS;
 }
@@ -207,8 +209,9 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t gpu,
   return NVML_SUCCESS;
 }
 
-// NVLink's counter grows by 1 GiB with each call. PCIe's traffic is reported by nvmlDeviceGetPcieThroughput only. Like
-// driver 580.159, this function reads one element past the `count` fields, and writes to it if it looks like a field.
+// Reports the field of the bytes sent over NVLink for GPU 0, and no other field. The value grows by 1 GiB with each
+// call. Like driver 580.159, this function reads one element past the `count` fields, and writes to that element if it
+// holds the number of a field.
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValue_t* fields) {
   BEGIN();
   static unsigned long long kibibytes = 0;
@@ -226,7 +229,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValu
   return NVML_SUCCESS;
 }
 
-// Reports two processes: the calling one, and its parent.
+// Reports two processes: the calling process, and its parent process.
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t gpu, unsigned int* count,
                                                      nvmlProcessInfo_t* processes) {
   BEGIN();

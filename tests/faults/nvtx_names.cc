@@ -1,5 +1,5 @@
-// For tests: an NVTX injection library. It watches the thread that begins the first NVTX range, and writes that
-// thread's ranges to the file NVTX_NAMES as lines "push NAME" and "pop".
+// An NVTX injection library, for tests. It watches the thread that begins the first NVTX range of the process, and
+// writes that thread's ranges to the file $NVTX_NAMES as lines "push NAME" and "pop".
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 

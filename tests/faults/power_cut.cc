@@ -13,16 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file or a folder (an inode): it does not know its name.
+// A file or a folder. Like an inode, a Node does not contain its own name.
 struct Node {
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
   bool is_folder = false;
-  std::vector<Names> names{{}};     // folder: as synced, then after each change
-  std::string synced_bytes, bytes;  // file: its content
+  std::vector<Names> names{{}};  // folder: the names at the last sync, and after each later change
+  std::string synced_bytes, bytes;  // file: the content at the last sync, and the content
 };
 
-// The place that a path names: the folder, and the name in it.
+// The place of a path: the folder that contains it, and the name in that folder.
 struct Place {
   std::shared_ptr<Node> folder;
   std::string name;
@@ -65,7 +65,7 @@ void Make(const Node& node, RecordedCalls::Kept kept, std::mt19937& random, cons
     if (kept == Kept::kSome && node.bytes != node.synced_bytes) {
       bytes = node.bytes.substr(0, random() % (node.bytes.size() + 1));
       if (random() % 2 == 0) std::fill(bytes.begin(), bytes.end(), '\0');
-      // Synced bytes survive the power cut.
+      // Bytes that were synced survive the power failure.
       bytes.replace(0, std::min(bytes.size(), node.synced_bytes.size()), node.synced_bytes);
     }
     std::ofstream(path, std::ios::binary) << bytes;

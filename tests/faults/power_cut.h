@@ -1,9 +1,9 @@
-// For tests: computes the states in which a disk may be if the power fails while a program runs, from the program's
-// calls that tests/faults/fault_at.c recorded.
+// RecordedCalls, for tests: computes in which states a disk may be if the power fails while a program runs. The input
+// is the log of the program's calls that tests/faults/fault_at.c recorded.
 //
-// The model of a disk: bytes that were written are on the disk after an fsync of their file, and names after an fsync
-// of their folder. Changes that were not synced may be there in part: of a folder's changes, those up to any one of
-// them; of a file's bytes, any leading part, or zeros.
+// The model of a disk: written bytes are certainly on the disk after an fsync of their file, and names after an fsync
+// of their folder. Of the changes after the last fsync, a part may be on the disk: of a folder's changes, the first n,
+// for any n; of a file, the first n bytes, for any n, or n zeros in place of the bytes that were not synced.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace lockstep {
 
 class RecordedCalls {
  public:
-  // `root` is the folder in which the program worked. At the start it was empty and was on the disk.
+  // Reads the calls from the file `log`. `root` is the folder in which the program worked. When the program began, this
+  // folder was empty and was on the disk.
   RecordedCalls(const std::string& log, std::string root);
 
   size_t size() const { return calls_.size(); }
@@ -24,8 +25,9 @@ class RecordedCalls {
   std::string SaidIn(size_t calls) const;
 
   enum class Kept { kNothing, kAll, kSome };
-  // Makes, in the empty folder `folder`, a state that the disk may have if the power fails after `calls` calls. `kept`
-  // says how many of the changes that were not synced are on the disk.
+  // Creates, in the empty folder `folder`, the files of one state that the disk may have if the power fails after the
+  // first `calls` calls. `kept` says whether none, all or a random part of the changes that were not synced are on the
+  // disk.
   void Restore(size_t calls, Kept kept, std::mt19937& random, const std::string& folder) const;
 
  private:

@@ -1,5 +1,5 @@
-// Fuzzes the byte-pair encoder: it refuses bytes that are not UTF-8, and otherwise the texts of the tokens, joined, are
-// the input.
+// Fuzzes the byte-pair encoder. Checks that the encoder refuses bytes that are not UTF-8, and that otherwise the texts
+// of the tokens, joined, equal the input.
 
 #include <cstdint>
 #include <cstdlib>
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string decoded;
   for (const uint16_t token : tokens) decoded += tiny.texts[token];
   if (decoded != text) std::abort();
-  // Encoded in two parts, the text has the same tokens.
+  // Checks that the text has the same tokens if it is encoded in two parts, cut where CutsAt() allows a cut.
   for (size_t cut = 1; cut < size; ++cut) {
     if (!encoder.CutsAt(text, cut)) continue;
     std::vector<uint16_t> parts;

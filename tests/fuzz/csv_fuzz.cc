@@ -1,5 +1,6 @@
-// Fuzzes the CSV reader: the first three bytes choose the options, and the rest is the file. The column types and
-// classes that the first reading found are then used to read the file again, as the other files of a data set are read.
+// Fuzzes the CSV reader. The input's first three bytes choose the options, and the rest of the input is the file. The
+// target reads the file twice. The second time it uses the column types and classes that the first reading found, as
+// for the validation files of a data set.
 
 #include <vector>
 

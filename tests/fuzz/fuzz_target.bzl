@@ -1,4 +1,4 @@
-"""fuzz_target: feeds a parser arbitrary bytes, by libFuzzer for any length of time, and by a test that replays known
+"""fuzz_target(): makes targets that feed a parser arbitrary bytes: a libFuzzer program, and a test that replays known
 inputs."""
 
 load("//tests:pytest_test.bzl", "all_tier_env")
@@ -6,13 +6,14 @@ load("//tests:pytest_test.bzl", "all_tier_env")
 def fuzz_target(name, deps, in_commits = False):
     """Makes two targets from `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
 
-    `name`_corpus_test runs it over the files of corpus/`name`: the inputs that libFuzzer kept because they reach more
-    code, and the inputs that failed once. `name`_fuzz is libFuzzer's program (tests/fuzz/run.sh builds it with clang).
+    The test `name`_corpus_test calls LLVMFuzzerTestOneInput with each file of corpus/`name`: the inputs that libFuzzer
+    kept because they reach more code, and inputs that failed once. `name`_fuzz is the libFuzzer program, which
+    tests/fuzz/run.sh builds with clang.
 
     Args:
-      name: the target's name
+      name: the name of the parser, with which all names above begin
       deps: the dependencies of `name`_fuzz.cc
-      in_commits: whether every commit's tests replay the corpus, and not only --all
+      in_commits: whether the tests of every commit replay the corpus; if not, only `run_tests.py --all` does
     """
     native.cc_library(
         name = name + "_entry",

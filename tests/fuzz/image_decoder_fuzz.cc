@@ -1,4 +1,4 @@
-// Fuzzes the image decoder with any bytes as a file: it decodes a box of the image, or throws an Error.
+// Fuzzes the image decoder with arbitrary bytes as a file. The decoder must decode a box of the image, or throw Error.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace {
 
-// Larger images are skipped, because they take long.
+// The most pixels of an image. Larger images are skipped, because they would take long.
 constexpr int64_t kMostPixels = int64_t{1} << 22;
 
-// Reads every byte, so that sanitizers check it.
+// Returns the sum of all bytes of `image`. Reading every byte lets the sanitizers check it.
 unsigned SumOf(const lockstep::ImageView& image) {
   unsigned sum = 0;
   for (int64_t y = 0; y < image.height; ++y) {
@@ -26,12 +26,12 @@ unsigned SumOf(const lockstep::ImageView& image) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // Four bytes choose the box, as shares of the image, and two choose the output's size.
+  // The first four bytes choose the box, as fractions of the image, and the next two bytes choose the output's size.
   std::array<uint8_t, 6> choice{};
   const size_t chosen = std::min(size, choice.size());
   std::copy_n(data, chosen, choice.begin());
   const auto file = std::as_bytes(std::span(data + chosen, size - chosen));
-  static lockstep::ImageDecoder decoder;  // static: state left by one file must not hurt the next
+  static lockstep::ImageDecoder decoder;  // static: checks that a file leaves no harmful state
   try {
     const lockstep::ImageSize image = decoder.Open(file);
     if (image.width < 1 || image.height < 1) std::abort();

@@ -1,6 +1,6 @@
-// Fuzzes the reader of checkpoint manifests. The input is a serialised manifest without its seal (its checksum); the
-// target adds a valid seal, so that the reader gets as far as the content. A manifest that is accepted describes a
-// checkpoint whose files are in its folder, each named once.
+// Fuzzes the reader of checkpoint manifests. The input is a serialised manifest without checksum. The target adds a
+// valid checksum, so that the reader does not refuse the manifest before it reads the content. Checks that each file of
+// an accepted manifest is named once, has a name without folders, and exists with the size that the manifest gives.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -23,7 +23,8 @@
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
 
-// libFuzzer defines this function; it is missing where the corpus is only replayed.
+// libFuzzer defines LLVMFuzzerMutate(). In the test that only replays the corpus, LLVMFuzzerMutate() is not defined and
+// not called.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
 namespace lockstep {
@@ -34,7 +35,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// A folder with a checkpoint of step 7, whose two files exist.
+// A temporary folder with a checkpoint of step 7, whose two files have ten bytes each.
 class Folder {
  public:
   Folder() : scratch_(fs::temp_directory_path().string()) {
@@ -86,7 +87,7 @@ std::string Text(std::string text, std::mt19937& random) {
   return text;
 }
 
-// Changes one field of the message or of a message nested in it.
+// Changes a random field of `message` or of a message that is nested in it.
 void Mutate(Message& message, std::mt19937& random) {
   const Reflection& reflection = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
@@ -104,7 +105,7 @@ void Mutate(Message& message, std::mt19937& random) {
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return;
     if (size == 0 || random() % 4 == 0) {
       Message* added = reflection.AddMessage(&message, field);
-      // The new element duplicates the first one.
+      // The new element becomes a copy of the first element.
       if (size > 0) added->CopyFrom(reflection.GetRepeatedMessage(message, field, 0));
       return;
     }

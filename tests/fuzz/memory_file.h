@@ -1,4 +1,4 @@
-// MemoryFile: a file in memory that has a path, for fuzz targets.
+// MemoryFile: a file in memory, with a path by which it can be opened, for fuzz targets.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// Calls a fuzz target with each file of the folder $CORPUS, one after the other.
+// Calls LLVMFuzzerTestOneInput() of a fuzz target with the content of each file in the folder $CORPUS, one after the
+// other.
 
 #include <gtest/gtest.h>
 

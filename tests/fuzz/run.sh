@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Fuzzes one parser: tests/fuzz/run.sh TARGET SECONDS [LIBFUZZER OPTION ...]
 #
-# TARGET is a fuzz_target of tests/fuzz/BUILD. Needs libclang-rt-dev (Debian). If an input fails, the last line is its
-# path; the input belongs into tests/fuzz/corpus/TARGET once the bug is fixed. Otherwise the script adds to that folder
-# a minimal set of inputs that reach all the code that was reached. The tests replay the folder.
+# TARGET is the name of a fuzz_target() in tests/fuzz/BUILD. The script needs the Debian package libclang-rt-dev. If an
+# input fails, the script's last line is the path of the file with this input. Move the file into
+# tests/fuzz/corpus/TARGET when the bug is fixed. If no input fails, the script adds to tests/fuzz/corpus/TARGET a small
+# set of inputs that reach the same code as all inputs that were tried. The tests replay the files of that folder.
 set -euo pipefail
 target=${1:?TARGET} seconds=${2:?SECONDS}
 shift 2

@@ -1,7 +1,8 @@
-// Fuzzes the reader of safetensors files. The tensors of an accepted file cover the file's data, each byte once.
+// Fuzzes the reader of safetensors files. Checks that the tensors of an accepted file together have as many bytes as
+// the file has after its header.
 //
-// Half of the mutations change the header as JSON, and correct its length, so that the code behind the JSON parser is
-// reached, too.
+// Half of the mutations change the header as JSON and set its length field to match, so that the code that runs after
+// the JSON parser is reached, too.
 
 #include <array>
 #include <cstring>
@@ -15,7 +16,8 @@
 #include "base/files/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 
-// libFuzzer defines this function; it is missing where the corpus is only replayed.
+// libFuzzer defines LLVMFuzzerMutate(). In the test that only replays the corpus, LLVMFuzzerMutate() is not defined and
+// not called.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
 namespace {
@@ -54,7 +56,7 @@ void Mutate(Json& header, std::mt19937& random) {
     case 0:
       header.erase(name);
       return;
-    case 1:  // ranges that overlap
+    case 1:  // two tensors with the same byte range
       header[name + "2"] = Json(tensor);
       return;
     case 2:

@@ -1,4 +1,5 @@
-// Fuzzes the tar reader with any bytes: VisitTar() reports members that lie within the archive, or throws Error.
+// Fuzzes the tar reader with arbitrary bytes. VisitTar() must report only members that lie within the archive, or throw
+// Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const lockstep::ReadableFile archive(file.path());
     int64_t end = 0;
     lockstep::VisitTar(archive, [&](const lockstep::TarMember& member) {
-      // Members lie one behind the other, and each lies wholly within the archive.
+      // Checks that a member begins at or after the end of the member before, and ends within the archive.
       if (member.offset < end || member.bytes < 0 ||
           member.bytes > archive.bytes() - member.offset) {
         std::abort();

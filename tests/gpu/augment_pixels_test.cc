@@ -1,4 +1,5 @@
-// Compares the CUDA kernels for augmentation with their ATen reference (the "twin").
+// Compares the CUDA kernels for augmentation with their twin, which is the plain ATen implementation that serves as
+// reference.
 
 #include "ops/pixels/augment_pixels.h"
 
@@ -30,13 +31,13 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
     at::manual_seed(1);
   }
 
-  // Compares the kernel with its twin for both memory formats, from sample 0 and from sample 1, whose bytes may not be
-  // aligned.
+  // Compares the kernels with their twin for both memory formats, and for a batch that begins at sample 0 and one that
+  // begins at sample 1. The bytes of the second batch may not be aligned.
   void ExpectTheTwin(const Shape& shape, const at::Tensor& draws) {
     const at::Tensor pixels =
         at::randint(0, 256, {shape.count + 1, shape.channels, shape.height, shape.width}, at::kByte)
             .cuda();
-    // Sample 0 is grey: it has no hue, and its range of values is 0.
+    // Sample 0 is grey, so it has no hue, and the difference between its greatest and its smallest channel is 0.
     pixels[0].fill_(77);
     const at::Tensor scale = at::rand({shape.channels}).add(0.5).div(255).cuda();
     const at::Tensor shift = at::randn({shape.channels}).cuda();
@@ -47,7 +48,8 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
         EXPECT_EQ(out.scalar_type(), GetParam());
         EXPECT_EQ(out.strides(), part.strides());
         const at::Tensor expected = AugmentPixelsTwin(part, draws, scale, shift, GetParam());
-        // The sums differ in their last bits, so a 16-bit result may be the neighbouring 16-bit number.
+        // The kernels and the twin add in different orders, so sums differ in their last bits. A 16-bit result may
+        // therefore differ by one unit in the last place.
         const double spacing = GetParam() == at::kFloat  ? 0
                                : GetParam() == at::kHalf ? 0x1p-10
                                                          : 0x1p-7;
@@ -107,7 +109,7 @@ TEST_P(AugmentPixels, MixturesWithAndWithoutColours) {
         options.mixup = 0.8;
         ExpectTheTwin(shape, DrawsFor(options, shape));
         options.mixup = 0;
-        // Each seed draws another box.
+        // The seeds 5 to 8 draw different boxes.
         for (options.cutmix = 1; options.seed < 9; ++options.seed) {
           ExpectTheTwin(shape, DrawsFor(options, shape));
         }

@@ -1,5 +1,5 @@
-// Tests that a feed's batches and draws arrive on the device complete and in order, while the device is busy with the
-// batch before.
+// Tests that the batches of a DeviceFeed and their random draws arrive on the device complete and in order, while the
+// device is busy with the previous batch.
 
 #include "data/feed/device_feed.h"
 
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Sample i is an image of 256 numbers that are all i, and its label is i.
+// A data set in which sample i is an image of 256 numbers that all equal i, and has the label i.
 class Numbers : public Dataset {
  public:
   int64_t size() const override { return 1000; }
@@ -51,8 +51,8 @@ void ExpectEveryBatchWhole(at::Device device, int threads, bool prefetch) {
     const std::vector<int64_t> expected = sampler.Next().indices;
     const DeviceBatch batch = feed.Next();
     ASSERT_EQ(batch.origin.indices, expected);
-    // On a GPU the comparison is queued behind work that takes longer than the copies of later
-    // batches.
+    // On a GPU the comparison below runs after this matrix product, which takes longer than the copies of later
+    // batches. So a copy that overwrites the batch too early is noticed.
     if (device.is_cuda()) wrong += at::mm(load, load).isnan().sum();
     const at::Tensor labels = at::tensor(expected, at::kLong).to(device);
     wrong += batch.target.ne(labels).sum() +
@@ -75,7 +75,7 @@ TEST(DeviceFeed, OnAGpu) {
   }
 }
 
-// Waits in each Read() until the device has nothing left to do.
+// A data set whose Read() waits until the device has no work left, so that the device must wait for each sample.
 class WaitsForAnIdleDevice : public Numbers {
  public:
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {

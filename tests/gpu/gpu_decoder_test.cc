@@ -1,5 +1,5 @@
-// Tests that the GPU decoder gives the CPU decoder's images up to a few grey levels, and that an image does not depend
-// on the files beside it in the batch.
+// Tests that the GPU decoder gives the same images as the CPU decoder, up to a few of the 256 levels of a channel, and
+// that an image does not depend on the other files in its batch.
 
 #include "data/images/gpu_decoder.h"
 
@@ -64,7 +64,7 @@ Pixels ResizedOnGpu(const ImageView& image, const Box& box, int64_t width, int64
       at::from_blob(const_cast<uint8_t*>(image.pixels), {bytes}, at::kByte).to(kGpu);
   GpuResize job{.source = image, .box = box, .mirror = mirror};
   job.source.pixels = source.const_data_ptr<uint8_t>();
-  // The first job has no pixels, so LaunchResize() must leave its output as it is.
+  // The first job has no pixels, so LaunchResize() must not write to the output of the first job.
   std::vector<GpuResize> jobs{{}, job};
   const at::Tensor list =
       at::from_blob(jobs.data(), {static_cast<int64_t>(jobs.size() * sizeof(job))}, at::kByte)
@@ -110,7 +110,8 @@ TEST_F(ResizeOnGpu, IsTheCpusWithinAGreyLevel) {
 
 // ----- GpuDecoder -----
 
-// An image of two sine waves, with periods of about a hundred pixels and of four.
+// Returns the value of a channel, at pixel (x, y), of an image of two sine waves: a slow wave with a period of 126
+// pixels along x, and a quick wave with a period of about 4 pixels.
 uint8_t Waves(int64_t x, int64_t y, int channel) {
   const double slow = std::sin(0.05 * static_cast<double>(x + y * (channel + 1)));
   const double quick = std::sin(1.5 * static_cast<double>(x - y));
@@ -149,7 +150,7 @@ Pixels CutOnCpu(const GpuDecoder::Job& job) {
   ImageDecoder decoder;
   decoder.Open(job.file);
   const Box all = {0, 0, static_cast<double>(job.size.width), static_cast<double>(job.size.height)};
-  // At the full size the decoder does not downscale while it decodes.
+  // Decode() gets the full size, so that it does not downscale the image while decoding.
   const ImageView image = decoder.Decode(all, job.size.width, job.size.height).pixels;
   Pixels cut(kBytes);
   Resizer().Resize(image, job.box, kSide, kSide, job.mirror, cut.data());
@@ -234,7 +235,8 @@ TEST_F(GpuDecoderTest, TakesMoreThanItDecodesAtOnce) {
   }
 }
 
-// A damaged file fails alone, and the GPU refuses more than half as many damaged files as the CPU does.
+// Checks that a damaged file does not change the results of the other files in its batch, and that the GPU refuses more
+// than half as many damaged files as the CPU.
 TEST_F(GpuDecoderTest, SurvivesMutations) {
   std::vector<std::string> good;
   for (int i = 0; i < 16; ++i) good.push_back(Jpeg(kPlainKinds[i % 5], 300 + i, 200 + i));
@@ -250,7 +252,8 @@ TEST_F(GpuDecoderTest, SurvivesMutations) {
     for (int i = 0; i < 3; ++i) {
       const size_t which = random() % files.size();
       std::string& file = files[which];
-      // Even rounds damage the tables and the entropy-coded data, odd rounds the entropy-coded data.
+      // In even rounds the damage may be anywhere after the first two bytes, so also in the JPEG file's tables. In odd
+      // rounds it is in the second half of the file, which is entropy-coded data.
       const size_t begin = round % 2 == 0 ? 2 : file.size() / 2;
       for (unsigned n = 1 + random() % 20; n > 0; --n) {
         file[begin + random() % (file.size() - 2 - begin)] = static_cast<char>(random());
@@ -306,7 +309,7 @@ class ImagesOnGpu : public OnGpu {
     return OpenImages(options);
   }
 
-  // Reads samples [begin, end) and their labels.
+  // Returns the pixels of the samples [begin, end), and their labels.
   static std::pair<std::vector<std::byte>, std::vector<int64_t>> Read(const Dataset& dataset,
                                                                       int64_t begin, int64_t end) {
     std::vector<int64_t> indices;
@@ -334,7 +337,8 @@ TEST_F(ImagesOnGpu, AreTheCpusWhateverTheFilesKind) {
       const auto* first = reinterpret_cast<const uint8_t*>(all.data()) + i * kBytes;
       return Pixels(first, first + kBytes);
     };
-    // The CPU downscales while it decodes, so the images differ somewhat.
+    // The CPU decoder downscales while it decodes, and the GPU decoder does not. So a mean difference of up to 4 levels
+    // is allowed.
     EXPECT_LT(Between(of(pixels), of(expected)).mean, 4) << i;
     EXPECT_TRUE(Read(*gpu, i, i + 1).first ==
                 std::vector(pixels.begin() + i * kBytes, pixels.begin() + (i + 1) * kBytes));

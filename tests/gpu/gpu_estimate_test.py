@@ -1,4 +1,5 @@
-"""Compares predicted memory with the GPU's: the peak, and the largest micro-batch that fits."""
+"""Compares the memory that `lockstep estimate` predicts with the memory that training takes on a GPU: the peak, and the
+largest micro-batch that fits."""
 
 import json
 import pathlib
@@ -58,8 +59,9 @@ NO_GRAPH = pytest.mark.xfail(reason="it trains, but memory is short while its st
     ],
 )
 def test_the_largest_that_fits(name, gib, tmp_path):
-    """With the predicted micro-batch no step runs out of memory, including the smaller last steps of an epoch, and
-    steps run as a CUDA graph; with a micro-batch a tenth larger this fails."""
+    """Checks that with the predicted micro-batch no step runs out of memory, not even the smaller last step of an
+    epoch, and that steps run as a CUDA graph. With a micro-batch that is 10 % larger, memory must run out, or a step
+    cannot run as a graph."""
     _, total = gpu_bytes()
     share = gib * 2**30 / total
     if share > 1:
@@ -80,8 +82,8 @@ def test_the_largest_that_fits(name, gib, tmp_path):
 
 
 def gpu_bytes():
-    """Returns the free and the total bytes of the GPU. A separate process asks for them, so that this one allocates
-    nothing there."""
+    """Returns the free and the total bytes of the GPU's memory. A child process reads these numbers, so that this
+    process takes no memory on the GPU."""
     program = "import torch; print(*torch.cuda.mem_get_info())"
     return map(int, subprocess.check_output([sys.executable, "-c", program], text=True).split())
 
@@ -91,7 +93,8 @@ def micro_batches(folder):
 
 
 def test_auto_fits_what_there_is(tmp_path):
-    """The GPU has no room for the whole batch at once."""
+    """Checks that micro_batch: AUTO chooses more than one micro-batch, and that memory then does not run out, if the
+    batch of 512 samples does not fit in the GPU's memory at once."""
     assert train(tmp_path, "gpt2", 512, more=["--set", "micro_batch=AUTO"]).status == DONE
     ((step, accumulation),) = micro_batches(tmp_path)
     assert step == 1 and accumulation > 1

@@ -1,4 +1,5 @@
-"""Plants causes of lost time on a real GPU, one at a time: the verdict or a finding must name the cause."""
+"""Tests on a real GPU that a run's verdict or a finding names the cause of lost time. Each test adds one such cause to
+a run deliberately."""
 
 import pytest
 
@@ -24,7 +25,7 @@ def layers(width, count):
 
 
 def small_steps(severity):
-    """Returns a plant with steps of many small kernels, which the host launches one by one."""
+    """Returns a Plant (planted_loss.py) whose steps have many small kernels, which the host launches one by one."""
     count = [20, 60, 150][severity]
     steps = [2000, 1200, 600][severity]
     return Plant(
@@ -36,7 +37,7 @@ def small_steps(severity):
 
 
 def waiting_model(severity):
-    """Returns a plant with a model that reads a number from the GPU in each forward pass."""
+    """Returns a Plant whose model makes the host wait for a number from the GPU in each forward pass."""
     batch = [64, 256, 1024][severity]
     return Plant(
         "launching",
@@ -56,8 +57,8 @@ def test_a_planted_loss_is_named(tmp_path, make, severity):
 
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_products_without_tensor_cores_are_named(tmp_path, severity):
-    """In FP32, the share that the finding reports is the part of a step that the fastest possible products would take.
-    """
+    """Checks that FP32 products are found as a cause and BF16 products are not. The fraction that the finding reports
+    in FP32 is the part of a step that products at the GPU's peak speed would take. """
     model = layers([2048, 4096, 8192][severity], 4)
     reports = {
         precision: accounts(tmp_path / precision, config(model, f"precision: {precision}", 1024, 600))[-1]

@@ -1,5 +1,5 @@
-"""Tests a run's reports on a real GPU's memory: the parts of the peak are compared with the allocator's own figures,
-PyTorch's reader reads the snapshot, and a planted leak and planted fragmentation are found."""
+"""Tests a run's reports on a real GPU's memory: the parts of the peak are compared with the allocator's own numbers,
+PyTorch can read the memory snapshot, and a deliberate leak and deliberate fragmentation are reported."""
 
 import pickle
 
@@ -27,7 +27,7 @@ MODELS = {
 
 
 def memory_of(folder, model, data, more="", ranks=None, env=None):
-    """Returns the run's log and its folder."""
+    """Trains, and returns the events in the run's log, and the run folder."""
     text = f"""global_batch: 64 max_steps: 24 epochs: 1000 precision: BF16 data {{ {data} }} model {{ {model} }}
         optimizer {{ type: ADAMW lr: 0.0001 }} {more}"""
     run = train(write_config(folder, text), folder / "run", program=FAULTY, ranks=ranks, env=env)
@@ -48,10 +48,11 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
     start = next(event for event in log if event["event"] == "start")
     owners, peak = report["owners"], report["peak_bytes"]
     assert report["device"] == "cuda" and report["step"] in (1, 2)
-    # The peak is the allocator's own figure; the owners' bytes are summed up from its calls.
+    # The allocator itself reports the peak, while the owners' bytes are sums over the allocator's calls.
     assert abs(sum(owners.values()) / peak - 1) < 0.02, report
     assert peak <= report["reserved_bytes"] < report["device_bytes"]
-    # Parameters are FP32, with copies in BF16; the allocator rounds sizes up.
+    # Parameters take 4 bytes (FP32) and up to 2 bytes for their BF16 copies, which is at most 1.5 times as much. The
+    # allocator rounds sizes up.
     weights = 4 * start["parameters"]
     assert weights <= owners["parameters"] < 1.6 * weights + MIB, report
     assert 2 * weights <= owners["moments"] < 2.1 * weights + MIB, report
@@ -67,19 +68,22 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
 
 @pytest.mark.parametrize("ddp", ["", "ddp { bucket_bytes: 4194304 }", "ddp { reduce_dtype: BF16 }"])
 def test_the_owners_of_a_rank_of_two_add_up(tmp_path, ddp):
-    """Small buckets lie in memory that NCCL allocated."""
+    """Checks that the bytes of the owners add up to the peak with two ranks, also with small gradient buckets, whose
+    memory NCCL allocates."""
     needs_gpus(2)
     log, _ = memory_of(tmp_path, *MODELS["mlp"], ddp, ranks=2)
     start = next(event for event in log if event["event"] == "start")
     report = reports(log)[0]
     assert abs(sum(report["owners"].values()) / report["peak_bytes"] - 1) < 0.02, report
-    # FP32 gradients are allocated all the time; with reduce_dtype BF16 their BF16 copies for the all-reduce are, too.
+    # FP32 gradients (4 bytes for each parameter) stay allocated. With reduce_dtype BF16, the gradients' BF16 copies for
+    # the all-reduce stay allocated, too (2 bytes).
     gradients = (6 if "BF16" in ddp else 4) * start["parameters"]
     assert gradients <= report["owners"]["gradients"] < 1.05 * gradients + MIB, report
 
 
 def test_checkpoints_on_the_device_are_named(tmp_path):
-    """The copies take as much memory as the weights and both moments."""
+    """Checks the bytes of a checkpoint's copies on the device: as many as the weights and both moments have, 12 for
+    each parameter."""
     model, data = MODELS["mlp"]
     log, _ = memory_of(tmp_path, model, data, "graph: false checkpoint { every_steps: 4 }")
     start = next(event for event in log if event["event"] == "start")
@@ -90,8 +94,9 @@ def test_checkpoints_on_the_device_are_named(tmp_path):
 
 @pytest.mark.parametrize("graph", ["true", "false"])
 def test_an_evaluation_that_takes_more_is_named(tmp_path, graph):
-    """With a graph, the evaluation's memory adds to the graph's pool. Without one, a step takes at least as much memory
-    as the evaluation, which is then not reported."""
+    """Checks that an evaluation is reported only if it takes more memory than a step. With a CUDA graph the evaluation
+    takes more, because its memory is allocated in addition to the graph's pool. Without a graph, a step takes at least
+    as much memory as the evaluation."""
     model, data = MODELS["gpt2"]
     log, _ = memory_of(tmp_path, model, data + " validation_fraction: 0.25", f"graph: {graph}")
     found = reports(log)
@@ -102,8 +107,8 @@ def test_an_evaluation_that_takes_more_is_named(tmp_path, graph):
     assert list(evaluation["phases"]) == ["evaluation"], found
     assert evaluation["phases"]["evaluation"] == evaluation["peak_bytes"] > 1.02 * step["peak_bytes"], found
     assert abs(sum(evaluation["owners"].values()) / evaluation["peak_bytes"] - 1) < 0.02, evaluation
-    # The evaluation holds the logits of 64 samples of 256 tokens, at least in BF16; the graph's pool holds those of a
-    # step.
+    # The evaluation holds logits of 64 samples of 256 tokens and 5000 classes, with at least 2 bytes each (BF16). The
+    # graph's pool holds as many logits for a step.
     logits = 64 * 256 * 5000 * 2
     assert evaluation["owners"]["evaluation"] > logits and evaluation["owners"]["graphs"] > logits, evaluation
 
@@ -141,7 +146,7 @@ def test_pytorch_reads_the_snapshot(tmp_path, graph):
     assert sum(segment["total_size"] for segment in segments) == reports(log)[0]["reserved_bytes"]
     for segment in segments:
         assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
-    # The recorded first two steps name the functions that allocated memory.
+    # The snapshot names the functions that allocated memory in the first two steps.
     allocations = [entry for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
     assert any("at::" in frame["name"] for entry in allocations for frame in entry.get("frames", []))
 
@@ -176,7 +181,8 @@ def fragmented(folder, more="", env=None):
 
 
 def test_fragmentation_is_named(tmp_path):
-    """About 800 MiB are free, in blocks of 100 MiB, when the model asks for 512 MiB."""
+    """Checks that fragmentation is named as the cause when the model asks for 512 MiB while about 800 MiB are free, but
+    only in blocks of 100 MiB."""
     run, failed = fragmented(tmp_path, "observe { memory_snapshot: true }")
     assert len(failed) == 1, failed
     event = failed[0]

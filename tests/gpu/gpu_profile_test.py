@@ -1,5 +1,5 @@
-"""Tests profiles of runs on a real GPU: their figures agree with PyTorch's profiler, nearly all time is assigned to a
-phase, and the training's results do not change."""
+"""Tests profiles of runs on a real GPU: the times in a profile agree with those of PyTorch's profiler, nearly all time
+is assigned to a phase, and a profile does not change the results of the training."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ def test_nearly_all_time_has_a_phase(tmp_path, model, graph):
     trace = run_dir / "profiles/20/traces/rank_0.pt.trace.json.gz"
     print("trace", trace.stat().st_size)
     assert trace.stat().st_size <= 20e6
-    # The files are written soon after the last profiled step.
+    # Prints how many seconds after the last profiled kernel the summary was written.
     data = json.loads(gzip.decompress(trace.read_bytes()))
     end_us = max(e["ts"] + e["dur"] for e in data["traceEvents"] if e.get("cat") == "kernel")
     end = data.get("baseTimeNanoseconds", 0) / 1e9 + end_us / 1e6
@@ -52,7 +52,7 @@ def test_nearly_all_time_has_a_phase(tmp_path, model, graph):
 
 
 def steps_of_torch(model):
-    """Returns a function that makes one training step of a model in PyTorch."""
+    """Returns a function that makes one training step of the model named `model` in PyTorch."""
     import torch
 
     if model == "gpt2":

@@ -1,4 +1,4 @@
-"""Tests `lockstep tune` on a real GPU, with a step that does not fit in memory at once."""
+"""Tests `lockstep tune` on a real GPU, also with a batch that does not fit in memory as one micro-batch."""
 
 import json
 import pathlib
@@ -16,7 +16,8 @@ def gpu():
 
 
 def test_a_step_that_does_not_fit(tmp_path):
-    """The step's logits alone take 4 bytes for each of 2048 x 256 tokens and 50304 classes."""
+    """Checks that tune suggests the fastest usable setting if the batch does not fit in memory at once. Its logits
+    alone would take 2048 x 256 tokens x 50304 classes x 4 bytes = 105 GB."""
     text = f"""global_batch: 2048 precision: BF16 run_dir: "{tmp_path}/runs/mine"
         data {{ format: SYNTHETIC input_shape: 256 classes: 50304 synthetic {{ kind: TOKENS samples: 8192 }} }}
         model {{ name: "gpt2" gpt2 {{ layers: 4 heads: 8 width: 512 }} }} optimizer {{ type: ADAMW }}"""
@@ -30,7 +31,7 @@ def test_a_step_that_does_not_fit(tmp_path):
     usable = [way for way in (users, *ways) if not way.get("leaves_too_little")]
     assert found["samples_per_s"] == max(way["samples_per_s"] for way in usable), lines
     assert any(way["activation_checkpointing"] for way in ways), lines
-    # Attempts that ran out of memory do not count in the peak.
+    # The peak must not include attempts that ran out of memory.
     assert users["peak_gib"] < 0.9 * users["device_gib"], users
     for way in (users, *ways):
         assert way["peak_gib"] > 0 and way["left_gib"] >= 0, way
@@ -41,8 +42,8 @@ def test_a_step_that_does_not_fit(tmp_path):
 
 
 def runs_out(folder, model, batch, steps=6):
-    """Returns whether a training with such micro-batches fails: because memory runs out, or because cuDNN's LSTM takes
-    no such number of sequences."""
+    """Returns whether a training with micro-batches of `batch` samples fails, because memory runs out, or because
+    cuDNN's LSTM does not support so many sequences."""
     settings = sets(
         f"global_batch={batch}",
         "precision=BF16",
@@ -69,7 +70,8 @@ def largest(folder, model, reserve):
 
 @pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 def test_the_largest_micro_batch(model, tmp_path):
-    """The micro-batch that tune finds trains, and one that is 3 % larger does not."""
+    """Checks that training works with the largest micro-batch that tune finds, and fails with one that is 3 %
+    larger."""
     found = largest(tmp_path, model, reserve=0)
     assert not runs_out(tmp_path, model, found)
     assert runs_out(tmp_path, model, int(1.03 * found) + 1)
@@ -77,7 +79,8 @@ def test_the_largest_micro_batch(model, tmp_path):
 
 @pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 def test_a_thousand_steps_with_the_usual_reserve(model, tmp_path):
-    """Another process holds most of the GPU, so the micro-batch is small and a step is short."""
+    """Checks that 1000 steps run with the largest micro-batch if 5 % of the memory is left free. Another process holds
+    all but 12 GiB of the GPU's memory, so that the micro-batch is small and a step is short."""
     with nearly_full_gpu(12 << 30):
         found = largest(tmp_path, model, reserve=0.05)
         assert not runs_out(tmp_path, model, found, steps=1000)

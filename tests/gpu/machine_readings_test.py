@@ -27,13 +27,13 @@ QUERY = {
 
 
 def smi(*words):
-    """Returns the rows of nvidia-smi's CSV output."""
+    """Returns the rows of the CSV output of nvidia-smi with the arguments `words`."""
     done = subprocess.run(["nvidia-smi", *words, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True)
     return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(done.stdout)) if row]
 
 
 def gpus():
-    """Returns nvidia-smi's current readings of each GPU; None stands for a reading that it does not report."""
+    """Returns nvidia-smi's current readings of each GPU; None stands for a reading that nvidia-smi does not report."""
     found = []
     for row in smi("--query-gpu=" + ",".join(QUERY)):
         values = {}
@@ -51,8 +51,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Trains on the last GPU. Returns two readings of the run, and nvidia-smi's rows of that GPU over the whole
-    training."""
+    """Trains on the machine's last GPU. Returns the run's machine lines (at least two), the values that nvidia-smi
+    reported about this GPU meanwhile, and the output of `lockstep watch`."""
     folder = tmp_path_factory.mktemp("run")
     uuid = gpus()[-1]["uuid"]
     model = 'name: "mlp" mlp { hidden: [4096, 4096, 4096] }'
@@ -76,8 +76,8 @@ def run(tmp_path_factory):
 
 
 def within(value, seen, share, absolute):
-    """Checks that the value lies between the least and the greatest value seen, or outside by at most `share` times the
-    greatest value plus `absolute`."""
+    """Checks that `value` lies between the least and the greatest number in `seen`, or outside by at most `share` times
+    the greatest number plus `absolute`."""
     seen = [number for number in seen if number is not None]
     slack = share * max(seen) + absolute
     assert min(seen) - slack <= value <= max(seen) + slack, (value, seen)
@@ -98,7 +98,7 @@ def test_the_run_reads_its_own_gpu_alone(run):
     [
         ("memory_used_bytes", "memory.used", MIB, 0.02, 128 * MIB),
         ("memory_total_bytes", "memory.total", MIB, 0, MIB),
-        # Power varies from one moment to the next.
+        # The power may vary by 30 % from one moment to the next.
         ("power_w", "power.draw.instant", 1, 0.3, 20),
         ("power_limit_w", "power.limit", 1, 0, 0.1),
         ("temperature_c", "temperature.gpu", 1, 0, 5),
@@ -111,12 +111,13 @@ def test_the_log_agrees_with_nvidia_smi(run, field, column, unit, share, absolut
     seen = [row[column] for row in run["seen"]]
     if all(value is None for value in seen):
         pytest.skip(f"nvidia-smi does not tell {column} here")
-    # The run's first reading may be older than the first of nvidia-smi, so only the last one is compared.
+    # Only the run's last reading is compared, because the first one may be older than all readings of nvidia-smi.
     within(run["lines"][-1]["gpus"][0][field], [value and value * unit for value in seen], share, absolute)
 
 
 def test_energy_is_power_over_time(run):
-    """The lines are at least 10 s apart. In this time the GPU uses some energy, and at most twice its power limit's."""
+    """Checks that the GPU used more than 10 W times 10 s of energy between two machine lines, which are at least 10 s
+    apart."""
     first, second = (line["gpus"][0] for line in run["lines"][:2])
     if "energy_j" not in first:
         pytest.skip("this GPU does not count it")
@@ -124,8 +125,8 @@ def test_energy_is_power_over_time(run):
 
 
 def test_the_memory_of_the_process(run):
-    """In a container the driver may know processes by other ids; then neither nvidia-smi nor the run reports this
-    memory."""
+    """Checks the memory of the run's process. In a container the driver may know processes by other ids. Then neither
+    nvidia-smi nor the run can report this memory."""
     own = [float(mib) * MIB for rows in run["apps"] for uuid, pid, mib in rows
            if uuid == run["uuid"] and int(pid) == run["pid"] and not mib.startswith("[")]
     told = run["lines"][-1]["gpus"][0].get("process_memory_bytes")

@@ -1,4 +1,5 @@
-// Compares the CUDA kernel with its ATen reference (the "twin").
+// Compares the CUDA kernel of NormalizePixels() with its twin, which is the plain ATen implementation that serves as
+// reference.
 
 #include "ops/pixels/normalize_pixels.h"
 
@@ -28,7 +29,8 @@ class NormalizePixels : public testing::TestWithParam<at::ScalarType> {};
 TEST_P(NormalizePixels, TheKernelIsTheTwin) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   const at::ScalarType dtype = GetParam();
-  // The kernel rounds its sum once and the twin twice, so the results may be neighbouring 16-bit numbers.
+  // The kernel rounds once (fused multiply-add), and the twin rounds twice. A 16-bit result may therefore differ by one
+  // unit in the last place.
   const double tolerance = dtype == at::kFloat ? 1e-6 : (dtype == at::kHalf ? 0x1p-10 : 0x1p-7);
   for (const auto& [count, channels, height, width] : {std::array<int64_t, 4>{1, 1, 28, 28},
                                                        {7, 3, 32, 32},
@@ -40,7 +42,8 @@ TEST_P(NormalizePixels, TheKernelIsTheTwin) {
     at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
     const at::Tensor scale = at::randn({channels}).cuda();
     const at::Tensor shift = at::randn({channels}).cuda();
-    // From sample 0 the bytes are aligned; from sample 1 they are not if a plane has an odd number of bytes.
+    // A batch that begins at sample 0 is aligned. A batch that begins at sample 1 is not if a sample has an odd number
+    // of bytes.
     for (const int64_t first : {0, 1}) {
       for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
         const at::Tensor part = pixels.contiguous(format).narrow(0, first, count);

@@ -1,5 +1,6 @@
-// Tests that a snapshot keeps the values that the tensors had when it was taken, although work is queued on the device
-// and the tensors change later. The copies are on the device or, where it has no room, in pinned memory.
+// Tests that a StateSnapshot keeps the values that the tensors had when Take() was called, although work is still
+// queued on the device then and the tensors change later. The snapshot's copies are on the device or, if the device has
+// no room for them, in pinned host memory.
 
 #include "ckpt/snapshot.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 const at::Device kGpu(at::kCUDA, 0);
 
-// The parameter says whether the device has no room for the copies.
+// The test parameter is true if the device has no room for the copies.
 class Snapshot : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -28,7 +29,8 @@ class Snapshot : public testing::TestWithParam<bool> {
   static std::vector<NamedTensor> Tensors() {
     const at::TensorOptions on_gpu(kGpu);
     const at::Tensor image = at::randn({8, 16, 7, 7}, on_gpu);
-    return {{"large", at::randn({5'000'001}, on_gpu)},  // several pieces, the last one partial
+    return {{"large",
+             at::randn({5'000'001}, on_gpu)},  // is copied in several pieces, the last one shorter
             {"transposed", at::randn({300, 200}, on_gpu).t()},
             {"channels last", image.contiguous(at::MemoryFormat::ChannelsLast)},
             {"half", at::randn({33}, on_gpu).to(at::kHalf)},
@@ -37,7 +39,7 @@ class Snapshot : public testing::TestWithParam<bool> {
             {"host", at::randn({100})}};
   }
 
-  // While it lives, the caching allocator gets no more device memory than it holds already.
+  // Prevents the caching allocator from taking more device memory than it already holds, until the object is destroyed.
   class NoRoom {
    public:
     NoRoom() {
@@ -69,7 +71,7 @@ TEST_P(Snapshot, HoldsWhatWasThere) {
       if (tensor.is_floating_point()) tensor.add_(1);
       expected.push_back(tensor.cpu().clone(at::MemoryFormat::Contiguous));
     }
-    // The queue keeps the device busy, so that Take() and the change of the tensors come before it is done.
+    // The 20 products keep the device busy, so that Take() and zero_() are called before the device has computed them.
     at::Tensor product = work;
     for (int i = 0; i < 20; ++i) product = product.mm(work);
     Take(snapshot, tensors);

@@ -15,7 +15,8 @@
 namespace lockstep {
 namespace {
 
-// Returns the numbers of the samples of a step, those of all ranks and all micro-batches.
+// Returns the indices in the training set of all samples of `step` (counted from 1), of all ranks and all
+// micro-batches.
 std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
                                const TrainingData& data) {
   Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, data, /*rank=*/0,
@@ -24,8 +25,8 @@ std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
   return sampler.Next().indices;
 }
 
-// Finds the first sample of a step whose input has a number that is not finite. Returns text that names the sample and
-// says what to do; empty if there is no such sample.
+// Looks for the first sample of `step` whose float32 input has a number that is not finite. Returns a text that names
+// the sample and says what to do; empty if there is no such sample.
 std::string SampleWithoutNumbers(int64_t step, const config::Config& config,
                                  const TrainingData& data) {
   const SampleSpec& spec = data.train->spec();

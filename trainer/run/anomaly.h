@@ -1,7 +1,8 @@
 // Ends a run if its loss or gradient is not finite.
 //
-// Every rank ends with the same Error, which says what to do. If a sample of the step contains a number that is not
-// finite, the Error names the sample and its file. Otherwise the Error says to lower the learning rate.
+// Every rank throws the same Error, which says what to do. If an input of the step contains a number that is not
+// finite, the Error names the sample and the file. Otherwise the Error advises to lower the learning rate, or to change
+// clipping or precision.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/precision_test.py, tests/planted_test.py)
 //   the loss or the gradient's norm is not finite -> Error (kUsage) with the step
@@ -16,18 +17,18 @@
 namespace lockstep {
 
 struct Anomaly {
-  int64_t step = 0;  // the number of optimizer steps done
+  int64_t step = 0;  // the step with the anomaly, counted from 1
   double loss = 0;
   double grad_norm = 0;
 };
 
-// Ends the run because of an anomaly: throws Error on every rank. `saves` says whether this rank writes AnomalyPath()
-// (trainer/run/run_folder.h), if the config asks for this file.
+// Ends the run because of an anomaly: throws Error on every rank. `saves` says whether this rank writes the file
+// AnomalyPath() (trainer/run/run_folder.h) if the config asks for it.
 [[noreturn]] void EndForAnomaly(const Anomaly& anomaly, const config::Config& config,
                                 const TrainingData& data, bool saves);
 
-// Ends the run because the loss scale has become too small: throws Error on every rank. `skipped` is the number of
-// steps whose gradients were not finite.
+// Ends the run in `step`, counted from 1, because the loss scale `scale` has become too small: throws Error on every
+// rank. `skipped` is the number of steps so far whose gradients were not finite.
 [[noreturn]] void EndForLossScale(int64_t step, double scale, int64_t skipped,
                                   const config::Config& config, const TrainingData& data);
 

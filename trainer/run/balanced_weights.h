@@ -1,7 +1,7 @@
 // Computes the weights of loss { balanced: true } from the training samples.
 //
-// Promise: all ranks compute the same weights, because each reads the targets of all training samples. No pixel of an
-// image is read.
+// Promise: all ranks compute the same weights, because each rank reads the targets of all training samples. Input
+// images are not read.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no training sample has a certain class or label -> Error (kUsage) -> tests/losses_test.py, test_wrong_losses
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// If loss.balanced is set in `config`, sets loss.class_weight (for several labels per sample, loss.positive_weight) and
-// sets loss.balanced to false.
+// Sets loss.class_weight (for several labels per sample: loss.positive_weight) and clears loss.balanced, if
+// loss.balanced is set in `config`.
 void SetBalancedWeights(config::Config& config, const Dataset& train);
 
 }  // namespace lockstep

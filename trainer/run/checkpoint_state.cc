@@ -25,7 +25,8 @@ StateTree TreeOf(int64_t& accumulation, Plateau& plateau, EarlyStopping& early_s
   state.BeginPart("random", 1);
   add_random("cpu", at::kCPU);
   if (world.device.is_cuda()) add_random("cuda", world.device);
-  // The model's file holds only the buffers of rank 0, so with several ranks each rank saves its own here.
+  // The checkpoint's model file holds only the buffers of rank 0. With several ranks each rank therefore saves its own
+  // buffers in the tree.
   state.BeginPart("buffers", 1);
   for (const auto& [name, tensor] : step.buffers()) {
     if (world.size() == 1) break;

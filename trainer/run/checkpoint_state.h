@@ -1,4 +1,4 @@
-// CheckpointState: the part of a run that a checkpoint holds.
+// CheckpointState holds the part of a run's state that a checkpoint contains.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace lockstep {
 struct CheckpointState {
   std::vector<NamedTensor> model;
   StateTree tree;
-  checkpoint::Manifest facts;  // the values of the manifest that belong to this step
+  checkpoint::Manifest facts;  // the manifest's fields that depend on the step
 };
 
-// Returns everything on which the next step depends, except the model's parameters and buffers and the values that
-// follow from the number of steps done. Call it only after a step has run or the run was resumed. The tree keeps
-// references to all arguments.
+// Returns a tree of everything on which the next step depends, except the model's parameters and buffers and the values
+// that follow from the number of steps done (with several ranks, the tree holds each rank's buffers, too). Call it only
+// after a step has run or the run was resumed. The tree keeps references to all arguments.
 StateTree TreeOf(int64_t& accumulation, Plateau& plateau, EarlyStopping& early_stopping, Step& step,
                  const World& world);
 

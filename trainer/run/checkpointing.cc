@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-// Optimizer steps between two checks whether a late checkpoint can begin.
+// The number of optimizer steps between two checks whether a late checkpoint can begin.
 constexpr int64_t kLateInterval = 8;
 
-// Seconds between two checks whether the user has asked for a checkpoint.
+// The number of seconds between two checks whether the user has asked for a checkpoint.
 constexpr double kLookInterval = 0.5;
 
 Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
@@ -86,9 +86,9 @@ bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
 bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
-  // The checkpoint that failed may have been the best one. Then the next evaluation counts as the best.
+  // If a checkpoint has failed, it may have been the one with the best value. Then this evaluation counts as the best.
   if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
-  // Among equal values the newest is the best.
+  // If two evaluations have equal values, the newer one counts as better.
   if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
   best_ = metric->value;
   return true;
@@ -100,8 +100,8 @@ void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch,
   const bool is_best = IsBest(evaluation);
   if (!is_best && !IsDue(steps_done, ended_epoch)) return;
   wanted_ = false;
-  // The best checkpoint must hold the state that was evaluated. So this step's checkpoint waits for the previous one to
-  // end, and is not put off to a later step.
+  // The best checkpoint must hold the state that was just evaluated. So training waits here until the previous
+  // checkpoint has ended, instead of saving at a later step.
   if (is_best) FinishSaving();
   if (OnAny(failed_, "whether a checkpoint failed")) saver_.Abandon();
   if (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
@@ -123,7 +123,7 @@ void Checkpointing::Save(int64_t steps_done) {
 
 void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {
   see_figures();
-  // If this process has made no step, OnFigures() has not released `steps_done`.
+  // If this process has made no step, OnFigures() was not called and has not allowed the commit at `steps_done`.
   saver_.Release(steps_done);
   FinishSaving();
   if (begun_ != steps_done) {
@@ -142,7 +142,7 @@ void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& se
     } catch (const Error& error) {
       Warn(error.what());
     }
-    // If this rank has given up, another rank reports the cause.
+    // If this rank has given up because another rank failed, that rank reports the cause.
     if (!outcome->given_up) throw CheckpointError("{}", outcome->error);
   });
 }
@@ -155,8 +155,8 @@ bool Checkpointing::LeaveDeviceMemory(const std::function<void()>& see_figures) 
   return true;
 }
 
-// Waits until no rank is writing a checkpoint. The ranks wait together, so that the watchdog takes none of them for
-// stuck.
+// Waits until no rank is writing a checkpoint. The ranks wait in repeated short collectives, so that the watchdog
+// considers none of them hung.
 void Checkpointing::FinishSaving() {
   constexpr std::chrono::milliseconds kInterval{5};
   while (OnAny(saver_.busy(), "whether a checkpoint is being written")) {

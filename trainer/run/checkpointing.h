@@ -1,10 +1,10 @@
 // Checkpointing: decides when a run saves its state.
 //
-// Promise: all ranks save at the same steps. If a rank's clock or disk decides something, the other ranks learn the
-// decision through the values that each step sums over the ranks, or through a collective that all ranks make at the
-// same step. A checkpoint is committed only after the host has seen that the loss and the gradient of its step were
-// finite. No checkpoint therefore holds the state after an anomaly. While a checkpoint is being written or waits for
-// its commit, training goes on, and no other checkpoint begins.
+// Promise: all ranks save at the same steps. If a save depends on one rank's clock or disk, the other ranks learn the
+// decision through the values that each step sums over the ranks, or through a collective that all ranks run after the
+// same step. A checkpoint is committed only after the host has read that the loss and the gradient of the checkpoint's
+// step were finite. No checkpoint therefore holds the state after an anomaly. While a checkpoint is being written or
+// waits to be committed, training continues, and no other checkpoint begins.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/checkpoint_fault_test.py)
 //   a checkpoint cannot be written -> a warning, and the run goes on; for the last checkpoint, Error (kCheckpoint) on
@@ -33,39 +33,45 @@ namespace lockstep {
 
 class Checkpointing {
  public:
-  // `folder` is the run folder on rank 0, and null on other ranks. `manifest` has the values that are the same in all
-  // checkpoints. `resumed_step` is the step of the checkpoint from which the run continues, if there is one. `state`
-  // returns the state to save; it is called on the thread that trains. Keeps references to all arguments except
-  // `manifest`.
+  // `folder` is the run folder on rank 0, and null on other ranks. `attempt` is the unique name of the job. `manifest`
+  // has the values that are the same in all checkpoints of this process. `resumed_step` is the step of the run's own
+  // checkpoint from which the run continues, if it does. `state` returns the state to save; Checkpointing calls `state`
+  // on the thread that trains. The object keeps references to `config`, `world` and `events`, and the pointer `folder`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
                 std::optional<int64_t> resumed_step, std::function<CheckpointState()> state);
 
-  // On rank 0, returns the longest time from a snapshot to its commit so far; nothing if no checkpoint was committed.
+  // Returns, on rank 0, the longest time so far from taking a checkpoint's snapshot to its commit, in seconds; nothing
+  // if no checkpoint was committed.
   std::optional<double> slowest_s() const { return slowest_s_; }
 
-  // On rank 0, returns how many checkpoints checkpoint.every_minutes and the user have asked for so far. On other
-  // ranks, returns 0.
+  // Returns, on rank 0, how many checkpoints the config field checkpoint.every_minutes and the user have together asked
+  // for so far. Returns 0 on other ranks.
   int64_t Asked();
 
-  // Call it when the host has read the figures of `step`, and loss and gradient are finite. `asked` is the result of
-  // Asked() on rank 0 in that step.
+  // Allows the checkpoint of `step`, if there is one, to be committed, and stores `asked`, the value that Asked()
+  // returned on rank 0 in that step. Call it when the host has read the figures of `step`, and the loss and the
+  // gradient are finite.
   void OnFigures(int64_t step, int64_t asked);
 
-  // Call it after each step except the last. `ended_epoch` is the epoch that has ended, counted from 1, or 0 if none
-  // has. `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there
-  // was none. Throws Error.
+  // Saves the state if a checkpoint is due and no other checkpoint is being written; if `evaluation` is the best so
+  // far, waits for the other checkpoint and saves the state. Call it after each step except the last. `ended_epoch` is
+  // the epoch that has ended with this step, counted from 1, or 0 if no epoch has. `evaluation` has the metrics of the
+  // evaluation after this step, which are the same on all ranks; it is empty if there was no evaluation. Throws Error.
   void AfterStep(int64_t steps_done, int64_t ended_epoch, std::span<const Metric> evaluation);
 
-  // Saves the state after `steps_done` steps, unless it was saved already or the run was resumed from it. `see_figures`
-  // must call OnFigures() for all steps. Returns when the checkpoint is committed. Throws Error on every rank.
+  // Saves the state after `steps_done` steps, unless this state was saved already or the run was resumed from it.
+  // `see_figures` must call OnFigures() for all steps for which it was not called yet. SaveLast() returns when the
+  // checkpoint is committed. Throws Error on every rank.
   void SaveLast(int64_t steps_done, const std::function<void()>& see_figures);
 
-  // The tensors that hold the snapshot, on the device or on the host. Callers must not read or write their values.
+  // Returns the tensors that hold the snapshot, on the device or on the host. Callers must not read or write their
+  // values.
   const std::vector<NamedTensor>& memories() const { return saver_.memories(); }
 
-  // Waits until no checkpoint is being written, and then releases the device memory of the snapshots on all ranks.
-  // Later snapshots use the host's memory. Returns false if snapshots take no device memory. Every rank must call it.
+  // Waits until no checkpoint is being written, releases the device memory of the snapshots on all ranks, and returns
+  // true. Later snapshots use the host's memory. Returns false without waiting if no rank's snapshots take device
+  // memory. `see_figures` is as in SaveLast(). Every rank must call LeaveDeviceMemory().
   bool LeaveDeviceMemory(const std::function<void()>& see_figures);
 
  private:
@@ -83,22 +89,22 @@ class Checkpointing {
   RunEvents& events_;
   std::function<CheckpointState()> state_;
   Saver saver_;
-  std::optional<int64_t> begun_;  // the step of the last checkpoint
+  std::optional<int64_t> begun_;  // the step of the checkpoint that began last
   // Whether the checkpoint of step `begun_` failed on this rank and the other ranks do not know it yet.
   bool failed_ = false;
-  bool late_ = false;    // whether a checkpoint is due that could not begin in time
+  bool late_ = false;    // whether a due checkpoint waits for the previous one to end
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the argument `asked` of the last OnFigures()
-  bool wanted_ = false;  // whether a checkpoint was asked for
-  // The best value of the metric checkpoint.keep_best since this process began or since a checkpoint failed. An earlier
-  // checkpoint may have a better value.
+  bool wanted_ = false;  // whether a checkpoint was asked for and has not begun
+  // The best value of the metric that checkpoint.keep_best names, since this process began or since a checkpoint
+  // failed. A checkpoint of an earlier process may have a better value.
   std::optional<double> best_;
   std::optional<double> slowest_s_;
-  // On rank 0: whether the user waits for a checkpoint, and whether it is the one that is being written.
+  // On rank 0: whether the user waits for a checkpoint, and whether the user waits for the checkpoint that began last.
   bool user_waits_ = false;
   bool user_waits_for_this_ = false;
-  double begun_s_;       // when the last checkpoint began
-  double looked_s_ = 0;  // when Asked() last looked for requests of the user
+  double begun_s_;  // when the last checkpoint began or was asked for, on the clock of base/clock.h
+  double looked_s_ = 0;  // when Asked() last looked for a request of the user
 };
 
 }  // namespace lockstep

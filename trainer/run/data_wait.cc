@@ -31,8 +31,8 @@ SampleShares DataWait::Shares(Input& input) const {
     shares.copying = std::clamp(1 - loader.waiting / waited_s, 0.0, 1.0);
   }
   if (loader.reading <= 0) return shares;
-  // If a data set does not report its reading times, the time in which the loader's threads did not compute counts as
-  // reading.
+  // If a data set does not report its reading times, the time that loader threads spent in reads without computing
+  // counts as reading.
   const bool says = reads.files + reads.decoding > 0;
   const double reading_s = says ? reads.files : loader.reading - loader.computing;
   shares.reading = std::clamp(reading_s / loader.reading, 0.0, 1.0) * (1 - shares.copying);

@@ -1,5 +1,5 @@
-// DataWait: measures how long training waited for samples, and how much of this time went to reading and copying. A run
-// may replace its Input. DataWait adds up the waiting for all of its inputs.
+// DataWait: measures how long training waited for samples, and how much of this time went to reading and copying. When
+// a run replaces its Input object by another one, DataWait adds up the waiting times of all of them.
 #pragma once
 
 #include "data/dataset/dataset.h"
@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // The fractions of the waiting time that went to reading the samples' bytes and to copying samples to the device. The
-// rest of the time went to computing, such as decoding and augmentation.
+// rest of the waiting time went to computing in loader threads, such as decoding and augmentation.
 struct SampleShares {
   double reading = 0;
   double copying = 0;
@@ -17,39 +17,40 @@ struct SampleShares {
 
 class DataWait {
  public:
-  // Keeps a reference to `train`, the data set that the inputs read.
+  // Keeps a reference to `train`, the data set from which the run's Input objects read.
   explicit DataWait(const Dataset& train) : train_(train) {}
 
-  // Call it before `input` is replaced by another one.
+  // Adds the waiting time of `input` to the sums. Call it before the run replaces `input` by another one.
   void Leave(Input& input);
 
   // Resets the measured times to zero.
   void CountFromHere(Input& input);
 
-  // Returns the seconds waited so far.
+  // Returns how many seconds training has waited so far. `input` is the run's current Input, as in the functions below.
   double Seconds(Input& input) const { return before_s_ + input.feed.waited_s(); }
 
-  // Returns the seconds waited for the first `batches` batches that the feed has queued on a GPU
-  // (DeviceFeed::queued()).
+  // Returns how many seconds training on a GPU has waited up to the moment when it had got the first `batches` batches
+  // of `input` (DeviceFeed::queued()).
   double Seconds(Input& input, int64_t batches) const {
     return before_s_ + input.feed.waited_s(batches);
   }
 
-  // Returns the fraction of the last `seconds` that training waited. Only the waiting since the last call counts.
+  // Returns the fraction of the last `seconds` seconds in which training waited for samples. Only waiting since the
+  // previous call counts.
   double TakeShare(Input& input, double seconds);
 
-  // Makes the next TakeShare() leave out all waiting before this call.
+  // Makes the next TakeShare() ignore all waiting before this call of Forget().
   void Forget(Input& input) { told_s_ = Seconds(input); }
 
-  // Returns how much of the waiting went to reading and to copying.
+  // Returns which fractions of the waiting went to reading and to copying.
   SampleShares Shares(Input& input) const;
 
  private:
   const Dataset& train_;
-  double before_s_ = 0;  // this and loader_before_ are sums over the replaced inputs
-  LoaderTimes loader_before_;
-  ReadTimes reads_before_;  // the data set's times() when counting began
-  double told_s_ = 0;       // the waiting that TakeShare() must not count again
+  double before_s_ = 0;        // seconds of waiting for replaced inputs
+  LoaderTimes loader_before_;  // the sum of the loader times of replaced inputs
+  ReadTimes reads_before_;     // the data set's times() when counting began
+  double told_s_ = 0;          // the seconds of waiting that TakeShare() must not count again
 };
 
 }  // namespace lockstep

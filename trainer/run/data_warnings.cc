@@ -22,25 +22,25 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr int64_t kMostImages = 500;
-constexpr auto kMostTime = std::chrono::seconds(10);  // to try images, while other ranks wait
-constexpr int64_t kLeastSamples = 20;  // fewer samples may have values in common by chance
-constexpr size_t kMostNames = 3;       // names in one warning
-constexpr float kFar = 30;             // the largest absolute value that needs no scaling
-constexpr double kFewSamples = 0.1;    // the share of samples that may be outliers
-constexpr double kRounding = 1e-3;     // relative error allowed in steps between float32 numbers
+constexpr auto kMostTime = std::chrono::seconds(10);  // to try images
+constexpr int64_t kLeastSamples = 20;  // with fewer samples, patterns may occur by chance
+constexpr size_t kMostNames = 3;       // the most names in one warning
+constexpr float kFar = 30;             // greater absolute values count as unscaled
+constexpr double kFewSamples = 0.1;    // the fraction of samples that may be outliers
+constexpr double kRounding = 1e-3;     // relative error of differences between float32 values
 
 // A numeric feature, and statistics of its values so far.
 struct Feature {
-  int64_t number;  // index in the input
+  int64_t number;  // index in a sample's input
   std::string name;
   bool is_date = false;
   float least = INFINITY;
   float greatest = -INFINITY;
-  int64_t far = 0;  // how many values were further from 0 than kFar
+  int64_t far = 0;  // the number of values whose absolute value is greater than kFar
   float first = 0;
   int64_t first_sample = 0;
-  double step = 0;     // change per sample, from the first two samples
-  bool counts = true;  // whether the change per sample was always the same
+  double step = 0;     // change of the value per sample, between the first two samples
+  bool counts = true;  // whether the change per sample was the same so far, and not 0
 
   void Add(float value, int64_t sample, int64_t count_before) {
     least = std::min(least, value);
@@ -57,8 +57,9 @@ struct Feature {
   }
 };
 
-// Returns the columns of numbers, and the day numbers of columns of dates. Categories, and the sines and cosines that
-// are made from dates, are left out.
+// Returns a Feature for each column of numbers, and for the day number of each column of dates. Leaves out categories,
+// and the sines and cosines that are made from dates. If the data is no table, returns a Feature for each of the
+// `count` numbers of an input.
 std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   std::vector<Feature> features;
   if (data.csv().column_size() == 0) {
@@ -80,7 +81,7 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   return features;
 }
 
-// Returns the first kMostNames names, and how many more there are: "a, b, c and 4 more".
+// Returns a text with the first kMostNames names and the number of further names: "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   const std::span shown(names.data(), std::min(names.size(), kMostNames));
   std::string text = fmt::format("{}", fmt::join(shown, ", "));
@@ -109,7 +110,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   for (const Feature& feature : features) {
     if (feature.least == feature.greatest) {
       constant.push_back(feature.name);
-    } else if (feature.counts && !feature.is_date) {  // one row for each day is plausible
+    } else if (feature.counts && !feature.is_date) {  // a table may well have one row for each day
       counting.push_back(feature.name);
     } else if (widest == nullptr || feature.far > widest->far) {
       widest = &feature;
@@ -117,7 +118,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   }
   const bool is_table = data.format() == config::Data::CSV;
   const char* const leave_out = is_table ? "leave it out with data.csv.ignore" : "leave it out";
-  // Only named columns are reported. Inputs of arrays may be pixels at the edge of images, which may be constant.
+  // Constant values are reported only for named columns. In an array they may be pixels at the edge of images.
   if (is_table && data.csv().header() && !constant.empty()) {
     warnings.push_back(fmt::format("{}: {} {} the same in all {} training samples: {}",
                                    SourceOf(data), NamesText(constant),
@@ -141,8 +142,8 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
                                  is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
-// Warns of columns with more categories than half the number of samples. A text that only one row has gives no
-// information about other rows.
+// Warns of columns that have more categories than half the number of samples. A text that occurs in only one row gives
+// no information about other rows.
 void LookAtCategories(const config::Data& data, int64_t samples,
                       std::vector<std::string>& warnings) {
   std::vector<std::string> names;
@@ -186,10 +187,11 @@ void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
                   validation.size(), first));
 }
 
-// Reads evenly spaced images of the set, as an evaluation would.
+// Reads up to kMostImages evenly spaced images of `validation`, as an evaluation would, for at most kMostTime. Adds a
+// warning if one of them cannot be read.
 void LookForUnreadableImages(const Dataset& validation, std::vector<std::string>& warnings) {
   const int64_t most = std::min(validation.size(), kMostImages);
-  // If a GPU decodes the images, one thread is enough.
+  // If the data set reads several samples at once (on a GPU), one thread is enough.
   const int threads = validation.samples_at_once() > 1 ? 1 : ReadingThreads();
   std::vector<std::string> errors(most);
   std::atomic<int64_t> tried = 0;

@@ -1,5 +1,5 @@
 // DataWarnings(): looks for probable mistakes in the samples of a table, an array or images. It returns one line for
-// each mistake, which often names a config field that mends it:
+// each kind of mistake, which often names a config field to change:
 //
 //   a feature has the same value in all samples, or numbers the samples as an id does
 //   features are not scaled
@@ -20,7 +20,8 @@
 
 namespace lockstep {
 
-// `data` must be completed with the values from the training files (TrainingData::data). `validation` may be null.
+// Returns the warnings about `train` and `validation`, which may be null. `data` must be completed with the values from
+// the training files (TrainingData::data).
 std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& train,
                                       const Dataset* validation);
 

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// On a CPU it does nothing. Throws c10::Error if a kernel has failed.
+// Waits for the current stream of `device`. Does nothing on a CPU. Throws c10::Error if a kernel has failed.
 void WaitForDevice(at::Device device);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ void EarlyStopping::OnEvaluation(const std::vector<Metric>& metrics, int64_t epo
   if (metric == metrics.end()) return;
   const double value = metric->value;
   const double gain = GreaterIsBetter(config_.metric()) ? value - best_ : best_ - value;
-  // A metric that is NaN never counts as better.
+  // NaN never counts as better.
   if (best_epoch_ == 0 ? !std::isnan(value) : gain > config_.min_delta()) {
     best_ = value;
     best_epoch_ = epoch;
@@ -41,7 +41,8 @@ std::string EarlyStopping::why() const {
 }
 
 void EarlyStopping::AddTo(StateTree& state) {
-  // Checkpoints of older versions lack these entries. The run then continues as if there had been no evaluation.
+  // If a checkpoint lacks these entries, because an older version wrote it, the run continues as if there had been no
+  // evaluation.
   const auto from_nothing = [] {};
   state.Add("best", best_, from_nothing);
   state.Add("best_epoch", best_epoch_, from_nothing);

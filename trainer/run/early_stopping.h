@@ -1,9 +1,10 @@
 // EarlyStopping: ends a run whose validation metric has not improved for a number of evaluations (config field
 // early_stopping).
 //
-// Promise: all ranks decide alike, because they have the same metrics. The decision is part of the run's state, so a
-// resumed run ends at the epoch at which it would have ended without the interruption. If a run that was ended early is
-// started again, it makes no more steps until early_stopping in the config is relaxed.
+// Promise: all ranks make the same decision, because they have the same metrics. The best value and the number of
+// evaluations since then are part of the run's state, so a resumed run ends at the epoch at which it would have ended
+// without the interruption. If a run that was ended early is started again, it makes no more steps until early_stopping
+// in the config is relaxed.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,13 @@ class EarlyStopping {
   // Keeps a reference to `config`.
   explicit EarlyStopping(const config::EarlyStopping& config) : config_(config) {}
 
-  // Call it with the metrics of each evaluation at the end of an epoch. `epoch` is counted from 1.
+  // Counts an evaluation at the end of an epoch, which gave `metrics`. `epoch` is counted from 1. Must be called for
+  // each such evaluation.
   void OnEvaluation(const std::vector<Metric>& metrics, int64_t epoch);
 
-  // Returns whether the run must end.
+  // Returns whether the run must end because of early_stopping.
   bool is_over() const;
-  // Returns the reason in words; empty if the run need not end.
+  // Returns in words why the run must end; empty if is_over() is false.
   std::string why() const;
 
   void AddTo(StateTree& state);
@@ -34,8 +36,8 @@ class EarlyStopping {
  private:
   const config::EarlyStopping& config_;
   double best_ = 0;
-  int64_t best_epoch_ = 0;           // the epoch of the best value; 0: no value yet
-  int64_t without_improvement_ = 0;  // evaluations since the best one
+  int64_t best_epoch_ = 0;           // the epoch of best_; 0: there is no value yet
+  int64_t without_improvement_ = 0;  // the number of evaluations since best_ was set
 };
 
 }  // namespace lockstep

@@ -17,7 +17,8 @@ config::EarlyStopping Config(const std::string& metric, int patience, double min
   return config;
 }
 
-// Returns the epoch after which a run with these values of the metric ends; 0: the run does not end early.
+// Returns the epoch, counted from 1, after which a run ends whose metric has `values` in its epochs; 0: the run does
+// not end early.
 int64_t EndsAfter(const config::EarlyStopping& config, const std::vector<double>& values) {
   EarlyStopping stopping(config);
   for (size_t i = 0; i < values.size(); ++i) {

@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-// Returns how many samples all ranks together evaluate at once. It is the number of samples that they train on at once.
-// These fit in memory, because training takes more memory than evaluation.
+// Returns how many samples all ranks together evaluate at once: as many as are in one micro-batch of all ranks in
+// training. An evaluation of so many samples fits in memory, because training on them takes more memory.
 inline int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
   return config.global_batch() / accumulation;
 }
 
-// While an Evaluating object exists, a model is in eval mode. The destructor restores the model's previous mode.
+// Sets a model to eval mode. The destructor restores the model's previous mode.
 class Evaluating {
  public:
   explicit Evaluating(Model& model) : model_(model), was_training_(model.is_training()) {
@@ -36,25 +36,27 @@ class Evaluating {
   bool was_training_;
 };
 
-// Calls visit(batch) for each of this rank's batches of one pass over `dataset` in order, `global_batch` samples of all
-// ranks at a time. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()), and `visit` must do the
-// rest. `visit` runs without gradients (at::NoGradGuard). Every rank must call it.
+// Calls visit(batch) for each batch of this rank in one pass over `dataset`, in the order of the data set. All ranks'
+// batches together have `global_batch` samples, or one sample on each rank if `global_batch` is less than the number of
+// ranks. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()), and `visit` must call
+// `preprocessing` for the rest. `visit` runs without gradients (at::NoGradGuard). Every rank must call ForEachBatch().
 void ForEachBatch(const Dataset& dataset, const Preprocessing& preprocessing, int64_t global_batch,
                   const LoaderOptions& loader_options, const World& world,
                   const std::function<void(const DeviceBatch& batch)>& visit);
 
-// Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every
-// rank must call it and gets the same result.
+// Evaluates each sample of `dataset` exactly once, on one of the ranks, `global_batch` samples of all ranks at a time,
+// and returns the metrics. Every rank must call Evaluate(), and every rank gets the same result.
 std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const Dataset& dataset, int64_t global_batch,
                              const LoaderOptions& loader_options, config::Precision precision,
                              const World& world);
 
-// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set
-// `validation`, which is null if there is none.
+// Throws Error (kUsage) if `metric`, the value of the config field `field`, is not a metric of the task of
+// `validation`, or if `validation` is null, because there are no validation samples. Does nothing if `metric` is empty.
 void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation);
 
-// Returns how many floating-point operations a forward pass of `batch` makes (observe/flops.h).
+// Returns how many floating-point operations a forward pass of `batch` in eval mode makes (observe/flops.h). Sets the
+// model to training mode afterwards.
 int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,
                      config::Precision precision, const World& world);
 

@@ -1,4 +1,4 @@
-// Extensions: the models and data sets that a user's program adds to Lockstep's own, by name.
+// Extensions: the models and data sets by name, both Lockstep's own and those that a user's program adds.
 #pragma once
 
 #include "config/formats/datasets.h"

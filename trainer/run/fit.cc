@@ -42,8 +42,8 @@ Fit::Fit(const config::Config& config, TrainingData data, const Models& models, 
       sampler_(SamplerOptionsFor(config, accumulation_, data_, world.rank(), world.size())),
       loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
       data_wait_(*data_.train) {
-  // All ranks have drawn the same initial weights. From here on each rank draws other random numbers (for dropout, for
-  // example), because each rank trains on other samples.
+  // All ranks have drawn the same initial weights from the same seed. From here on each rank has a seed of its own, so
+  // that, for example, dropout differs between the ranks.
   at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
 }
 
@@ -116,7 +116,8 @@ void Fit::BeginAgain(int64_t step) {
   Feed();
 }
 
-// Sets the sampler and the Step so that Feed() begins with the micro-batches of `step`.
+// Sets the sampler to the first micro-batch of `step`, counted from 0, and the Step to the current number of
+// micro-batches. Feed() then begins to read at `step`.
 void Fit::SeekTo(int64_t step) {
   sampler_ =
       Sampler(SamplerOptionsFor(config_, accumulation_, data_, world_.rank(), world_.size()));

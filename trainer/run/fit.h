@@ -1,16 +1,18 @@
-// Fit: holds what a training needs to make its steps: the data, the order of the samples, the model and the Step. It
-// changes the number of micro-batches when memory runs out.
+// Fit: holds the objects that training steps need: the data, the order of the samples, the model and the Step. When
+// memory runs out, a Fit can raise the number of micro-batches.
 //
 // A run (trainer/run/trainer.h) and a measurement (trainer/run/measure.h) make their steps with a Fit. A Fit does not
-// handle checkpoints, evaluations or reports. It emits an event when it changes the way in which steps are made.
+// handle checkpoints, evaluations or reports. It emits an event when it changes the number of micro-batches, or gives
+// up graphs or histograms.
 //
 // Protocol:
 //   1. the constructor makes the model; all ranks compare Facts()
 //   2. Begin() constructs the Step. To continue a run, the caller then calls Resume(), restores the run's state and
-//      calls ResumeAt(). Feed() begins to read samples
-//   3. for each step, in their order: TakeFewerMicroBatches(), and Run() until it returns true. When Run() returns
-//      false, memory did not suffice and nothing has changed. Then make room: first with GiveWay(); then by releasing
-//      memory that the caller holds, followed by BeginAgain(); and last with HalveMicroBatches()
+//      calls ResumeAt(). After that, Feed() begins to read samples
+//   3. for each step, in order, the caller calls TakeFewerMicroBatches(), and then Run() until Run() returns true. If
+//      Run() returns false, the step did not fit in memory, and weights and state are as before the call. The caller
+//      then makes room: first with GiveWay(); if that returns false, by releasing memory that the caller holds,
+//      followed by BeginAgain(); and if there is no such memory, with HalveMicroBatches()
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   data, model or config that do not fit together -> Error -> tests/bad_input_test.py
@@ -43,38 +45,41 @@ struct Extensions;  // trainer/run/extensions.h
 
 class Fit {
  public:
-  // `config` must be completed with the values that follow from the data (MakeFit()). Keeps references to all arguments
-  // except `data`. Throws Error.
+  // Makes the model. `config` must be completed with the values that follow from the data (MakeFit()). Keeps references
+  // to all arguments except `data`. Throws Error.
   Fit(const config::Config& config, TrainingData data, const Models& models, const World& world,
       RunEvents& events);
 
-  // Returns lines that must be the same on all ranks so that their collectives match.
+  // Returns lines of text that must be the same on all ranks so that the ranks' collectives match.
   std::vector<std::string> Facts() const;
 
   // Constructs the Step, and broadcasts the weights of rank 0 to all ranks. Every rank must call it. Throws Error.
   void Begin();
-  // Puts the parameters into gradient buckets in the order that the job had that saved the state (Step::Resume()).
+  // Puts the parameters into gradient buckets in `bucket_order`, the order of the job that saved the state
+  // (Step::Resume()).
   void Resume(const std::vector<int64_t>& bucket_order) { step_->Resume(bucket_order); }
-  // Call it when the state after `step` steps was restored, with the number of micro-batches that it was trained in.
+  // Sets the step from which the run continues. Call it when the state after `step` steps was restored. A step then has
+  // `accumulation` micro-batches, or the number that micro_batch: AUTO has chosen.
   void ResumeAt(int64_t step, int64_t accumulation);
-  // Begins to read samples for the step that was set by ResumeAt(), or for step 0. Call it once. Throws Error.
+  // Begins to read samples for the step that ResumeAt() has set, or for step 0. Call it once. Throws Error.
   void Feed();
 
-  // Before step `step`, counted from 0: if the GPUs have enough free memory for fewer, larger micro-batches, changes to
-  // these from this step on. Returns whether it did; the result is the same on every rank.
+  // Reduces the number of micro-batches, from step `step` (counted from 0) on, if the GPUs have enough free memory for
+  // larger ones. Call it before each step. Returns whether it has changed the number; every rank gets the same result.
   bool TakeFewerMicroBatches(int64_t step);
 
-  // Makes the next step with the samples of the data set. Returns false if memory did not suffice. Throws Error.
+  // Makes the next step with the samples of the training set. Returns false if the step did not fit in memory. Throws
+  // Error.
   bool Run(double lr) { return step_->Run(lr, input_->feed); }
 
-  // If histograms or CUDA graphs take memory, gives them up and prepares to make `step` again. Returns whether it did;
-  // the result is the same on every rank.
+  // Gives up histograms or, if none were to be taken, releases the memory of CUDA graphs, and prepares Run() to repeat
+  // `step`. Returns false if neither took memory; every rank gets the same result.
   bool GiveWay(int64_t step);
-  // Prepares to make `step`, whose samples were already taken from the feed, again in micro-batches of half the size.
-  // `failed` is the allocation that failed, if it is known. Throws Error on every rank if the micro-batches cannot be
-  // halved.
+  // Doubles the number of micro-batches, and prepares Run() to repeat `step`, whose samples were already taken from the
+  // feed. `failed` is the allocation that failed, if it is known. Throws Error on every rank if a micro-batch already
+  // has only one sample.
   void HalveMicroBatches(int64_t step, const std::optional<FailedAllocation>& failed);
-  // Prepares to make `step`, whose samples were already taken from the feed, again.
+  // Prepares Run() to repeat `step`, whose samples were already taken from the feed.
   void BeginAgain(int64_t step);
 
   const TrainingData& data() const { return data_; }
@@ -85,16 +90,16 @@ class Fit {
   Input& input() { return *input_; }
   DataWait& data_wait() { return data_wait_; }
   const LoaderOptions& loader_options() const { return loader_options_; }
-  // The number of micro-batches of a step. It is part of a run's state.
+  // Returns the number of micro-batches of a step, which is a part of a run's state.
   int64_t& accumulation() { return accumulation_; }
   int64_t accumulation() const { return accumulation_; }
   const std::optional<MicroBatchChosen>& chosen() const { return micro_batches_->chosen(); }
   int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   int64_t max_micro_batch() const { return sampler_.max_micro_batch(); }
-  // Returns the epoch, counted from 1, to which step `steps_done`, counted from 1, belongs.
+  // Returns the epoch, counted from 1, of step number `steps_done`, counted from 1.
   int64_t EpochOf(int64_t steps_done) const { return 1 + (steps_done - 1) / steps_per_epoch(); }
 
-  // Returns the foretold memory use of this rank's GPU (Foreteller). Draws no random numbers.
+  // Returns the predicted memory of this rank's GPU (ForetoldMemoryOf()). Draws no random numbers.
   std::optional<MemoryReport> ForetoldMemory();
 
  private:
@@ -108,7 +113,7 @@ class Fit {
   const Models& models_;
   const Preprocessing preprocessing_;
   const std::shared_ptr<Model> model_;
-  std::unique_ptr<Foreteller> foreteller_;  // made at its first use
+  std::unique_ptr<Foreteller> foreteller_;  // constructed when it is first needed
   std::optional<MicroBatchChoice> micro_batches_;
   std::optional<Step> step_;
   int64_t accumulation_;
@@ -119,7 +124,7 @@ class Fit {
 };
 
 // Opens the data of `config`, completes `config` with the values that follow from the data, and constructs a Fit in
-// `fit`. Every rank must call it. Throws Error on every rank.
+// `fit`. Every rank must call MakeFit(). Throws Error on every rank.
 void MakeFit(std::optional<Fit>& fit, config::Config& config, const Extensions& extensions,
              const World& world, RunEvents& events);
 

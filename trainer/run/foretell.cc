@@ -29,11 +29,11 @@ namespace {
 
 const at::Device kForetold(at::kMeta);
 
-// Returns the bytes of a GPU to leave free for allocations that cannot be foretold: workspaces of libraries, and the
-// gaps that these cause between blocks.
+// Returns how many bytes of a GPU to leave free for allocations that cannot be predicted: workspaces of libraries, and
+// the gaps that these workspaces cause between blocks.
 int64_t Unknown(int64_t capacity_bytes) { return (64 << 20) + capacity_bytes / 80; }
 
-// Returns workspaces as large as those that ATen gives cuBLAS and cuBLASLt.
+// Allocates two workspaces, as large as those that ATen allocates for cuBLAS and cuBLASLt.
 std::vector<at::Tensor> Workspaces() {
   constexpr int kHopper = 9;
   const int64_t bytes = TraitsOf(kForetold).major >= kHopper ? 32 << 20 : (8 << 20) + (128 << 10);
@@ -41,7 +41,8 @@ std::vector<at::Tensor> Workspaces() {
   return {at::empty({bytes}, options), at::empty({bytes}, options)};
 }
 
-// A communicator of one of `ranks` ranks whose other ranks do not exist. Its collectives return at once.
+// A communicator for rank 0 of `ranks` ranks, of which only rank 0 exists. The collectives of this communicator return
+// at once.
 class Unanswered final : public Communicator {
  public:
   Unanswered(at::Device device, int ranks) : alone_(MakeAlone(device)), ranks_(ranks) {}
@@ -52,7 +53,7 @@ class Unanswered final : public Communicator {
 
   Work AllReduceSum(at::Tensor, Label) override { return {}; }
   Work Broadcast(at::Tensor, int, Label) override { return {}; }
-  // Acts as if all ranks had the same input.
+  // Fills `output` as if all ranks had the same input.
   Work AllGather(at::Tensor output, at::Tensor input, Label) override {
     output.view({ranks_, -1}).copy_(input.view({1, -1}).expand({ranks_, -1}));
     return {};
@@ -68,7 +69,8 @@ class Unanswered final : public Communicator {
   int ranks_;
 };
 
-// Allocates slots as a DeviceFeed does, and returns micro-batches of `count` samples in them.
+// A feed that allocates slots (tensors for a micro-batch) as a DeviceFeed does, and whose Next() returns micro-batches
+// of `count` samples in these slots.
 class ForetoldFeed final : public MicroBatches {
  public:
   ForetoldFeed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count,
@@ -104,7 +106,7 @@ class ForetoldFeed final : public MicroBatches {
   size_t next_ = 0;
 };
 
-// Allocates the model's tensors in the current ForetoldMemory, and drops their gradients.
+// Allocates the model's parameters and buffers anew in the current ForetoldMemory, and drops their gradients.
 void Renew(Model& model) {
   for (const std::vector<at::Tensor>& tensors : {model.parameters(), model.buffers()}) {
     for (const at::Tensor& tensor : tensors) {
@@ -137,7 +139,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
       host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
   Foretell(gpu);
   RegisterForetoldKernels();
-  // Throws if such a GPU does not support the precision.
+  // PrecisionOn() throws if a GPU like `gpu` does not support the precision.
   const config::Precision precision = PrecisionOn(kForetold, config_.precision());
   const ForetoldMemory memory(std::numeric_limits<int64_t>::max());
   const Foretelling foretelling(/*fills=*/false);
@@ -149,7 +151,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
         config.model().name());
   }
   Renew(*model_);
-  // MoveTo() gives the tensors the layout that they have on a GPU.
+  // MoveTo() gives the parameters and buffers the memory layout that they have on a GPU.
   model_->MoveTo(kForetold, /*rounds=*/Is16Bit(precision));
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }
@@ -205,8 +207,8 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   const auto fits = [&](int64_t samples) {
     return Memory({.micro_batch = samples}, capacity_bytes).has_value();
   };
-  // Memory grows almost linearly with the number of samples. The search begins at a guess from two sizes, whose memory
-  // is computed without a limit.
+  // Memory grows almost linearly with the number of samples. So the search begins at a guess, for which the memory of 8
+  // and of 32 samples is computed without a limit.
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
   constexpr int64_t kFew = 8;
   const auto reserved = [&](int64_t samples) {
@@ -231,8 +233,9 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
                             : std::max(too_large - step, int64_t{1});
     step *= 2;
   }
-  // The fragmentation of the allocator's memory varies with the sizes. So a larger micro-batch may fit although a
-  // slightly smaller one does not.
+  // The fragmentation of the allocator's memory varies with the sizes of blocks. So a larger micro-batch may fit
+  // although a slightly smaller one does not. This loop tries micro-batches that are 2 % to 12 % larger than the
+  // largest that fits.
   constexpr int64_t kFurther = 6;
   for (int64_t i = 1; fitting > 0 && fitting < kMost && i <= kFurther; ++i) {
     const int64_t more = fitting + CeilDivide(fitting * i, int64_t{50});

@@ -20,14 +20,15 @@ using torch::autograd::Function;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// A dispatch key that nothing else in this program uses: PrivateUse1 is for devices that LibTorch does not know.
+// A dispatch key of LibTorch that nothing else in this program uses, because PrivateUse1 is reserved for devices that
+// LibTorch does not know.
 constexpr c10::DispatchKey kForetelling = c10::DispatchKey::AutocastPrivateUse1;
 
 thread_local bool fills_tensors = true;
 
 void Fill(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   if (!fills_tensors) {
-    // The tensor is the first argument. It stays on the stack as the result.
+    // The tensor to fill is the first argument. This tensor stays on the stack as the operation's result.
     torch::jit::drop(*stack, operation.schema().arguments().size() - 1);
     return;
   }
@@ -68,8 +69,8 @@ void Round(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(stack);
 }
 
-// Each of `names` is "op" or "op, overload", as in LibTorch's lists. Operations that ops::RegisterOwnOperations()
-// registers are left out.
+// Registers Round<kTo>() for the operations `names`, each of which is "op" or "op, overload", as in LibTorch's lists.
+// Leaves out the operations that ops::RegisterOwnOperations() registers.
 template <To kTo>
 void RegisterRounding(torch::Library& library, std::initializer_list<std::string> names) {
   for (std::string name : names) {
@@ -82,7 +83,8 @@ void RegisterRounding(torch::Library& library, std::initializer_list<std::string
 
 // Convolutions ----------------------------------------------------------------
 
-// With cuDNN all tensors of a convolution are channels-last if its input or its weight is.
+// Returns the memory format of a convolution's tensors. With cuDNN all of them are channels-last if the input or the
+// weight is.
 at::MemoryFormat FormatOf(const at::Tensor& x, const at::Tensor& weight) {
   const at::MemoryFormat format = x.suggest_memory_format();
   return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
@@ -104,11 +106,11 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                                : (size + 2 * of(padding, i) - kernel) / of(stride, i) + 1);
   }
   const at::MemoryFormat format = FormatOf(x, weight);
-  // cuDNN takes the input and the weight in the same format.
+  // cuDNN needs the input and the weight in the same memory format, so ATen copies a tensor whose format differs.
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
   const at::Tensor y = at::empty(sizes, input.options(), format);
-  constexpr int64_t kChannels = 8;  // tensor cores process this many channels together
+  constexpr int64_t kChannels = 8;  // tensor cores need a multiple of this many channels
   if (x.element_size() == 2 && x.size(1) % kChannels != 0) {
     const int64_t padded = x.numel() / x.size(1) * RoundUp(x.size(1), kChannels);
     const at::Tensor workspace = at::empty({padded + y.numel()}, x.options());
@@ -137,7 +139,7 @@ class Attention : public Function<Attention> {
  public:
   static Variable forward(AutogradContext* context, const Variable& query, const Variable& key,
                           const Variable& value) {
-    // The output has the layout of the queries in memory: [batch, tokens, heads, features].
+    // The output has the same memory layout as the queries: [batch, tokens, heads, features].
     std::vector<int64_t> sizes = query.sizes().vec();
     sizes.back() = value.size(-1);
     const at::Tensor out =
@@ -183,7 +185,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
     const at::Tensor&, const at::Tensor& log_sums, const at::Tensor&, const at::Tensor&,
     c10::SymInt, c10::SymInt, double, bool, const at::Tensor&, const at::Tensor&,
     std::optional<double>) {
-  constexpr int64_t kRows = 128;  // rows of a tile
+  constexpr int64_t kRows = 128;  // queries in a tile of the kernel
   const int64_t tokens = (query.size(2) + kRows - 1) / kRows * kRows;
   const at::Tensor sums = at::empty_like(log_sums);
   const at::Tensor d_query_sums = at::empty({query.size(0), query.size(1), tokens, query.size(3)},
@@ -194,9 +196,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
 
 // Recurrent layers ------------------------------------------------------------
 
-// Reserve() and Workspace() follow the memory that cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096 sequences
-// of 28 to 128 steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. Their error is up to 15 %, and up to
-// 2 % for 128 units and more.
+// Reserve() and Workspace() allocate as much memory as cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096
+// sequences of 28 to 128 time steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. The sizes are wrong by
+// up to 15 %, and by up to 2 % for 128 units and more.
 at::Tensor Reserve(const at::Tensor& y, int64_t layers) {
   return at::empty({(6 * layers - 1) * y.numel()}, y.options());
 }
@@ -306,13 +308,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> NativeBatchNormBackward(
   return {at::empty_like(x), at::empty({x.size(1)}, floats), at::empty({x.size(1)}, floats)};
 }
 
-// Returns a tensor like the largest argument, for element-wise functions and for their gradients.
+// Returns a tensor like the largest argument, as element-wise functions and their backward functions do.
 void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   at::Tensor largest;
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    // A bool argument is a condition: it may give the result its size, but not its type.
+    // A bool argument is a condition. It may determine the size of the result, but not the dtype if another argument
+    // has the same size.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;
@@ -321,7 +324,7 @@ void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack)
   torch::jit::push(*stack, at::empty_like(largest));
 }
 
-// Returns the first argument, as in-place operations do.
+// Leaves the first argument on the stack as the result, as in-place operations do.
 void InPlace(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, operation.schema().arguments().size() - 1);
 }
@@ -371,7 +374,7 @@ std::tuple<at::Tensor, at::Tensor> VarianceAndMean(const at::Tensor& x,
   return {at::mean(x, dimensions, keep), at::mean(x, dimensions, keep)};
 }
 
-// Returns the losses of pixels and their total weight, as LibTorch's nll_loss2d_forward does.
+// Returns tensors for the losses of pixels and for the total weight, as LibTorch's nll_loss2d_forward does.
 std::tuple<at::Tensor, at::Tensor> PixelLosses(const at::Tensor& x, const at::Tensor& target,
                                                const std::optional<at::Tensor>&, int64_t reduction,
                                                int64_t) {
@@ -442,7 +445,7 @@ struct Kernels {
 }  // namespace
 
 void RegisterForetoldKernels() {
-  // The kernels stay registered, because LibTorch treats a second registration as an error.
+  // The object is never deleted, so the kernels stay registered, and further calls do not construct it again.
   static const auto& kernels = *new Kernels;
   static_cast<void>(kernels);
 }

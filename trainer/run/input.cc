@@ -41,9 +41,9 @@ int64_t StepsOfRun(const config::Config& config, int64_t samples) {
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
                                const World& world) {
-  // Decoding for the fastest GPU takes fewer cores than this.
+  // More cores are not needed, even to decode images for the fastest GPU.
   constexpr int kMaxCores = 64;
-  // There may be more threads than cores, because threads that wait for a slow disk use no core.
+  // Tuning may raise the number of threads to four per core, because threads that wait for a slow disk use no core.
   constexpr int kMostPerCore = 4;
   LoaderOptions options{
       .threads = config.threads(), .slots = config.slots(), .pinned = world.device.is_cuda()};
@@ -52,8 +52,8 @@ LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& data
     options.threads = world.device.is_cuda() ? std::max(1, cores - 1) : cores - 1;
     options.most_threads = kMostPerCore * cores;
     if (dataset.samples_at_once() > 1) {
-      // One thread prepares its samples while the other waits for the device. Each further thread takes memory for its
-      // samples.
+      // With two threads, one can prepare samples while the other waits for the device. Each further thread needs
+      // memory for its samples.
       constexpr int kThreads = 2, kMostThreads = 8;
       options.threads = kThreads;
       options.most_threads = kMostThreads;

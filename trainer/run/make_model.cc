@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Copies the tensors of the file config.init_from into the model. With config.replace_head, leaves out those of the
+// Copies the tensors of the file config.init_from into the model, except, with config.replace_head, the tensors of the
 // last layer. Throws Error (kUsage, kCheckpoint).
 void LoadWeights(const config::Config& config, const Model& model) {
   const std::vector<std::string> heads = model.HeadPrefixes();

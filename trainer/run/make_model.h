@@ -10,11 +10,13 @@
 
 namespace lockstep {
 
-// Returns the ModelSpec with which the config's model is made, for samples of `spec`. It keeps a reference to `ranks`.
+// Returns the ModelSpec with which the config's model is made, for samples as `spec` describes them. The ModelSpec
+// keeps a reference to `ranks`.
 ModelSpec ModelSpecOf(const config::Config& config, const SampleSpec& spec, Communicator& ranks);
 
-// Returns the model on the device. Its weights are drawn from config.seed or read from config.init_from, and are not
-// yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
+// Returns the config's model on the device of `world`. Its weights are initialised with random numbers from config.seed
+// or read from the file config.init_from. MakeModel() does not broadcast the weights from rank 0 to the other ranks.
+// Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world);
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kPhaseSteps = 10;
 
-// Makes all steps of a Fit with the same micro-batch, which stays on the device.
+// Makes all steps of a Fit with one and the same micro-batch, which stays in the device's memory.
 class PinnedSteps {
  public:
   PinnedSteps(const config::Config& config, Fit& fit, const World& world)
@@ -59,7 +59,8 @@ class PinnedSteps {
   }
 
  private:
-  // Takes a micro-batch from the feed. The feed does not overwrite it until its Next() is called again.
+  // Takes a micro-batch from the feed. The feed does not overwrite the micro-batch until the next call of the feed's
+  // Next().
   void Pin() {
     batch_ = fit_.input().feed.Next();
     pinned_.emplace(std::vector<DeviceBatch>{batch_});
@@ -75,7 +76,7 @@ class PinnedSteps {
   std::optional<PinnedBatches> pinned_;
 };
 
-// Makes kPhaseSteps more steps. Rank 0 writes a Chrome trace of them to `target`, the file `path`.
+// Makes kPhaseSteps more steps. Rank 0 writes a Chrome trace of these steps to `target`, the file `path`.
 void TraceSteps(PinnedSteps& steps, Fit& fit, const World& world,
                 std::optional<OutputTarget>& target, const std::string& path) {
   const auto act = [&] {
@@ -131,7 +132,7 @@ StepMeasurement Measure(const config::Config& config, Fit& fit, const World& wor
   measured.samples = fit.data().train->size();
   measured.precision = fit.precision();
   measured.accumulation = fit.accumulation();
-  // This releases the memory of the CUDA graphs before the forward pass below.
+  // SetMicroBatches() releases the memory of the CUDA graphs, which the forward pass below may need.
   fit.step().SetMicroBatches(static_cast<int>(fit.accumulation()), fit.max_micro_batch());
   measured.forward_flops =
       fit.accumulation() *
@@ -145,7 +146,7 @@ StepMeasurement Measure(const config::Config& config, Fit& fit, const World& wor
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options) {
-  RunEvents events;  // has no sinks
+  RunEvents events;  // has no sinks, so events have no effect
   std::optional<Fit> fit;
   MakeFit(fit, config, extensions, world, events);
   return OrLeave(options, world.device, [&] {

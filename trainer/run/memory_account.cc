@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Returns where a step allocates memory that it keeps: "the forward pass of blocks.3.attention", "the backward pass".
+// Returns the part of a step that allocated `kept`, for example "the forward pass of blocks.3.attention".
 std::string PlaceOf(const KeptMemory& kept) {
   const std::string of = kept.module.empty() ? "" : " of " + kept.module;
   switch (kPhases[kept.phase]) {
@@ -87,7 +87,8 @@ void MemoryAccount::Begin() {
   if (is_gpu_ && is_told_) failures_.emplace(world_.device, [this] { OnFailure(); });
 }
 
-// Called after a step that did not fit. The following steps have smaller micro-batches, or other memory was released.
+// Forgets all measurements. Call it after a step that did not fit in memory, because the following steps then have
+// smaller micro-batches, or other memory was released.
 void MemoryAccount::BeginAnew() {
   steps_ = 0;
   first_.reset();
@@ -119,12 +120,12 @@ void MemoryAccount::OnWatched(Step& step) {
     kept_ = {};
     kept_.is_known = true;
     for (const KeptMemory& kept : watch.tally().Kept()) {
-      // Memory that has an owner, such as the optimizer's moments, is meant to stay.
+      // Memory that has an owner, such as the optimizer's moments, stays allocated on purpose, so it does not count.
       if (kept.owner != MemoryOwner::kUnknown) continue;
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
-    // Memory that replaces freed memory does not count as growth.
+    // Memory that only replaces freed memory does not count, so the kept bytes are limited to the growth over the step.
     kept_.bytes = std::clamp<int64_t>(watch.Growth(), 0, kept_.bytes);
     if (reported_ && !rose_) return;
   }
@@ -135,8 +136,8 @@ void MemoryAccount::OnWatched(Step& step) {
   pool_bytes_ = facts.pool_bytes;
   if (rose_) {
     rose_ = false;
-    // If this step's peak is not higher, something other than a step or an evaluation caused the rise, such as the
-    // writing of a checkpoint.
+    // If this step's peak is not higher than the reported one, work outside of steps and evaluations caused the rise,
+    // such as the writing of a checkpoint.
     if (IsMore(report.peak_bytes)) Report(std::move(report));
     watch.ForgetMost();
     return;
@@ -179,7 +180,8 @@ void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& inpu
   const int64_t before = watch.Most();
   const int64_t peak = watch.PeakDuring(evaluate);
   MemoryFacts facts = FactsAt(steps);
-  // Between steps only held tensors, graph pools and the evaluation's own tensors take memory.
+  // In an evaluation, memory is taken by the tensors that steps keep, by the pools of CUDA graphs, and by the
+  // evaluation's own tensors.
   if (IsMore(peak + watch.elsewhere() + facts.pool_bytes) &&
       watch.During([&] { return HeldTensors(step, input, snapshots); }, [] {})) {
     facts.allocated_peak = peak + watch.elsewhere();
@@ -205,8 +207,8 @@ void MemoryAccount::TakeErrors() {
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
 }
 
-// May be called on any thread. Writes one snapshot for each step, because a step may fail several times with ever
-// smaller micro-batches.
+// Writes a memory snapshot after an allocation has failed, but at most one for each step, because a step may fail
+// several times with ever smaller micro-batches. May be called on any thread.
 void MemoryAccount::OnFailure() {
   const int64_t step = number_;
   if (failed_in_.exchange(step) != step) WriteSnapshot(fmt::format("failed-step-{}", step));
@@ -220,7 +222,7 @@ void MemoryAccount::WriteSnapshot(const std::string& name) {
 
 std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {
   AllocationFailure own;
-  // An allocation that failed elsewhere, such as in a loader's thread, may not have made the step fail.
+  // An allocation that failed outside of the step, such as in a loader's thread, did not make the step fail.
   if (failures_ && step.lacked_memory()) own = failures_->Take().value_or(own);
   const std::vector<AllocationFailure> ranks =
       GatherValues(own, "which allocation failed", world_.host);

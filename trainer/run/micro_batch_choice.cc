@@ -31,7 +31,7 @@ int64_t MicroBatchChoice::Room(double left) const {
 
 int64_t MicroBatchChoice::FewestThatFit() {
   const int64_t most = StepFormOf(config_, /*accumulation=*/1, world_.size()).micro_batch;
-  // If nothing fits with this fraction left free, tries again with all of the memory.
+  // If no number of micro-batches fits while kLeft is left free, the loop tries again with all of the memory.
   for (const double left : {kLeft, 0.0}) {
     room_ = Room(left);
     for (int64_t pieces = 1; pieces <= most; pieces *= 2) {
@@ -78,7 +78,7 @@ std::optional<MicroBatchChosen> MicroBatchChoice::Fewer(int64_t step, int64_t ac
   }
   MicroBatchChosen chosen = Choose(step);
   if (chosen.accumulation >= accumulation) return std::nullopt;
-  look_every_ *= 2;  // free memory may vary, so it is checked ever less often
+  look_every_ *= 2;  // limits how often free memory that varies changes the choice
   return chosen;
 }
 

@@ -37,8 +37,9 @@ Task TaskOf(const config::Data& config) {
   throw BugError("data.task {}", static_cast<int>(config.task()));
 }
 
-// Returns `dataset`, with bad samples replaced by others if data.bad_samples says so. Call it for the training part and
-// the validation part separately, so that a bad sample is replaced by one of its own part.
+// Returns `dataset`, in which unreadable samples are replaced by others if data.bad_samples says so. Call it for the
+// training part and the validation part separately, so that a training sample is never replaced by a validation sample,
+// nor the reverse.
 std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
                                           std::shared_ptr<const Dataset> dataset) {
   const config::BadSamples& bad = config.data().bad_samples();
@@ -46,25 +47,26 @@ std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
   return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
 }
 
-// Returns the data set that evaluation reads, without random augmentation.
+// Returns the data set without random augmentation, as evaluation reads it.
 std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
   std::shared_ptr<const Dataset> plain = dataset->Plain();
   return plain ? plain : dataset;
 }
 
-// Returns the name of the data in errors: their first file, or the name of a data set without files.
+// Returns the name that errors use for the data: the first of `files`, or, if there are none, the name of the user's
+// own data set.
 std::string SourceName(const std::vector<std::string>& files, const config::Data& data) {
   return files.empty() ? data.own().name() : files.front();
 }
 
-// Returns the keys for Divide(). Groups are missing, because a format that has groups divides its samples itself
-// (OpenForTraining()).
+// Returns the keys by which Divide() divides samples into training and validation: the classes, for a classification.
+// Groups are not among the keys, because a format that has groups divides its samples itself (OpenForTraining()).
 DivisionKeys KeysOf(const Dataset& dataset) {
   if (dataset.spec().task != Task::kClassification) return {};
   return {.classes = [&dataset] { return ClassesOf(dataset); }};
 }
 
-// Returns NaN if the text is not a number.
+// Returns the number that `text` contains, or NaN if `text` is not a number.
 double WeightIn(const std::string& text) {
   double weight = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
@@ -86,7 +88,8 @@ std::shared_ptr<const Dataset> WithStandardTargets(const config::Data& data,
   return std::make_shared<StandardizedTargets>(std::move(dataset), std::move(moments));
 }
 
-// Completes `data` with the moments of the training targets.
+// Sets target_mean and target_std of `data` to the moments of the training targets, if data.standardize_targets asks
+// for them and they are not set.
 void FitTargets(const Dataset& train, config::Data& data) {
   if (!data.standardize_targets() || data.target_mean_size() > 0) return;
   const TargetMoments moments = MomentsOfTargets(train);
@@ -94,8 +97,8 @@ void FitTargets(const Dataset& train, config::Data& data) {
   data.mutable_target_std()->Assign(moments.std.begin(), moments.std.end());
 }
 
-// Returns which training samples an epoch takes, or null if it takes each once. `request` is the one for the training
-// files.
+// Returns the object that draws the training samples of an epoch, or null if an epoch takes each sample once. `request`
+// is the request that opened the training files.
 std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const Dataset& train) {
   const config::Sampling& sampling = request.config.data().sampling();
   std::vector<double> weights;
@@ -130,8 +133,8 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
-// Opens files, and reads them as a training with samples of `request.expected` would. Appends the files' remarks to
-// `remarks`.
+// Opens the files of `request` as a data set without random augmentation, whose samples must have the shape of
+// `request.expected`. Appends the data set's remarks to `remarks`. Throws Error.
 std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
                                         std::vector<std::string>& remarks) {
   const config::Data& data = request.config.data();
@@ -143,7 +146,7 @@ std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
                     SourceName(request.files, data), ShapeText(dataset->spec()),
                     ShapeText(request.expected));
   }
-  // For predictions a bad sample must not be replaced by another one.
+  // For predictions an unreadable sample must not be replaced by another sample.
   return WithStandardTargets(
       data, request.label_optional ? dataset : WithoutBad(request.config, dataset));
 }
@@ -162,7 +165,7 @@ SampleSpec SpecOf(const config::Data& config) {
 
 TrainingData OpenTrainingData(const config::Config& given, const Datasets& datasets,
                               const World& world) {
-  config::Config config = given;  // is completed below with values from the training files
+  config::Config config = given;  // is completed below with values from the files
   OpenRequest request{
       .config = config,
       .files = ListOf(given.data().train()),
@@ -171,8 +174,7 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
       .datasets = datasets,
       .device = world.device,
       .cores = world.cores};
-  // The training files are opened without an expected shape; the shape that they hold is compared with data.input_shape
-  // afterwards.
+  // The training files are opened without an expected shape; Resolved() compares their shape with data.input_shape.
   request.expected.shape.clear();
   TrainingData opened{.data = given.data(), .kept = request.budget};
   const Format& format = FormatOf(given.data());

@@ -17,31 +17,31 @@ class MemoryBudget;  // data/images/kept_bytes.h
 
 struct TrainingData {
   std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> validation;  // null: none
+  std::shared_ptr<const Dataset> validation;  // null: there is no validation set
   std::shared_ptr<const WeightedDraws>
-      draws;  // which training samples an epoch takes; null: it takes each once
+      draws;  // which training samples an epoch takes; null: each sample once
   // config.data, completed with the values that were computed from the training files.
   config::Data data;
-  std::shared_ptr<const MemoryBudget> kept;  // memory of data.images.cache_mib
+  std::shared_ptr<const MemoryBudget> kept;  // the cache of data.images.cache_mib
   std::vector<std::string> remarks{};  // lines that tell the user how the files were interpreted
 };
 
-// Opens the training and validation sets. Throws Error (kData, kUsage).
+// Opens the training set and the validation set of `config`. Throws Error (kData, kUsage).
 TrainingData OpenTrainingData(const config::Config& config, const Datasets& datasets,
                               const World& world);
 
-// Returns the config, completed with the values that it leaves to the data, such as data.input_shape. Throws Error
-// (kData).
+// Returns `config`, completed with the values that follow from the data, such as data.input_shape. Throws Error (kData)
+// if data.input_shape is set and differs from the shape of the samples, and Error (kUsage).
 config::Config Resolved(config::Config config, const TrainingData& training);
 
-// Returns the description of the samples that `config` gives. It is complete if `config` was completed with the values
-// from the data (Resolved()).
+// Returns the description of the samples that `config` gives. The description is complete if `config` was completed
+// with the values from the data (Resolved()).
 SampleSpec SpecOf(const config::Data& config);
 
-// Opens `files`, which have the config's format, and reads them as a training with samples of `spec` would. With
-// `label_optional`, which is for predictions, labels may be missing (CSV: the label column; MNIST: the second file),
-// and data.bad_samples has no effect. On rank 0 prints a warning for each of Dataset::Remarks(). Throws Error (kData,
-// kUsage).
+// Opens `files`, which have the config's format, as a data set without random augmentation, whose samples must be as
+// `spec` describes them. If `label_optional` is set, which is for predictions, labels may be missing (CSV: the label
+// column; MNIST: the second file), and data.bad_samples has no effect. Rank 0 prints a warning for each of
+// Dataset::Remarks(). Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,

@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 constexpr double kLookInterval = 0.2;  // seconds between two checks for a request
 constexpr int64_t kMostSteps = 100;    // the most steps in one recording
 
-// Returns the number of steps that a request file asks for; 1 if the file has no number.
+// Returns the number of steps that the request file `path` asks for, at least 1 and at most kMostSteps; 1 if the file
+// has no number.
 int64_t StepsOf(const std::string& path) {
   std::ifstream file(path);
   int64_t steps = 0;
@@ -117,7 +118,7 @@ RankProfile Profiling::WriteTrace() {
   }
   profile.rank = world_.rank();
   profile.device = on_gpu ? at::cuda::getDeviceProperties(world_.device.index())->name : "CPU";
-  // The run folder itself is not made again if somebody has removed it.
+  // create_directory() makes no parent folders, so the run folder is not made again if somebody has removed it.
   std::error_code error;
   for (const std::string& folder : {run_dir_ + "/profiles", ProfileFolder(run_dir_, first_step_),
                                     TraceFolder(run_dir_, first_step_)}) {

@@ -1,12 +1,12 @@
-// Profiling: records some steps of a run, on all ranks at once, and writes their traces and their summary into the run
-// folder (observe/profile/profile_files.h).
+// Profiling: records some steps of a run with a profiler, on all ranks at once, and writes the ranks' traces and one
+// summary into the run folder (observe/profile/profile_files.h).
 //
-// The config field `profile` says which steps are recorded, and a user can ask for more while the run trains (`lockstep
-// profile`). Rank 0 looks for such a request. The other ranks learn of it through the values that each step sums over
-// the ranks.
+// The config field `profile` says which steps are recorded, and a user can ask for more steps while the run trains
+// (`lockstep profile`). Rank 0 looks for the user's request file. The other ranks learn of the request through the
+// values that each step sums over the ranks.
 //
-// Promise: a recorded step computes the same as without recording. A profile that cannot be written gives a warning,
-// and the run goes on.
+// Promise: a recorded step computes the same results as a step that is not recorded. A profile that cannot be written
+// gives a warning, and the run goes on.
 //
 // Invariant: all ranks record the same steps.
 //
@@ -41,23 +41,24 @@ class Profiling {
     std::string version;                    // version of the program
     int64_t last_step = 0;                  // the last step of the run
     double peak_flops = 0;                  // peak of the device, in FLOP/s; 0: unknown
-    std::function<NodesOfGraphs()> graphs;  // returns the CUDA graphs that steps may have run
+    std::function<NodesOfGraphs()> graphs;  // returns the nodes of the CUDA graphs of steps
   };
 
   // Keeps references to `config`, `world` and `events`.
   Profiling(const config::Config& config, const World& world, RunEvents& events, Options options);
 
-  // On rank 0, returns how many steps in total the user has asked to record so far. On other ranks, returns 0.
+  // Returns, on rank 0, how many steps in total the user has asked to record so far. Returns 0 on other ranks.
   int64_t Asked();
 
-  // Call it when the host has seen the figures of a step. `asked`: what Asked() returned on rank 0 in that step.
+  // Stores `asked`, the value that Asked() returned on rank 0 in a step. Call it when the host has read that step's
+  // figures.
   void OnFigures(int64_t asked) { heard_ = asked; }
 
-  // Call it before `step`, counted from 1.
+  // Starts a recording if one is due. Call it before `step`, counted from 1.
   void BeforeStep(int64_t step);
 
-  // Call it after `step`. If it was the last one to record, or if the recording `ends` here, because the run stops or
-  // evaluates, every rank writes what it has recorded.
+  // Ends the recording, if there is one, after its last step, or if `ends` says that the run now stops or evaluates.
+  // Every rank then writes its trace. Call it after `step`, counted from 1.
   void AfterStep(int64_t step, bool ends);
 
  private:
@@ -74,15 +75,15 @@ class Profiling {
   Options options_;
   Profiler profiler_;
   std::optional<Range> step_range_;
-  int64_t first_step_ = 0;  // first and last step of the recording
-  int64_t last_step_ = 0;
-  int64_t asked_ = 0;    // the value that Asked() returns
-  int64_t heard_ = 0;    // the argument of the last OnFigures()
-  int64_t begun_ = 0;    // how many of the heard_ steps belong to recordings that have begun
-  bool is_due_ = false;  // whether the config's next recording waits for the end of another one
+  int64_t first_step_ = 0;     // the first step of the recording, counted from 1
+  int64_t last_step_ = 0;      // the last step of the recording
+  int64_t asked_ = 0;          // the value that Asked() returns
+  int64_t heard_ = 0;          // the argument of the last OnFigures()
+  int64_t begun_ = 0;          // the value of heard_ when BeforeStep() last read it
+  bool is_due_ = false;        // whether a recording of the config is due but has not begun
   bool answers_user_ = false;  // whether the user asked for this recording
-  bool user_waits_ = false;
-  double looked_s_ = 0;  // when Asked() last looked for a request
+  bool user_waits_ = false;    // whether a request of the user is not answered yet
+  double looked_s_ = 0;  // when Asked() last looked for a request, on the clock of base/clock.h
 };
 
 }  // namespace lockstep

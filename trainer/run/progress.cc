@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The weight of a step falls to 1 / e of its first value within this many seconds of training.
+// The number of seconds of training within which the weight of a step falls to 1 / e of its first value.
 constexpr double kMemoryS = 60;
 
 double Rate(int64_t samples, double seconds) {
@@ -58,8 +58,8 @@ Progress::Epoch Progress::EndEpoch(int64_t steps_done) {
   const double seconds = now_() - epoch_s_;
   trained_s_ += seconds;
   const int64_t epoch = (steps_done - 1) / plan_.steps_per_epoch;
-  // The first epoch of this process counts only until a second one has ended. Its first step, which warms up, never
-  // counts.
+  // samples_per_s() counts the first epoch of this process only until a second epoch has ended. The process's first
+  // step, which includes warm-up work, never counts.
   if (epoch <= first_step_ / plan_.steps_per_epoch + 1) {
     rated_samples_ = 0;
     rated_s_ = 0;
@@ -106,7 +106,7 @@ double Progress::SecondsLeft(int64_t steps_done) const {
   const double a_step = step_s_ / step_weight_ + pause_s_ / static_cast<double>(steps_made_ - 1);
   double left = static_cast<double>(plan_.steps - steps_done) * a_step;
   if (plan_.evaluates && evaluations_ > 0) {
-    // If an epoch ends with the last of these steps, its evaluation is still to come.
+    // If step `steps_done` ends an epoch, the evaluation of that epoch is still to come, so it is counted, too.
     const int64_t evaluations =
         CeilDivide(plan_.steps, plan_.steps_per_epoch) - (steps_done - 1) / plan_.steps_per_epoch;
     left += static_cast<double>(evaluations) * evaluation_s_ / static_cast<double>(evaluations_);

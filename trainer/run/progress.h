@@ -1,20 +1,20 @@
-// Progress: computes how far a run is, how fast it trains, how long it still takes, and the mean training loss of an
-// epoch.
+// Progress: computes how many steps a run has made, how fast it trains, how long it will still take, and the mean
+// training loss of an epoch.
 //
-// Promise: the remaining time changes smoothly. It is the sum of three estimates: the remaining steps at the
-// exponentially smoothed time of a step, the remaining evaluations at their mean time, and the checkpoints and other
-// pauses between steps at their mean time per step so far. The first step of a process does not count, because it warms
-// up.
+// Promise: the remaining time changes smoothly. It is the sum of three estimates: the remaining steps times the
+// exponentially smoothed time of a step, the remaining evaluations times the mean time of an evaluation, and the
+// remaining steps times the mean time of pauses between steps (checkpoints and others). The first step of a process is
+// left out of these means, because it includes warm-up work.
 //
 // Protocol, on the thread that trains:
-//   1. Call Begin(). Then call for each step BeginStep(), OnLoss() for the steps whose loss has arrived, TakeLine() if
-//      a line is due, and EndStep(). Call CountFromHere() after the first step.
+//   1. Call Begin() once. For each step call BeginStep(), TakeLine() if a log line is due, OnLoss() for the steps whose
+//      loss has arrived, and EndStep(). Call CountFromHere() when the first step was made, before its TakeLine().
 //   2. When all losses of an epoch have arrived, call EndEpoch(), OnEvaluation() if there was an evaluation, and
-//      BeginEpoch(). All other time between EndStep() and the next BeginStep() counts as a pause.
+//      BeginEpoch(). The time between EndStep() and the next BeginStep(), except for evaluations, counts as a pause.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/run/progress_test.cc)
 //   only the first step was made -> seconds_left is negative -> Progress.KnowsNothingAfterTheFirstStep
-//   a loss is not finite -> the epoch's mean leaves it out -> Progress.LeavesLossesOutThatAreNotFinite
+//   a loss is not finite -> the epoch's mean leaves this loss out -> Progress.LeavesLossesOutThatAreNotFinite
 //   no loss is finite -> the epoch's mean is NaN -> Progress.LeavesLossesOutThatAreNotFinite
 #pragma once
 
@@ -36,15 +36,15 @@ struct ProgressPlan {
 
 class Progress {
  public:
-  // The figures of a step line.
+  // The values in a step line of the log.
   struct Line {
-    double seconds = 0;  // the time since the previous line
+    double seconds = 0;  // the seconds since the previous line
     double samples_per_s = 0;
-    double seconds_left = -1;  // the time until the run's end; negative if it is not known yet
+    double seconds_left = -1;  // the seconds until the run's end; negative: not known yet
   };
-  // The figures of an epoch.
+  // The values in an epoch line of the log.
   struct Epoch {
-    double seconds = 0;  // the time of training, without the process's first step
+    double seconds = 0;  // the seconds of training, without the process's first step
     double samples_per_s = 0;
     double loss = 0;  // the mean over the samples of the steps whose loss is finite
   };
@@ -54,7 +54,7 @@ class Progress {
       : plan_(plan), now_(std::move(now)) {}
 
   // Begin() says that `step`, counted from 0, is the first step that this process makes. CountFromHere() says that this
-  // step was made, and that the time of training counts from now on.
+  // first step was made, and begins to count the time of training.
   void Begin(int64_t step);
   void CountFromHere();
 
@@ -62,31 +62,31 @@ class Progress {
   void BeginStep(int64_t step);
   void EndStep();
 
-  // Returns the figures of the line after `steps_done` steps. The last of these steps may still be under way.
+  // Returns the values of the log line after `steps_done` steps. The last of these steps may still be running.
   Line TakeLine(int64_t steps_done);
 
-  // EndEpoch() says that the epoch of step `steps_done`, counted from 1, has ended, and returns its figures.
-  // BeginEpoch() says that its evaluation has ended, too.
+  // EndEpoch() says that the epoch of step `steps_done`, counted from 1, has ended, and returns the epoch's values.
+  // BeginEpoch() says that the evaluation of that epoch has ended, too.
   Epoch EndEpoch(int64_t steps_done);
   void BeginEpoch(int64_t steps_done);
 
-  // Says how long the evaluation took that has just ended.
+  // Says how many seconds the evaluation took that has just ended.
   void OnEvaluation(double seconds);
 
-  // Says that `step`, counted from 1, had this loss, which is the mean over the step's samples.
+  // Adds the loss of `step`, counted from 1, to the epoch's mean. `loss` is the mean over the step's samples.
   void OnLoss(int64_t step, double loss);
 
   // Returns the number of samples, of all ranks, that step `step` (counted from 1) trains on.
   int64_t SamplesOf(int64_t step) const { return SamplesIn(step) - SamplesIn(step - 1); }
 
-  // Returns the step that is under way or was made last, counted from 1; 0 if there is none.
+  // Returns the number of the step that is being made or was made last, counted from 1; 0 before the first step.
   int64_t step() const { return step_; }
 
-  // Returns the speed of training, without evaluations and without the first step. If there is a second epoch, the
-  // first one does not count.
+  // Returns the samples per second of training in the epochs that have ended, without evaluations and without the
+  // process's first step. If a second epoch has ended, the first epoch does not count.
   double samples_per_s() const;
 
-  // Returns the seconds of training since the first step.
+  // Returns the seconds of training in the epochs that have ended, without the process's first step.
   double trained_s() const { return trained_s_; }
 
  private:
@@ -100,20 +100,21 @@ class Progress {
   int64_t first_step_ = 0;  // the first step of this process, counted from 0
   int64_t step_ = 0;
 
-  int64_t line_step_ = 0;  // the number of steps at the last line
-  double line_s_ = 0;      // when the last line was taken
-  double epoch_s_ = 0;     // when the epoch began
-  int64_t rated_samples_ = 0;
+  int64_t line_step_ = 0;      // the number of the run's steps at the last line
+  double line_s_ = 0;          // the time of the last line, or of BeginEpoch() if later
+  double epoch_s_ = 0;         // the time when the epoch, or counting, began
+  int64_t rated_samples_ = 0;  // the samples and the seconds that samples_per_s() divides
   double rated_s_ = 0;
   double trained_s_ = 0;
-  double loss_sum_ = 0;  // the sum of the losses of all samples
-  int64_t loss_samples_ = 0;
+  double loss_sum_ = 0;       // the sum of the finite losses of the epoch's samples
+  int64_t loss_samples_ = 0;  // the number of samples in loss_sum_
 
-  // The following members are for SecondsLeft().
+  // The following members are used by SecondsLeft().
   int64_t steps_made_ = 0;  // the number of steps that this process has made
-  double begun_s_ = 0;      // when the step under way began
-  double ended_s_ = 0;      // when the last step ended
-  // The sums of the weights and of the weighted seconds of the steps after the first. Older steps have smaller weights.
+  double begun_s_ = 0;      // the time when the current step began
+  double ended_s_ = 0;      // the time when the last step ended
+  // Sums over the steps after the first: of their weights, and of their seconds times their weights. Older steps have
+  // smaller weights.
   double step_weight_ = 0;
   double step_s_ = 0;
   double pause_s_ = 0;  // the seconds between steps, without evaluations

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Renames the run's folder to the first of RUN.1, RUN.2, ... that does not exist, and returns the new name.
+// Renames the run folder `path` to the first of path.1, path.2, ... that does not exist, and returns the new name.
 std::string MoveAway(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const RunLock nobody_trains_in_it(path, "that moves it away");
@@ -35,7 +35,7 @@ std::string MoveAway(std::string path) {
   }
 }
 
-// Cuts off an incomplete last line, which a process leaves if it is killed while it writes.
+// Cuts off an incomplete last line of the file `path`, which a process leaves if it is killed while it writes the line.
 void CutTornLine(const std::string& path) {
   std::string why;
   const FileDescriptor file = OpenPlainFile(path, kInRunFolder, O_RDWR, why);
@@ -79,13 +79,13 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   lock_.emplace(path_, job_);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
-  // Old flight records in RUN/flight are deleted before new ones are made, so it must be a real folder and no symbolic
-  // link.
+  // Old flight records in the folder `flight` of the run folder are deleted later. So `flight` must be a real folder
+  // and not a symbolic link, through which files of others would be deleted.
   const fs::file_type flight = fs::symlink_status(path_ + "/flight").type();
   if (flight != fs::file_type::not_found && flight != fs::file_type::directory) {
     throw UsageError("{}/flight: is no folder of the run's own: remove it", path_);
   }
-  // Requests that lie in the folder were made to an earlier job, which has ended.
+  // Request files that are in the folder at this time were meant for an earlier job, which has ended.
   if (CheckpointIsRequested()) AnswerRequest();
   std::error_code ignored;
   fs::remove(ProfileRequestPath(path_), ignored);
@@ -163,7 +163,8 @@ void RunFolder::AnswerRequest() {
 
 bool RunFolder::IsRemoved() const {
   struct stat status {};
-  // Other errors than ENOENT may mean that the file system is unreachable for a while.
+  // An error other than ENOENT may mean that the file system is unreachable for a while, so it does not count as
+  // removed.
   return lstat(path_.c_str(), &status) != 0 && errno == ENOENT;
 }
 

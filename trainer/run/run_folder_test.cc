@@ -30,13 +30,14 @@ class RunFolderTest : public testing::Test {
 TEST_F(RunFolderTest, LinesThatTheDiskDoesNotTakeFollowLater) {
   RunFolder folder(config_, "a1", /*fresh=*/false);
   folder.Begin(config_);
-  // The log is made longer than the warning on stderr. CaptureStderr() writes stderr to a file, to which the limit
-  // below applies, too.
+  // The first line of 4000 letters makes the log longer than the warning on stderr. CaptureStderr() redirects stderr to
+  // a file, and the limit below applies to each file of the process.
   folder.Log({{"text", std::string(4000, 'a')}});
   const std::string before = Log();
   testing::internal::CaptureStderr();
   {
-    // The limit lies within the third line of the log.
+    // The limit allows 15 bytes after the first line. {"step":2} and its line feed have 11 bytes, so the limit lies
+    // within the log's third line.
     const LimitedFileSize limit(before.size() + 15);
     for (const int step : {2, 3, 4}) folder.Log({{"step", step}});
   }
@@ -69,7 +70,7 @@ TEST_F(RunFolderTest, WhatAKilledJobWasWritingIsRemoved) {
   for (const char* name : {"config.pbtxt", "weights.safetensors", "anomaly.json"}) {
     EXPECT_FALSE(fs::exists(run_ + "/" + name + ".tmp.123")) << name;
   }
-  EXPECT_TRUE(fs::exists(run_ + "/notes.tmp.123"));  // not a file that a run writes
+  EXPECT_TRUE(fs::exists(run_ + "/notes.tmp.123"));  // stays: a run writes no file `notes`
 }
 
 TEST_F(RunFolderTest, ARequestIsOfTheJobThatItWasMadeTo) {

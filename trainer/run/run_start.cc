@@ -20,8 +20,8 @@
 namespace lockstep {
 namespace {
 
-// Verifies the checkpoint, of which each rank reads a part, and returns its manifest. Every rank must call it. Throws
-// Error (kCheckpoint) on every rank if the checkpoint is damaged.
+// Verifies `checkpoint`, of which each rank reads a part, and returns the checkpoint's manifest. Every rank must call
+// it. Throws Error (kCheckpoint) on every rank if the checkpoint is damaged.
 checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) {
   checkpoint::Manifest manifest;
   Together(world.host, [&] {
@@ -32,7 +32,8 @@ checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) 
   return manifest;
 }
 
-// Returns the step of rank 0's newest checkpoint, on every rank; nothing if it has none.
+// Returns, on every rank, the step of the newest checkpoint that rank 0 sees in its `folder`; nothing if rank 0 sees
+// none.
 std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
   const std::optional<Checkpoint> own = folder ? folder->newest() : std::nullopt;
   const int64_t newest =
@@ -62,7 +63,7 @@ std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& w
     try {
       ReadAhead(FindCheckpoint(run_dir), rank, ranks);
     } catch (const std::exception&) {
-      // Either there is no checkpoint, or the code that reads it later will report the error.
+      // Either there is no checkpoint, or the code that later reads the checkpoint will report the error.
     }
   });
 }
@@ -74,7 +75,7 @@ std::string NameJob(const std::string& given, const World& world) {
 }
 
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world) {
-  // A network file system may show new names late.
+  // A network file system may show a new file only after some seconds, so each rank waits for up to kLate.
   constexpr std::chrono::seconds kLate{10};
   constexpr std::chrono::milliseconds kInterval{50};
   Together(world.host, [&] {

@@ -1,9 +1,9 @@
-// Decides whether a run begins or goes on from a checkpoint. The functions here make all ranks agree on the job's name,
-// check that all ranks see the run folder, and choose the newest undamaged checkpoint.
+// Decides whether a run begins at step 0 or continues from a checkpoint. The functions of this file make all ranks
+// agree on the job's name, check that all ranks see the run folder, and choose the newest undamaged checkpoint.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the ranks' machines share no folder -> Error (kUsage) on every rank -> test_machines_that_share_no_disk
-//   the newest checkpoint is damaged -> a warning, and the one before is taken
+//   the newest checkpoint is damaged -> a warning, and the checkpoint before it is used
 //     -> test_damage_is_named_and_the_one_before_taken
 //   the checkpoint to begin from is missing or damaged -> Error (kCheckpoint) on every rank
 //     -> test_from_what_cannot_be_gone_on_from
@@ -24,54 +24,57 @@
 
 namespace lockstep {
 
-// Where a run begins. It is the same on all ranks.
+// The point from which a run begins or continues. All ranks have the same values.
 struct RunStart {
-  std::optional<Checkpoint> checkpoint;  // nothing: the run begins at step 0
+  std::optional<Checkpoint> checkpoint;  // empty: the run begins at step 0
   checkpoint::Manifest manifest;         // the manifest of the checkpoint
   bool is_of_another_run = false;        // whether the checkpoint belongs to another run
-  // The differences between the checkpoint's config and this run's; none if the checkpoint is the run's own.
+  // The differences between the checkpoint's config and this run's config, if the checkpoint belongs to another run;
+  // otherwise empty.
   std::vector<std::string> differences;
   std::string job;  // the name of this job
-  // If the job was started again after a failure: the last step that the log has, and the Unix time of its last line;
-  // otherwise 0.
+  // If the job was started again after a failure: the last step in the run's log, and the Unix time of the log's last
+  // line; otherwise 0 and 0.
   int64_t failed_step = 0;
   double failed_at = 0;
 };
 
-// Reads this rank's part of a folder's newest checkpoint, if there is one, into the page cache. The destructor of the
-// result waits until the reading has ended, so destroy the result late.
+// Starts a thread that reads this rank's part of the newest checkpoint in `run_dir`, if there is one, into the page
+// cache. The destructor of the result waits for this thread, so the caller should keep the result until the checkpoint
+// was read.
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
-// Returns a name for the job that no other job has and that is the same on all ranks. If rank 0 has a `given` name,
-// returns that one. Every rank must call this function and the functions below.
+// Returns rank 0's `given` name for the job, or a random name if `given` is empty on rank 0. All ranks get the same
+// name. Every rank must call NameJob(), RequireSharedFolder() and FindStart().
 std::string NameJob(const std::string& given, const World& world);
 
-// Throws Error on every rank unless all ranks see the folder that rank 0 has locked. All ranks write checkpoints to
-// this folder.
+// Throws Error on every rank unless all ranks see the folder that rank 0 has locked for `job`. The ranks must share
+// this folder, because each rank writes its part of a checkpoint to it.
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world);
 
-// Returns a start from the run folder's newest undamaged checkpoint, or, if the folder has none, from the checkpoint
-// `from`. Only rank 0 has a `folder`. `restarts`: how often the job was started again after failures. Throws Error on
-// every rank.
+// Returns the start from the newest undamaged checkpoint of the run folder. If the folder has no checkpoint, returns
+// the start from the checkpoint `from`, or from step 0 if `from` is empty. `folder` has a value only on rank 0.
+// `restarts` is the number of times that the job was started again after failures. Throws Error on every rank.
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
                    const std::string& from, int64_t restarts, const std::string& job,
                    const World& world);
 
-// Returns the step of the run's own checkpoint from which it continues, if it does.
+// Returns the step of the checkpoint from which the run continues, if it is a checkpoint of the same run.
 std::optional<int64_t> ResumedStep(const RunStart& start);
 
-// Returns the event that says from which checkpoint the run continues. `start` must have one.
+// Returns the event that says from which checkpoint the run continues. `start.checkpoint` must have a value.
 RunResumed ResumedEvent(const RunStart& start);
 
-// Returns lines that describe the training data. If a run continues, they must equal the lines of the run's start.
+// Returns lines that describe the training data. When a run continues, these lines must equal the lines that its
+// checkpoint holds (RequireSameData()).
 std::vector<std::string> DataFacts(const Dataset& train);
 
-// Returns the lines of DataFacts(), and lines about everything else that must be the same on all ranks so that their
-// collectives match. `validation` is null if there is none.
+// Returns the lines of DataFacts(), and lines about everything else that must be the same on all ranks so that the
+// ranks' collectives match. `validation` is null if there are no validation samples.
 std::vector<std::string> FactsOf(const Dataset& train, const Dataset* validation,
                                  const std::vector<NamedTensor>& model);
 
-// Throws Error (kData) if the lines in the checkpoint differ from `now`, the lines of DataFacts().
+// Throws Error (kData) if the data lines in the manifest of `start` differ from `now`, the result of DataFacts().
 void RequireSameData(const RunStart& start, const std::vector<std::string>& now);
 
 }  // namespace lockstep

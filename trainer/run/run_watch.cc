@@ -79,7 +79,7 @@ void RunWatch::Queued(int64_t steps_done, double lr, bool is_last) {
   metrics_.Push(report, fit_.step().figures());
 }
 
-// Begins to count time after the process's first step, which only warms up.
+// Begins to count time after the process's first step, whose time includes warm-up work.
 void RunWatch::CountFromHere() {
   WaitForDevice(world_.device);
   first_step_s_ = SecondsSinceBoot() - start_.command_start_s;

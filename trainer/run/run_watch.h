@@ -1,15 +1,15 @@
-// RunWatch: measures a run's steps (time, memory, progress and profiles), reads their figures from the device, and
-// emits the run's events about them.
+// RunWatch: measures a run's steps (time, memory, progress and profiles), reads the steps' figures (loss, gradient norm
+// and others) from the device, and emits the run's events about the steps.
 //
-// Promise: a step computes the same with and without a RunWatch, and never waits for it.
+// Promise: a step computes the same results with and without a RunWatch, and never waits for the RunWatch.
 //
 // Protocol, on the thread that trains:
 //   1. Begin()
-//   2. for each step: BeforeStep(), OnStep() around each attempt to make it, Queued() after an attempt succeeded. Then,
-//      for each report that NextSeen() returns, the caller decides whether the run goes on, and calls Tell(). At last
-//      EndStep()
-//   3. after an epoch's last step: NextSeen() with `waits` for all steps, EndEpoch(), Evaluation() if there is one,
-//      BeginEpoch()
+//   2. for each step: BeforeStep(), OnStep() for each attempt to make the step, and Queued() after an attempt has
+//      succeeded. Then, for each report that NextSeen() returns, the caller decides whether the run continues, and
+//      calls Tell() if it does. The last call for a step is EndStep()
+//   3. after an epoch's last step: NextSeen() with `waits` until it returns nothing, EndEpoch(), Evaluation() if the
+//      epoch is evaluated, BeginEpoch()
 //   4. EndMemory(), EndProfile() if the run stops before its end, and ReportLast()
 // The caller must do all other work between two steps inside Spend(), which counts its seconds.
 //
@@ -40,8 +40,8 @@ namespace lockstep {
 
 class RunWatch {
  public:
-  // Keeps references to all arguments. Begins to record the allocator's history if the config asks for it. Therefore
-  // construct a RunWatch before Fit::Begin().
+  // Keeps references to all arguments. Begins to record the allocator's history if the config asks for memory
+  // snapshots. Therefore a RunWatch must be constructed before Fit::Begin().
   RunWatch(const config::Config& config, const World& world, Fit& fit, RunEvents& events);
 
   struct Start {
@@ -51,48 +51,50 @@ class RunWatch {
     std::string version;         // the version of the program
   };
   void Begin(const Start& start);
-  // Says that this process continues a run after a failure (TimeAccount::ContinueAfter).
+  // Says that this process continues a run after a failure (TimeAccount::ContinueAfter()).
   void ContinueAfter(int64_t step, double time) { time_.ContinueAfter(step, time); }
-  // Takes the memory that was foretold for the run (MemoryAccount::Expect()).
+  // Stores the predicted memory of the run (MemoryAccount::Expect()).
   void ExpectMemory(std::optional<MemoryReport> foretold) { memory_.Expect(std::move(foretold)); }
 
-  // On rank 0, returns how many steps the user has asked to profile so far. On other ranks, returns 0.
+  // Returns, on rank 0, how many steps the user has asked to profile so far. Returns 0 on other ranks.
   int64_t ProfilesAsked() { return profiling_->Asked(); }
 
-  // In BeforeStep() and OnStep(), `step` is counted from 0.
+  // Says that `step` begins now, so that the following time belongs to this step. In BeforeStep() and OnStep(), `step`
+  // is counted from 0.
   void BeforeStep(int64_t step);
-  // Calls `make`, which tries to make the step, and returns its result: whether memory sufficed. `snapshots` is the
-  // memory of checkpoints (Checkpointing::memories()).
+  // Calls `make`, which tries to make the step, and returns the result of `make`: whether the step fitted in memory.
+  // `snapshots` are the tensors that hold snapshots for checkpoints (Checkpointing::memories()).
   bool OnStep(int64_t step, const std::vector<NamedTensor>& snapshots,
               const std::function<bool()>& make);
-  // After OnStep() has returned false, returns the allocation that failed. Every rank must call it, and every rank gets
-  // the same result.
+  // Returns the allocation that failed in the last OnStep(), which has returned false. Every rank must call it, and
+  // every rank gets the same result.
   std::optional<FailedAllocation> FailedInStep() { return memory_.Failure(fit_.step()); }
 
-  // In this function and the functions below, `steps_done` is the number of steps done. `lr` is the step's learning
-  // rate, and `is_last` says that the run ends.
+  // Measures the step that was just queued on the device, and begins to read its figures. In all functions from here
+  // on, `steps_done` is the number of the run's steps that were made or queued. `lr` is the step's learning rate, and
+  // `is_last` says whether the step is the run's last one.
   void Queued(int64_t steps_done, double lr, bool is_last);
-  // Returns the report of the oldest step whose figures have arrived from the device and were not returned yet, if
-  // there is one. `waits` says whether to wait for the figures of queued steps.
+  // Returns the report of the oldest step that was not reported yet, if its figures have arrived from the device. If
+  // `waits` is set, waits for the figures, and returns nothing only if all steps were reported.
   std::optional<StepReport> NextSeen(int64_t steps_done, bool waits = false);
-  // Emits the events about a step. Call it only if the run goes on after this step.
+  // Emits the events about the step of `report`. Call it only if the run continues after this step.
   void Tell(const StepReport& report);
-  // `evaluates` says that an evaluation follows.
+  // Ends the measurement of a step. `evaluates` says whether an evaluation follows.
   void EndStep(int64_t steps_done, bool evaluates);
-  // Reports the samples that this rank could not read.
+  // Emits an event for each sample of `dataset` that this rank could not read and that was not reported yet.
   void TellSkipped(const Dataset& dataset);
-  void TellWhyNoGraph();
+  void TellWhyNoGraph();  // emits, once, why steps run without the CUDA graph that was asked for
 
   void EndEpoch(int64_t steps_done);
-  // Calls `evaluate`, and returns its seconds. `snapshots`: as in OnStep().
+  // Calls `evaluate`, and returns how many seconds it took. `snapshots` is as in OnStep().
   double Evaluation(int64_t steps_done, const std::vector<NamedTensor>& snapshots,
                     const std::function<void()>& evaluate);
   void BeginEpoch(int64_t steps_done);
 
-  // Calls `act`, which does something between two steps, and returns its seconds.
+  // Calls `act`, which does something between two steps, and returns how many seconds `act` took.
   double Spend(Loss loss, const std::function<void()>& act) { return time_.Spend(loss, act); }
 
-  // Ends a profile that is being recorded.
+  // Ends the profile that is being recorded, if there is one.
   void EndProfile(int64_t steps_done) { profiling_->AfterStep(steps_done, /*ends=*/true); }
   // Waits until memory snapshots are written, and emits the last events about memory (MemoryAccount::End()).
   void EndMemory() { memory_.End(); }
@@ -101,11 +103,11 @@ class RunWatch {
     return time_.ReportLast(fit_.input(), TimeAt(steps_done));
   }
 
-  // Returns the step that is under way or was made last, counted from 1; 0 if there is none.
+  // Returns the number of the step that is being made or was made last, counted from 1; 0 before the first step.
   int64_t step() const { return progress_ ? progress_->step() : 0; }
   double first_step_s() const { return first_step_s_; }
   double samples_per_s() const { return progress_->samples_per_s(); }
-  // Returns the share of the time of training in which training waited for samples.
+  // Returns the fraction of the training time in which training waited for samples.
   double DataWaitShare();
 
  private:
@@ -121,10 +123,10 @@ class RunWatch {
   MemoryAccount memory_;
   MetricsRing metrics_;
   Start start_;
-  std::optional<Progress> progress_;    // since Begin()
-  std::optional<Profiling> profiling_;  // since Begin()
+  std::optional<Progress> progress_;    // has a value from Begin() on
+  std::optional<Profiling> profiling_;  // has a value from Begin() on
   double first_step_s_ = 0;
-  bool is_told_ = false;  // whether the step that was queued last gets a log line
+  bool is_told_ = false;  // whether the step that was queued last gets a step line in the log
   bool told_why_no_graph_ = false;
 };
 

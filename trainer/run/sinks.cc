@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the name that PyTorch has for the optimizer.
+// Returns the name of the optimizer's class in PyTorch, if PyTorch has the optimizer, otherwise the config's name.
 std::string ClassOf(config::Optimizer::Type type) {
   switch (type) {
     case config::Optimizer::ADAM:
@@ -29,8 +29,8 @@ std::string ClassOf(config::Optimizer::Type type) {
   }
 }
 
-// Emits the machine's newest reading after each logged step (log.every_steps). Readings that come between two such
-// steps, or during a stall, are dropped.
+// Emits the newest reading of the machine after each logged step (log.every_steps), if there is a new one. Of several
+// readings since the previous logged step, only the newest is emitted.
 class MachineReadings final : public EventSink {
  public:
   MachineReadings(const std::vector<GpuUser>& gpus, double every_s, RunEvents& events)
@@ -93,7 +93,8 @@ void AddSinks(const config::Config& config, const std::optional<std::vector<GpuU
           AlertOfLostRank(alert, status, why);
         });
   }
-  // This sink is added last, so that all other sinks get the event of a step before they get the reading.
+  // MachineReadings is added last, so that all other sinks get the event of a step before they get the machine's
+  // reading.
   const double every_s = config.observe().readings_every_s();
   if (gpu_users && every_s > 0) {
     events.Add(std::make_unique<MachineReadings>(*gpu_users, every_s, events));

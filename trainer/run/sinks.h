@@ -14,12 +14,12 @@
 namespace lockstep {
 
 // Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, to which the sinks keep a reference,
-// and null on other ranks. `live` says that standard output is a terminal. `gpu_users`: as in TrainOptions.
-// If the config has an alert command, `world`'s watchdog also runs it when another rank fails.
+// and null on other ranks. `live` says whether standard output is a terminal. `gpu_users` is as in TrainOptions. If the
+// config has an alert command, the watchdog of `world` also runs this command when another rank fails.
 void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
               RunFolder* folder, bool live, const World& world, RunEvents& events);
 
-// Returns whether a sink wants the histograms of `step`, counted from 1. The answer is the same on every rank.
+// Returns whether a sink wants the histograms of `step`, counted from 1. Every rank gets the same answer.
 bool HistogramsAreDue(const config::Observe& observe, int64_t step);
 
 }  // namespace lockstep

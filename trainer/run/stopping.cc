@@ -6,17 +6,17 @@
 namespace lockstep {
 namespace {
 
-// Seconds between two checks for a request of the user.
+// The number of seconds between two checks for a request of the user.
 constexpr double kLookInterval = 0.5;
 
-// Steps until all ranks have stopped. The request is a part of a step's figures, which on GPUs are read eight steps
-// late.
+// The number of steps from rank 0's decision until all ranks have stopped. The ranks learn of the decision from a
+// step's figures, which on GPUs are read eight steps late.
 constexpr int64_t kStepsToStop = 10;
 
-// The time that the processes need to end.
+// The number of seconds that the processes need to end.
 constexpr double kEndS = 1;
 
-constexpr double kSlowDisk = 200e6;  // bytes/s
+constexpr double kSlowDisk = 200e6;  // bytes/s, assumed before the first checkpoint
 
 }  // namespace
 

@@ -5,10 +5,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kFar = 1'000'000;  // steps to the next evaluation
+constexpr int64_t kFar = 1'000'000;  // steps to the next evaluation: more than a test makes
 
-// Returns the second at which a run is asked to stop; -1: never. The run begins at second 0, its first step takes 20 s,
-// and each other step takes 1 s.
+// Returns the second at which `stopping` first asks a run to stop; -1: not within 10,000 steps. The run begins at
+// second 0, its first step takes 20 s, and each other step takes 1 s. An epoch has `epoch` steps.
 double AskedAt(Stopping& stopping, int64_t epoch, std::optional<double> slowest_save_s) {
   double now = 0;
   for (int64_t step = 0; step < 10'000; ++step) {
@@ -41,10 +41,10 @@ TEST(Stopping, LeavesTimeForStepsAndTheCheckpoint) {
 TEST(Stopping, NotWithinAnEvaluationThatWouldTakeTooLong) {
   Stopping::Options options = Until(1000);
   options.global_batch = 10;
-  options.validation_samples = 1000;  // 100 s at the speed of training
+  options.validation_samples = 1000;  // 100 s at the training speed of 10 samples/s
   Stopping guessed(options);
-  // An epoch has 100 steps, and the ninth one ends at second 919. An evaluation of 100 s would not end before second
-  // 1000.
+  // The first epoch of 100 steps ends at second 20 + 99 = 119, and the ninth epoch ends at second 119 + 800 = 919. An
+  // evaluation of 100 s would then end after second 1000. Stopping asks 10 steps before the ninth epoch ends.
   EXPECT_EQ(AskedAt(guessed, 100, 0.0), 919 - 10);
   Stopping measured(options);
   measured.OnEvaluation(30);
@@ -61,7 +61,8 @@ TEST(Stopping, WhereTheUserWantsIt) {
   int looks = 0;
   Stopping stopping({.user_stops = [&] { return ++looks == 3 ? "its user's STOP" : ""; }});
   EXPECT_EQ(stopping.Asked(10, kFar, {}), StopRequest::kNone);
-  EXPECT_EQ(stopping.Asked(10.1, kFar, {}), StopRequest::kNone);  // too soon for another check
+  EXPECT_EQ(stopping.Asked(10.1, kFar, {}),
+            StopRequest::kNone);  // less than 0.5 s after the first check
   EXPECT_EQ(looks, 1);
   EXPECT_EQ(stopping.Asked(10.6, kFar, {}), StopRequest::kNone);
   EXPECT_EQ(stopping.Asked(11.2, kFar, {}), StopRequest::kInterrupt);

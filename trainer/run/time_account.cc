@@ -57,8 +57,8 @@ TimeAccount::TimeAccount(const config::Config& config, config::Precision precisi
 bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
   bool done = false;
   if (!world_.device.is_cuda()) return act();
-  // A backward pass makes twice as many operations as its forward pass. It runs on other threads, where CountFlops()
-  // does not count.
+  // CountFlops() counts only the forward passes, because a backward pass runs on other threads. A backward pass makes
+  // twice as many operations as its forward pass, so the step makes three times as many as were counted.
   constexpr int64_t kForwards = 3;
   syncs_ = HiddenSyncs([&] { step_flops_ = kForwards * CountFlops([&] { done = act(); }); });
   facts_.syncs = fmt::format("{}", fmt::join(syncs_, ", "));
@@ -83,7 +83,8 @@ std::unique_ptr<EventSink> TimeAccount::ReadingsSink() {
 }
 
 void TimeAccount::TakeReading(const MachineReading& reading) {
-  // The GPU use that the driver reports is that of the last second, so a reading right after counting began is dropped.
+  // The driver reports the GPU's use over the last second. So a reading in the first second after counting began is
+  // dropped, because it is in part about earlier work.
   if (!counts_ || reading.time < counting_since_ + 1) return;
   const double here = static_cast<double>(world_.local_ranks) / world_.size();
   machine_.Add(reading, step_seen_, here * static_cast<double>(samples_seen_));
@@ -92,7 +93,8 @@ void TimeAccount::TakeReading(const MachineReading& reading) {
 double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   const double begin_s = SecondsSinceBoot();
   const double waited_s = world_.host.waited_s();
-  // Only evaluations use much CPU time. The other acts are not measured, because some of them happen in each step.
+  // CPU time is measured only for evaluations, which use much of it. For other acts the measurement would take too
+  // long, because some of them happen in each step.
   const bool computes = loss == Loss::kEvaluation;
   const CoreSeconds cores = computes ? core_wait_.Read() : CoreSeconds{};
   act();
@@ -100,7 +102,8 @@ double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   exchange_elsewhere_s_ += world_.host.waited_s() - waited_s;
   const double seconds = SecondsSinceBoot() - begin_s;
   if (loss == Loss::kMemory) ledger_.ForgetUnbroken();
-  // The first step does not count, and steps that are made again are a part of the restart.
+  // Time before the end of the first step does not count. While steps are made again after a failure, all time counts
+  // as the restart's (restart_s_).
   if (counts_ && failed_at_ == 0) ledger_.Spend(loss, seconds);
   return seconds;
 }
@@ -124,7 +127,7 @@ void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& rep
   if (failed_at_ > 0 && report.step >= repeats_until_) {
     restart_s_ = std::max(0.0, UnixSeconds() - std::exchange(failed_at_, 0));
   }
-  // After the first step nothing is reported: the time of the second step begins here.
+  // For the first step nothing is added to `report`, because no time before it was measured.
   if (!std::exchange(counts_, true)) return;
   ++steps_queued_;
   queued_step_s_ = queued_.at_s - before.at_s;

@@ -1,5 +1,5 @@
-// TrainOptions: the options of a command that trains or measures, besides the config. OrLeave(): ends the process of a
-// rank that alone has an error.
+// TrainOptions: the options, besides the config, of a command that trains or measures. OrLeave(): ends this rank's
+// process if it has an error that other ranks do not have.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +22,31 @@ struct Extensions;  // trainer/run/extensions.h
 struct TrainOptions {
   std::string version;  // the version of the program, for the log
   bool live = false;    // whether standard output is a terminal
-  bool fresh = false;   // whether an existing run folder is first renamed
-  // The checkpoint from which to begin if the run folder has none: RUN (its newest) or RUN@STEP; empty: none.
+  bool fresh = false;   // whether an existing run folder is renamed, so that a new run begins
+  // The checkpoint from which to begin if the run folder has no checkpoint: RUN (the newest checkpoint of that run) or
+  // RUN@STEP; empty: begin at step 0.
   std::string from;
-  // When the user's command began, and when it must have ended, on the clock of base/clock.h.
+  // When the user's command began, and when the command must have ended, in seconds on the clock of base/clock.h.
   double command_start_s = 0;
   double end_by_s = std::numeric_limits<double>::infinity();
-  int64_t restarts = 0;  // how often the job was started again after failures
-  std::string job;       // on rank 0: the unique name of the job; empty: it has none
-  // On the first rank of each machine: the ranks of that machine that have a GPU. It has no value on other ranks.
+  int64_t restarts = 0;  // how often the job was restarted after failures
+  std::string job;       // on rank 0: the unique name of the job; empty: a random name
+  // On the first rank of each machine: the GPUs of that machine's ranks. On other ranks it has no value.
   std::optional<std::vector<GpuUser>> gpu_users;
-  // Returns what this rank is asked to do. If one rank is asked, all ranks obey. It is called in each step.
+  // Returns whether this rank is asked to stop. It is called before each step. If any rank is asked to stop, all ranks
+  // stop.
   std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
-  // Reports an error that only this rank has, and ends the process.
+  // Reports an error that only this rank has, and ends the process without returning.
   std::function<void(const std::exception&)> leave;
 };
 
-// Returns whether a kernel's error has made the GPU unusable for this process. Always returns false for a CPU.
+// Returns whether the error of a kernel has made the GPU unusable for this process. Returns false for a CPU.
 bool IsLost(at::Device device);
 
-// Calls `act`. If it throws an error that only this rank has, or if the GPU is lost, options.leave() ends the process
-// here, before destructors run. While other ranks wait for this one, the objects of the training must not be destroyed:
-// a loader's thread may wait for a copy that is queued after a collective that never ends. On a lost GPU LibTorch's
-// destructors throw.
+// Calls `act` and returns its result. If `act` throws an error that only this rank has, or if it throws and the GPU is
+// lost (IsLost()), options.leave() ends the process in this call, before destructors run. The destructors must not run,
+// because they might never return: a loader's thread may wait for a copy that is queued on the GPU after a collective
+// in which the other ranks wait. On a lost GPU LibTorch's destructors throw.
 template <typename Act>
 auto OrLeave(const TrainOptions& options, at::Device device, const Act& act) {
   try {

@@ -36,13 +36,13 @@
 namespace lockstep {
 namespace {
 
-// The loop of a run: it makes steps, evaluates, saves, and stops.
+// Runs the training loop: makes steps, evaluates, saves checkpoints, and stops.
 class Trainer {
-  // If the scale is below this, the gradients overflow with any scale.
+  // The smallest useful loss scale. If the scale has fallen below it, the gradients overflow with any scale.
   static constexpr double kLeastLossScale = 1e-3;
 
  public:
-  // `folder` is the run folder on rank 0, and null on the other ranks. Keeps references to all arguments.
+  // Keeps references to all arguments. `folder` is the run folder on rank 0, and null on the other ranks.
   Trainer(const config::Config& config, Fit& fit, const World& world, RunEvents& events,
           RunFolder* folder, const TrainOptions& options, const RunStart& start)
       : config_(config),
@@ -57,7 +57,7 @@ class Trainer {
         early_stopping_(config.early_stopping()),
         total_steps_(StepsOfRun(config, fit.data().train->size())) {}
 
-  // Returns the request that stopped the run, or kNone if the run has ended by itself.
+  // Trains, and returns the request that stopped the run, or kNone if the run has reached its end.
   StopRequest Run() {
     try {
       Begin();
@@ -71,7 +71,7 @@ class Trainer {
         TakeFigures(steps_done, /*waits=*/false);
         watch_.EndStep(steps_done, evaluates);
         if (epoch_ends || is_last) EndEpoch(steps_done);
-        // Early stopping may have made this step the last.
+        // Early stopping may have set total_steps_ to this step.
         if (steps_done == total_steps_) break;
         if (stop_ != StopRequest::kNone) return StopAfter(steps_done);
         watch_.Spend(Loss::kCheckpoints, [&] {
@@ -129,8 +129,8 @@ class Trainer {
                   .version = options_.version});
   }
 
-  // Reads the model's weights. Returns the order of the gradient buckets (Step::Resume()) in the job that saved the
-  // checkpoint.
+  // Reads, on rank 0, the model's weights from `checkpoint`. Returns the order of the parameters in the gradient
+  // buckets (Step::Resume()) of the job that saved the checkpoint.
   std::vector<int64_t> ReadModel(const Checkpoint& checkpoint) {
     RequireSameData(start_, DataFacts(*fit_.data().train));
     const at::Tensor order =
@@ -206,7 +206,8 @@ class Trainer {
           checkpoint.path, first_step_, total_steps_);
     }
     const bool as_many_ranks = manifest.ranks() == world_.size();
-    // If the number of ranks has changed, every rank continues with new random numbers that no rank has drawn before.
+    // If the number of ranks has changed, the saved random states do not fit the ranks. So every rank continues with a
+    // new seed.
     if (!as_many_ranks) {
       at::manual_seed(Mix(config_.seed() + static_cast<uint64_t>(first_step_)) ^
                       Mix(uint64_t{1} + world_.rank()));
@@ -222,8 +223,8 @@ class Trainer {
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
-    // The run continues with the checkpoint's number of micro-batches, which may have been raised because memory ran
-    // out, unless the user has changed `accumulation` in the config.
+    // The run continues with the number of micro-batches in the checkpoint, which may be higher than the config's
+    // because memory ran out, unless the user has changed `accumulation` in the config.
     const bool is_users = ParsePrinted(manifest.config()).accumulation() != config_.accumulation();
     fit_.ResumeAt(first_step_, is_users ? config_.accumulation() : fit_.accumulation());
   }
@@ -246,12 +247,12 @@ class Trainer {
         watch_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
       }
     } catch (...) {
-      watch_.TellSkipped(*fit_.data().train);  // too many skipped samples may be the cause
+      watch_.TellSkipped(*fit_.data().train);  // too many unreadable samples may be the cause
       throw;
     }
   }
 
-  // Returns what this rank is asked to do before `step`.
+  // Returns whether this rank is asked to stop before `step`, counted from 0.
   StopRequest AskedToStop(int64_t step) {
     const StopRequest asked = options_.asked_to_stop();
     if (!stopping_) return asked;
@@ -261,7 +262,7 @@ class Trainer {
     return std::max(asked, found);
   }
 
-  // Makes room in memory after `step` did not fit.
+  // Makes room in memory after `step`, counted from 0, did not fit, and prepares Run() to repeat the step.
   void MakeRoom(int64_t step) {
     if (fit_.GiveWay(step)) return;
     if (checkpointing_->LeaveDeviceMemory([this] { TakeAllFigures(); })) {
@@ -276,7 +277,8 @@ class Trainer {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // Takes the figures that have come from the device. With `waits`, waits for the figures of all queued steps.
+  // Handles the figures of steps that have come from the device. If `waits` is set, waits for the figures of all queued
+  // steps.
   void TakeFigures(int64_t steps_done, bool waits) {
     while (const std::optional<StepReport> report = watch_.NextSeen(steps_done, waits)) {
       GoOnFrom(*report);
@@ -285,7 +287,8 @@ class Trainer {
   }
   void TakeAllFigures() { TakeFigures(/*steps_done=*/0, /*waits=*/true); }
 
-  // Ends the run if it cannot go on after this step, and takes the requests of all ranks from the step's figures.
+  // Throws Error on every rank if the run cannot continue after the step of `report`. Otherwise stores the requests of
+  // all ranks, which are in the step's figures.
   void GoOnFrom(const StepReport& report) {
     const auto& figures = report.figures;
     if (figures[ops::kBadStep] > 0 && config_.anomaly().policy() != config::Anomaly::SKIP) {
@@ -312,8 +315,8 @@ class Trainer {
     TakeAllFigures();
     watch_.EndEpoch(steps_done);
 
-    // Buffers, such as BatchNorm's statistics, follow each rank's own samples. All ranks evaluate and
-    // save those of rank 0.
+    // Buffers, such as BatchNorm's running statistics, depend on each rank's own samples. All ranks evaluate and save
+    // with the buffers of rank 0.
     BroadcastFromRankZero(step.buffers(), world_.communicator);
     if (fit_.data().validation) {
       const bool averages = config_.optimizer().ema_decay() > 0;
@@ -336,7 +339,8 @@ class Trainer {
     watch_.TellSkipped(validation);
     const int64_t epoch = fit_.EpochOf(steps_done);
     events_.Emit(Evaluated{steps_done, epoch, evaluation_});
-    // A run that ends within an epoch may be continued later, so the evaluation there does not count.
+    // An evaluation that is not at the end of an epoch happens only at the end of a run. If the run is continued later
+    // with more steps, the epoch is evaluated again, so the evaluation here must not count.
     if (steps_done % fit_.steps_per_epoch() != 0) return;
     if (config_.schedule().type() == config::Schedule::PLATEAU) {
       plateau_.OnValidation(evaluation_.front().value);
@@ -345,14 +349,15 @@ class Trainer {
     EndIfOver(steps_done);
   }
 
-  // Makes this step the run's last one if early stopping says so.
+  // Makes step `steps_done` the run's last one if early stopping says that the run is over.
   void EndIfOver(int64_t steps_done) {
     if (early_stopping_.is_over()) total_steps_ = steps_done;
   }
 
   // ---- The end ----------------------------------------------------------------------------------
 
-  // Stops the run after a request. The run can continue later from the state that is committed here.
+  // Stops the run after step `steps_done` because of a request, commits the state, from which the run can continue
+  // later, and returns the request.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     TakeAllFigures();
@@ -372,7 +377,8 @@ class Trainer {
     return stop_;
   }
 
-  // Throws unless the run folder is still this job's, because the state will be written into it.
+  // Throws Error on every rank if another job has taken the run folder. Makes the folder again if it was removed. Call
+  // it before the state is written into the folder.
   void RequireFolder() {
     Together(world_.host, [&] {
       if (folder_ != nullptr) folder_->RequireOwn(config_);
@@ -392,7 +398,7 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    // With ema_decay, the file gets the averaged weights, which were also evaluated.
+    // With ema_decay, the averaged weights are written to the file, because they were also evaluated.
     if (config_.optimizer().ema_decay() > 0) step.SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
@@ -403,7 +409,7 @@ class Trainer {
     });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
-    folder_->AnswerStop();  // a STOP that came too late has no effect
+    folder_->AnswerStop();  // a file STOP that came too late has no effect
     events_.Emit(seconds);
     events_.Emit(RunDone{.step = total_steps_,
                          .epoch = fit_.EpochOf(total_steps_),
@@ -427,11 +433,11 @@ class Trainer {
   const double peak_lr_ = PeakLearningRate(config_);
   Plateau plateau_;
   EarlyStopping early_stopping_;
-  int64_t first_step_ = 0;  // the first step of this process, from 0
+  int64_t first_step_ = 0;  // the first step of this process, counted from 0
   int64_t total_steps_;
   std::optional<Checkpointing> checkpointing_;  // since Begin()
-  std::optional<Stopping> stopping_;            // only on rank 0
-  StopRequest stop_ = StopRequest::kNone;       // the request that all ranks obey
+  std::optional<Stopping> stopping_;            // has a value only on rank 0
+  StopRequest stop_ = StopRequest::kNone;       // the request to stop that all ranks obey
 
   std::vector<Metric> evaluation_;  // metrics of the last evaluation
   int64_t evaluated_step_ = 0;      // steps done at the last evaluation
@@ -441,7 +447,8 @@ class Trainer {
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
-  // A thread reads the checkpoint while the model is being made. The destructor waits for this thread.
+  // A thread reads the checkpoint into the page cache while the model is being made. The destructor of `reading` waits
+  // for this thread.
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
   const std::future<void> reading = ReadCheckpointAhead(config.run_dir(), world);
   RunEvents events;

@@ -6,12 +6,12 @@
 //   loss or gradient are not finite -> Error (kUsage) on every rank, with the step
 //     -> tests/precision_test.py
 //     -> test_a_loss_that_is_not_finite
-//   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
+//   a rank throws in the first step -> the rank's error on every rank -> test_a_rank_that_throws
 //   a rank throws later -> options.leave() ends its process, and the other ranks end, too
 //     -> tests/fault_test.py, test_a_rank_that_throws
 //   a checkpoint cannot be written -> the log says so, and the run goes on; for the last checkpoint, Error
 //     (kCheckpoint) on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
-//   the run folder is not this run's, or not the same on all machines -> trainer/run/run_folder.h,
+//   the run folder belongs to another run, or differs between machines -> see trainer/run/run_folder.h,
 //     tests/resume_test.py, test_machines_that_share_no_disk
 //   the checkpoint to begin from is missing, damaged, or of other data -> Error (kCheckpoint, kData) on every
 //     rank -> tests/resume_test.py, test_from_what_cannot_be_gone_on_from
@@ -24,9 +24,9 @@
 
 namespace lockstep {
 
-// Trains `config` in its run folder. Continues from the newest checkpoint there, if there is one. Trains to the end of
-// the run or until a rank is asked to stop. In that case the state is committed, and the function returns the request.
-// Every rank must call it, and every rank gets the same result. Throws Error.
+// Trains the model of `config`, and writes the run into the folder config.run_dir. If that folder has a checkpoint,
+// continues from the newest one. Returns kNone when the run has ended. If a rank is asked to stop, commits the state
+// and returns the request. Every rank must call Train(), and every rank gets the same result. Throws Error.
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options);
 

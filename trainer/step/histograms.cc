@@ -13,10 +13,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kValuesAtOnce = int64_t{1} << 20;
 
 // The columns of a table that has one row for each histogram. The columns from kCounts on hold the number of values in
-// each range, and the last column holds the number of values that are not finite.
+// each range. One more column at the end holds the number of values that are not finite.
 enum Column { kMin, kMax, kNum, kSum, kSumSquares, kCounts };
 
-// Adds the values, divided by `scale`, to a row: float64 [columns]. `bounds` are the bounds of the ranges, as float64.
+// Divides the values by `scale`, and adds them to the histogram `row`, float64 [columns]. `bounds` are the bounds of
+// the ranges, as float64.
 void AddValues(const at::Tensor& values, const at::Tensor& scale, const at::Tensor& bounds,
                const at::Tensor& row) {
   const int64_t ranges = bounds.numel() - 1;
@@ -30,7 +31,7 @@ void AddValues(const at::Tensor& values, const at::Tensor& scale, const at::Tens
     row[kNum].add_(is_finite.sum());
     row[kSum].add_(finite.sum());
     row[kSumSquares].add_(finite.square().sum());
-    // bounds[range] <= value < bounds[range + 1]
+    // `range` is the index for which bounds[range] <= x < bounds[range + 1].
     const at::Tensor range =
         (at::bucketize(finite, bounds, /*out_int32=*/false, /*right=*/true) - 1)
             .clamp_(0, ranges - 1);
@@ -38,7 +39,7 @@ void AddValues(const at::Tensor& values, const at::Tensor& scale, const at::Tens
   }
 }
 
-// Combines the tables of all ranks, which lie on the host.
+// Combines the tables of all ranks, which are on the CPU, into `table` on every rank.
 void AddRanks(at::Tensor& table, Communicator& host) {
   at::Tensor sums = table.narrow(1, kNum, table.size(1) - kNum).contiguous();
   const Label label = host.MakeLabel("histograms");

@@ -22,13 +22,13 @@ std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
   return zeros;
 }
 
-// Returns whether the optimizer scales updates by norms. ATen has no kernels of such optimizers that scale gradients
-// and skip updates.
+// Returns whether the optimizer is LAMB or LARS, which scale updates by norms. ATen has no fused kernels for these
+// optimizers.
 bool FollowsNorms(const config::Optimizer& config) {
   return config.type() == config::Optimizer::LAMB || config.type() == config::Optimizer::LARS;
 }
 
-// Returns above / below where both are greater than 0, otherwise 1.
+// Returns above / below if both are greater than 0, otherwise 1.
 at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
   return at::where(above.gt(0).logical_and(below.gt(0)), above / below, 1.0);
 }
@@ -57,7 +57,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
     for (const Shard& shard : reducer.shards(i)) {
       const size_t rules = KeepsFromDecay(shard, stacked_vectors) ? 1 : 0;
       if (counts_.defined()) {
-        // Whether a parameter is updated depends on its own gradient, so each parameter gets a group of its own.
+        // Each parameter gets a group of its own, because its update depends on whether its own gradient is missing.
         Group own = stage[rules];
         own.parameters.clear();
         own.gradients.clear();
@@ -81,8 +81,8 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       } else if (config.momentum() > 0) {
         group.momentum = ZerosLike(group.parameters);
       }
-      // The fused kernels go through the elements in memory order, so a parameter and its gradient must have the same
-      // strides (both channels last, for example).
+      // The fused kernels process the elements in memory order, so a parameter and its gradient must have the same
+      // strides (both channels-last, for example).
       group.fuses =
           IsOnGpu(values.device()) && !group.used.defined() &&
           std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
@@ -115,8 +115,8 @@ void Optimizer::AddTo(StateTree& state) const {
     }
   };
   if (counts_.defined()) {
-    // A job that took missing gradients for zero has saved no counts, because it updated all parameters equally often.
-    // Each count then continues from the number of updates in `values`.
+    // If the checkpoint's job treated missing gradients as zeros, it has updated all parameters equally often and saved
+    // no counts. Each count then continues from the number of updates in `values`.
     state.Add("updates", counts_,
               [counts = counts_, updates = updates_] { counts.copy_(updates.expand_as(counts)); });
   }
@@ -176,8 +176,8 @@ void Optimizer::SetLearningRate(double lr) {
 void Optimizer::Update(size_t index) {
   const at::NoGradGuard no_grad;
   for (Group& group : stages_[index]) {
-    // Gradients are divided by grad_scale, which DecideStep() has computed from the loss scale, the weights and
-    // clip_norm.
+    // Gradients are divided by grad_scale, which ops::DecideStep() has computed from the loss scale, the targets'
+    // weights and clip_norm.
     std::optional<at::Tensor> grad_scale;
     if (scales_gradients_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
     const bool update_scales = group.fused || !FollowsNorms(config_);
@@ -270,7 +270,8 @@ void Optimizer::UpdateByAten(Group& group, const std::optional<at::Tensor>& grad
   }
 }
 
-// m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
+// Updates the parameters w from their gradients g by LAMB, where m and v are the moments, t is the number of updates,
+// lr is the learning rate, and decay is the weight decay: m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
 // u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w, w <- w - lr |w|/|u| u.
 void Optimizer::UpdateLamb(Group& group, const at::Tensor& skip) {
   const at::Tensor takes_place = 1 - skip;
@@ -292,7 +293,9 @@ void Optimizer::UpdateLamb(Group& group, const at::Tensor& skip) {
   }
 }
 
-// r = trust |w| / (|g| + decay |w|), v <- momentum v + lr r (g + decay w), w <- w - v.
+// Updates the parameters w from their gradients g by LARS, where v is the momentum buffer, trust is the trust
+// coefficient, lr is the learning rate, and decay is the weight decay: r = trust |w| / (|g| + decay |w|), v <- momentum
+// v + lr r (g + decay w), w <- w - v.
 void Optimizer::UpdateLars(Group& group, const at::Tensor& skip) {
   const at::Tensor takes_place = 1 - skip;
   for (size_t i = 0; i < group.parameters.size(); ++i) {

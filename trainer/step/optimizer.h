@@ -1,15 +1,17 @@
 // Optimizer: SGD, Adam, AdamW, LAMB and LARS.
 //
-// Promise: SGD, Adam and AdamW make the same updates as torch.optim's (fused=True) with the same hyperparameters. LAMB
-// and LARS make the updates of You et al., ICLR 2020, algorithm 2, and You et al., 2017, algorithm 1.
+// Promise: SGD, Adam and AdamW make the same updates as the optimizers of torch.optim (fused=True) with the same
+// hyperparameters. LAMB makes the updates of You et al., ICLR 2020, algorithm 2. LARS makes the updates of You et al.,
+// 2017, algorithm 1.
 //
 // Invariants:
-//   1. Everything that changes from step to step (learning rate, number of updates, moments, whether and how gradients
-//      are scaled) lies in tensors on the parameters' device. A step therefore never waits for the device and can be
-//      captured in a CUDA graph.
+//   1. Every value that changes from step to step (learning rate, number of updates, moments, scale of the gradients,
+//      whether the update is skipped) lies in tensors on the parameters' device. A step therefore never waits for the
+//      device and can be captured in a CUDA graph.
 //   2. A step that is skipped (StepValue kSkip) changes neither parameters, moments nor averages.
-//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change. Its
-//      moments and its number of updates do not change either. PyTorch does the same if .grad is None.
+//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change. The
+//      parameter's moments and its number of updates do not change either. PyTorch's optimizers also skip a parameter
+//      whose .grad is None.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,30 +31,30 @@ namespace lockstep {
 
 class Optimizer {
  public:
-  // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have no shard of this
-  // rank. SettleLayout() must have been called. The optimizer keeps no reference to `reducer`. `stacked_vectors` are
-  // Model::StackedVectors(). `values` are the values that ops::DecideStep() computes. `scales_gradients` says that
-  // gradients are multiplied by the loss scale or by weights.
+  // `reducer` says which shards this rank updates in each stage; with a sharded optimizer a stage may have no shard of
+  // this rank. reducer.SettleLayout() must have been called. The optimizer keeps no reference to `reducer`.
+  // `stacked_vectors` is the result of Model::StackedVectors(). `values` is the tensor of values that ops::DecideStep()
+  // computes. `scales_gradients` says whether gradients are multiplied by the loss scale or by weights of targets.
   Optimizer(const config::Optimizer& config, const Reducer& reducer,
             const std::set<std::string>& stacked_vectors, const at::Tensor& values,
             bool scales_gradients);
 
-  // Sets up the fused kernels, which also update the rounded copies of the weights that they update. Copies of other
-  // weights are removed from `copies`. Call it once, before the first update.
+  // Sets up the fused kernels. A fused kernel that updates a weight also updates the weight's rounded copy in `copies`.
+  // Copies of weights that no fused kernel updates are removed from `copies`. Call it once, before the first update.
   void WriteCopies(ops::WeightCopies& copies);
 
-  void SetLearningRate(double lr);
+  void SetLearningRate(double lr);  // for the following updates
 
-  // Updates the parameters of one stage, and their averages, from their gradients. Call it once per step for each
-  // stage, after DecideStep().
+  // Updates the parameters of one stage from their gradients, and then the parameters' averages. Call it once per step
+  // for each stage, after ops::DecideStep().
   void Update(size_t stage);
 
-  // Exchanges the parameters with their averages (ema_decay). With optimizer.shard the caller must then gather the
-  // parameters.
+  // Swaps the parameters with their averages (ema_decay). With optimizer.shard the caller must gather the parameters
+  // afterwards.
   void SwapAverages();
 
-  // Adds the state on which the next update depends, without `values`. There is one entry for each parameter, or for
-  // this rank's part of it:
+  // Adds to `state` everything on which the next update depends, except `values`. Each of these entries exists once for
+  // each parameter NAME, or for this rank's shard of the parameter; `updates` exists once:
   //  momentum.NAME                       SGD, LARS
   //  exp_avg.NAME, exp_avg_sq.NAME       Adam, AdamW, LAMB: moments, under PyTorch's names
   //  average.NAME                        with ema_decay
@@ -60,19 +62,20 @@ class Optimizer {
   void AddTo(StateTree& state) const;
 
  private:
-  // Parameters that are updated by the same rules. Each list has one tensor for each parameter.
+  // Parameters that are updated by the same rules. Each list of tensors has one tensor for each parameter, unless the
+  // list is empty.
   struct Group {
     double weight_decay = 0;
     std::vector<Shard> shards;
-    bool adapts = true;  // LAMB, LARS: whether the update is scaled by the parameter's norm
-    bool fuses = false;  // whether fused kernels update the group: on a GPU, float32
-    // If gradients may be missing, the group has one parameter. `used` is then 0 if its gradient is missing, and
-    // `count` is its number of updates.
+    bool adapts = true;  // LAMB, LARS: whether updates are scaled by norms
+    bool fuses = false;  // whether fused kernels can update the group
+    // If gradients may be missing, the group has one parameter. Then `used` is 0 if the parameter's gradient is missing
+    // in this step, and `count` is the parameter's number of updates.
     at::Tensor used;
     at::Tensor count;
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
-    std::vector<at::Tensor> momentum;       // SGD, LARS
+    std::vector<at::Tensor> momentum;       // SGD, LARS: the momentum buffers
     std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: moving mean of gradients
     std::vector<at::Tensor> mean_square;    // Adam, AdamW, LAMB: moving mean of squared gradients
     std::vector<at::Tensor> updates;        // Adam, AdamW: the number of updates of each parameter
@@ -93,9 +96,9 @@ class Optimizer {
   bool scales_gradients_;
   std::vector<Stage> stages_;
   double lr_on_device_ = -1;
-  at::Tensor lr_;                           // float32, 0-dimensional, as the next three are
-  at::Tensor updates_, skip_, grad_scale_;  // elements of `values`
-  at::Tensor counts_;  // the entry `updates` of AddTo(), if gradients may be missing
+  at::Tensor lr_;                           // float32, 0-dimensional
+  at::Tensor updates_, skip_, grad_scale_;  // elements of `values`, 0-dimensional
+  at::Tensor counts_;  // if gradients may be missing: the entry `updates` of AddTo()
 };
 
 }  // namespace lockstep

@@ -37,19 +37,19 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
 
 void SetUpNumerics(config::Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();
-  // By default cuDNN would round a float32 convolution's inputs to tf32. With BF16 and FP16 the operations that stay in
-  // float32 may round, too, because everything around them is rounded.
+  // LibTorch's default lets cuDNN round the inputs of float32 convolutions to tf32, also in FP32. With BF16 and FP16,
+  // float32 operations may round to tf32, because the 16-bit operations around them round more.
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
-  // Timing cuDNN's algorithms anew at each start takes 4 to 10 s. For 16-bit convolutions the choice is kept in a file
-  // (ops/convolution/convolution_planner.h).
+  // Benchmark mode would time cuDNN's algorithms again at each start, which takes 4 to 10 s. For 16-bit convolutions
+  // the choice of the algorithm is kept in a file (ops/convolution/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  // Otherwise LibTorch would fill all new memory with NaN before it is used.
+  // Otherwise LibTorch, in deterministic mode, would fill all new memory with NaN before it is used.
   context.setDeterministicFillUninitializedMemory(false);
   ops::UseOwnOperations();
-  // cuBLAS is deterministic only with this variable, which must be set before its first call.
+  // cuBLAS is deterministic only with this environment variable, which must be set before the first call of cuBLAS.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
 

@@ -1,8 +1,8 @@
 // Precision: the floating-point format of matrix products and convolutions.
 //
 // Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 follow torch.autocast: the
-// operations that PyTorch considers safe run in 16 bits, and all other operations run in float32, with tf32 for matrix
-// products.
+// operations for which torch.autocast chooses 16 bits run in 16 bits, and all other operations run in float32, where
+// matrix products and convolutions may round their inputs to tf32.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,17 +18,18 @@ namespace lockstep {
 // not support `wanted`.
 config::Precision PrecisionOn(at::Device device, config::Precision wanted);
 
-// Returns whether products and convolutions compute in 16 bits.
+// Returns whether matrix products and convolutions compute in 16 bits with `precision`.
 inline bool Is16Bit(config::Precision precision) {
   return precision == config::BF16 || precision == config::FP16;
 }
 
-// Sets options of LibTorch that hold for the whole process, among them whether products may round their inputs to tf32,
-// and whether LibTorch uses only algorithms that give the same bits every time.
+// Sets options of LibTorch that hold for the whole process, among them whether matrix products and convolutions may
+// round their inputs to tf32 (with every `precision` except FP32), and whether LibTorch uses only `deterministic`
+// algorithms, which give the same bits every time.
 void SetUpNumerics(config::Precision precision, bool deterministic);
 
-// While an Autocast object exists, this thread's forward computes in `precision`. Autocast rounds each weight once and
-// keeps the rounded weight until the outermost Autocast object is destroyed.
+// Makes the operations of this thread compute in `precision` until the object is destroyed. Each weight is rounded
+// once, and the rounded copy is kept until the outermost Autocast or RoundedWeights object of the thread is destroyed.
 class Autocast {
  public:
   Autocast(at::Device device, config::Precision precision);

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Goes from `begin` to `end` along half a cosine wave while progress goes from 0 to 1.
+// Returns a value that goes from `begin` to `end` along half a cosine wave while `progress` goes from 0 to 1.
 double Cosine(double begin, double end, double progress) {
   return end + (begin - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
@@ -21,7 +21,7 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
   const int64_t warmup = schedule.warmup_steps();
   const bool one_cycle = schedule.type() == config::Schedule::ONE_CYCLE;
   if (step < warmup) {
-    // OneCycleLR reaches its peak at step warmup - 1.
+    // PyTorch's OneCycleLR reaches its peak at step warmup - 1, counted from 0.
     return one_cycle ? Cosine(kOneCycleBegin, 1,
                               static_cast<double>(step) /
                                   static_cast<double>(std::max<int64_t>(warmup - 1, 1)))

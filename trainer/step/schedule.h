@@ -9,21 +9,21 @@
 
 namespace lockstep {
 
-// Returns the learning rate of optimizer step `step`, counted from 0, in a run of `total_steps`, as a fraction of the
-// peak. During warm-up it is (step + 1) / warmup_steps. After warm-up, t is the number of steps since the end of
-// warm-up, T = total_steps - warmup_steps, and f = final_fraction:
+// Returns the learning rate of optimizer step `step`, counted from 0, in a run of `total_steps` steps, as a fraction of
+// the peak learning rate. During warm-up the fraction is (step + 1) / warmup_steps, except for ONE_CYCLE. After warm-up
+// the fraction is as follows, where t = step - warmup_steps, T = total_steps - warmup_steps, and f = final_fraction:
 //  CONSTANT, PLATEAU  1
 //  COSINE     f + (1 - f) (1 + cos(pi t / T)) / 2 (torch.optim.lr_scheduler.CosineAnnealingLR;
 //             Loshchilov and Hutter, ICLR 2017)
 //  LINEAR     1 + (f - 1) t / T (LinearLR)
 //  STEP       factor ^ floor(t / every_steps) (StepLR)
-//  ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25; the schedule ends at f, and its
-//             warm-up follows a cosine, too
+//  ONE_CYCLE  as OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25: a cosine from 1/25 to 1 in
+//             the warm-up, and a cosine from 1 to f after it
 //  RANGE_TEST b ^ (1 - t / (T - 1)), where b = first_fraction (Smith, WACV 2017; each step multiplies the rate by a
 //             constant, where Smith's schedule adds a constant)
 double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
 
-// Returns optimizer.lr after optimizer.lr_scaling has scaled it for the global batch.
+// Returns the peak learning rate: optimizer.lr, scaled for the global batch as optimizer.lr_scaling says.
 double PeakLearningRate(const config::Config& config);
 
 // Computes the factor of the learning rate for PLATEAU from the validation losses so far

@@ -22,7 +22,8 @@ namespace {
 
 static_assert(Reducer::kScalars == ops::kStepSums);
 
-// Returns the parameters that require gradients. A parameter that a model registers under several names is listed once.
+// Returns the model's parameters that require gradients. A parameter that the model registers under several names is
+// listed once.
 std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
   std::vector<NamedTensor> trained;
   std::set<const void*> seen;
@@ -48,7 +49,7 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   return options;
 }
 
-// While this object exists, the model knows the gradient with which the loss's backward will be called.
+// Tells the model the gradient with which the loss's backward will be called, until the object is destroyed.
 class KnownLossGradient {
  public:
   KnownLossGradient(Model& model, const at::Tensor& gradient) : model_(model) {
@@ -62,7 +63,8 @@ class KnownLossGradient {
   Model& model_;
 };
 
-// Saves what a step changes before its update, so that the step can be undone: buffers and random number generators.
+// Saves the buffers and the states of the random number generators, which a step changes before its update, so that the
+// step can be undone.
 class Snapshot {
  public:
   Snapshot(const std::vector<NamedTensor>& buffers, at::Device device) {
@@ -126,7 +128,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 }
 
 bool Step::Run(double lr, MicroBatches& batches) {
-  phase_range_.reset();  // is still set if the last step threw
+  phase_range_.reset();  // phase_range_ is still set if the last step threw
   has_captured_ = false;
   lacked_memory_ = false;
   const Range rest(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
@@ -138,9 +140,9 @@ bool Step::Run(double lr, MicroBatches& batches) {
   return seen ? RunGraph(lr, key, from_first) : RunEagerly(lr, from_first);
 }
 
-// A mistake in a model usually shows in the first step, and on every rank. If a rank throws in the first step, it still
-// takes part in the step's collectives, and then all ranks agree on one error. A rank that runs out of memory takes
-// part in the collectives in every step.
+// Makes a step without a CUDA graph. A mistake in a model usually throws in the first step, on every rank. A rank that
+// throws in the first step still takes part in the step's collectives, and then all ranks agree on one error. A rank
+// that runs out of memory, in any step, still takes part in that step's collectives.
 bool Step::RunEagerly(double lr, MicroBatches& batches) {
   const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
@@ -153,7 +155,7 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
     batches.Prefetch();
   } catch (const std::exception& exception) {
     // With sync_batch_norm the model's forward and backward contain collectives, in which the other ranks would wait
-    // for this one forever.
+    // for this rank forever.
     if (config_.ddp().sync_batch_norm()) throw;
     out_of_memory = IsOutOfMemory(exception);
     if (!is_first && !out_of_memory) throw;
@@ -172,8 +174,8 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
   if (!optimizer_) {
     reducer_->Wait();
     Together(world_.host, [&] {
-      // Otherwise the moments, which are kept for the whole run, would be allocated in cached blocks of activations,
-      // and these large blocks could not be freed any more.
+      // Without EmptyCache() the moments, which exist for the whole run, would be allocated in large cached blocks that
+      // held activations, and these blocks could not be freed any more.
       EmptyCache(world_.device);
       reducer_->SettleLayout();
       MakeOptimizer();
@@ -225,8 +227,8 @@ void Step::AfterRestore() {
     values_[ops::kLossScale].fill_(rules_.scales_loss ? config_.loss_scale().initial() : 1.0);
     values_[ops::kGrowthTracker].zero_();
   }
-  // The job that saved the state may have skipped steps that were not finite. The figures of such a step are cleared
-  // here.
+  // The job that saved the state may have skipped a step whose loss or gradient was not finite. The figures of that
+  // step are cleared here, so that this job does not end because of it.
   for (const ops::StepFigure figure : {ops::kBadStep, ops::kBadLoss, ops::kBadGradNorm}) {
     figures_[figure].zero_();
   }
@@ -265,8 +267,8 @@ bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
   };
   optimizer_->SetLearningRate(lr);
   SetShare(key);
-  // A graph must not wait for a collective that began before it, and must not end before its own collectives have
-  // ended.
+  // A captured graph must not wait for a collective that began before the capture, and must not end before the
+  // collectives in it have ended.
   reducer_->WaitForParameters();
   if (!graphs_->Has(key)) {
     const auto compute_whole = [&] {
@@ -283,14 +285,13 @@ bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
       reducer_->Abandon();
       PinnedBatches in_slots(std::move(micro_batches));
       const bool fits = RunEagerly(lr, in_slots);
-      // If memory ran out, graphs stay allowed, because smaller micro-batches may fit as a graph.
+      // If memory ran out, why_no_graph_ stays empty, because smaller micro-batches may fit in memory as a graph.
       if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
       return fits;
     }
   }
   graphs_->Replay(key);
-  // Prefetch() comes after Replay(), so that the device computes this step while the host waits for a batch that is
-  // late.
+  // Prefetch() is called after Replay(), so that the device computes this step while the host waits for a late batch.
   batches.Prefetch();
   return true;
 }
@@ -321,9 +322,9 @@ void Step::BeginStep() {
 }
 
 int64_t Step::AccumulateGradients(MicroBatches& batches) {
-  const RoundedWeights rounded_weights;  // rounds each weight once for all micro-batches
-  // A sharded optimizer gathers the updated shards into the parameters. The copies would not get these updates, so they
-  // are not used.
+  const RoundedWeights rounded_weights;  // keeps rounded weights for all micro-batches
+  // With a sharded optimizer the copies are not used, because the shards that other ranks have updated are gathered
+  // into the parameters, but not into the copies.
   const ops::WeightCopies::Use copies(config_.optimizer().shard() ? nullptr : &copies_);
   int64_t global_count = 0;
   for (int micro = 0; micro < accumulation_; ++micro) {
@@ -342,13 +343,15 @@ at::Tensor Step::Forward(const at::Tensor& input) {
   return model_.Forward(input);
 }
 
-// Returns the sum of a micro-batch's losses. Its backward will be called with `gradient`.
+// Runs the forward pass of a micro-batch and returns the sum of the losses, whose backward will be called with
+// `gradient`.
 at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
   const Autocast autocast(world_.device, precision_);
   const double begin_s = SecondsSinceBoot();
   const at::Tensor input = preprocessing_(batch.input, batch.draws);
   if (world_.device.is_cpu()) preprocessing_s_ += SecondsSinceBoot() - begin_s;
-  // A single sample is mixed with itself, so its loss is the plain loss.
+  // Samples are mixed (MixUp, CutMix) with other samples of the micro-batch. A single sample is mixed with itself, so
+  // the loss is the plain loss.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);
     const at::Tensor output = Forward(input);
@@ -358,18 +361,18 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   const at::Tensor output = Forward(input);
   const Range range("loss");
   const at::Tensor own = batch.draws[0][kOwnInLoss];
-  // Each of the two losses gets its own copy of the output, because a loss's backward may overwrite the output with its
+  // The second loss gets a copy of the output, because the backward of a loss may overwrite the output with the
   // gradient.
   return own * model_.LossSum(output, batch.target) +
          (1 - own) * model_.LossSum(output.clone(), batch.target.roll(1, 0));
 }
 
-// Adds a micro-batch's gradients and loss to those of the step. In the backward of the last micro-batch the reducer
+// Adds a micro-batch's gradients and loss to the sums of the step. In the backward of the last micro-batch the reducer
 // also sums the gradients over the ranks.
 void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   if (config_.optimizer().shard()) Exchange([&] { reducer_->WaitForParameters(); });
-  // A rank without samples has nothing to add. With sync_batch_norm it must still run the model, because the other
-  // ranks need it in the model's collectives.
+  // A rank without samples has nothing to add. With sync_batch_norm such a rank must still run the model, because the
+  // model contains collectives, in which every rank must take part.
   if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
     if (last) reducer_->ReduceNow();
     return;

@@ -28,7 +28,7 @@ struct StepGraphs::Graph {
   std::string RangeName() const { return fmt::format("{}{}", kGraphRange, number); }
 
   int64_t key = 0;
-  int64_t number = 0;  // counts the process's captures; a trace may have two graphs of one key
+  int64_t number = 0;  // number of the capture, from 1; distinguishes graphs of one key in a trace
   std::optional<at::cuda::CUDAGraph> graph;  // empty on a foretold GPU
   std::vector<GraphNode> nodes;
 };
@@ -39,7 +39,8 @@ StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
       label_(communicator.MakeLabel("the step's graph")) {}
 
 StepGraphs::~StepGraphs() {
-  // A graph may still be running. Errors on the device are left to the code that reads the step's results.
+  // The destructor waits, because a graph may still be running. Device errors are ignored here; the code that reads the
+  // step's results reports them.
   if (!graphs_.empty() && device_.is_cuda()) {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device_.index()).stream());
   }
@@ -65,7 +66,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   }
   const at::cuda::MempoolId_t pool =
       graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph->pool();
-  // The graph needs as much memory of its own as the step used without a graph, so the cached blocks are freed.
+  // The graph's pool needs as much memory as the step used without a graph, so unused cached blocks are freed first.
   stream.synchronize();
   EmptyCache(device_);
 
@@ -84,7 +85,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
     stepped = true;
     graph->graph->capture_end();
   } catch (...) {
-    if (!stepped) {  // undoes what capture_end() would have undone
+    if (!stepped) {  // ends the capture, as capture_end() would have
       cudaGraph_t unfinished = nullptr;
       if (IsCapturing(device_)) cudaStreamEndCapture(stream.stream(), &unfinished);
       if (unfinished != nullptr) cudaGraphDestroy(unfinished);

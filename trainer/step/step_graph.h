@@ -1,13 +1,14 @@
 // StepGraphs: captures the step as a CUDA graph for each batch shape, and replays these graphs.
 //
-// Promise: replaying a graph computes what the captured call would have computed. Random numbers continue from the
-// previous step, as if the step ran without a graph.
+// Promise: replaying a graph computes the same results as calling the captured function. A replay continues with the
+// random numbers after those of the previous step, as an eager step does.
 //
 // Invariants:
-//   1. There are at most kMost graphs. A new graph replaces the one that has not been used for the longest time. All
-//      graphs share their memory, because only one runs at a time. Tensors whose values must survive a step must
-//      therefore be allocated outside of a capture.
-//   2. A capture runs no work on the device and changes no random state. A capture that fails changes nothing.
+//   1. There are at most kMost graphs. If there are kMost graphs, a new graph replaces the graph whose last use is the
+//      longest ago. All graphs share one memory pool, because only one graph runs at a time. Tensors whose values must
+//      survive a step must therefore be allocated outside of a capture.
+//   2. A capture runs no work on the device and does not advance the random number generators. A capture that fails
+//      leaves the graphs and the random number generators as they were.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the captured work waits for the device, or does something else that a graph cannot do -> the exception from
@@ -26,25 +27,25 @@
 
 namespace lockstep {
 
-// Returns the free blocks that LibTorch's caching allocator holds to the GPU. Does nothing on a CPU.
+// Releases the unused blocks that LibTorch's caching allocator holds on the GPU. Does nothing on a CPU.
 void EmptyCache(at::Device device);
 
 class StepGraphs {
  public:
   static constexpr size_t kMost = 8;
 
-  // `communicator` runs the collectives that the graphs capture.
+  // Keeps a reference to `communicator`, which runs the collectives that the graphs capture.
   StepGraphs(at::Device device, Communicator& communicator);
   ~StepGraphs();
 
   bool empty() const { return graphs_.empty(); }
   bool Has(int64_t key) const;
 
-  // Captures the work that `step` enqueues on the current stream, which must not be the default stream. `step` must
-  // have run before, so that everything that it needs is set up.
+  // Captures the work that `step` enqueues on the current stream as the graph of `key`. The current stream must not be
+  // the default stream. The work of `step` must have run eagerly before, so that everything that it needs is set up.
   void Capture(int64_t key, const std::function<void()>& step);
 
-  // Enqueues the graph of `key`. Has(key) must be true.
+  // Enqueues the graph of `key` on the current stream. Has(key) must be true.
   void Replay(int64_t key);
 
   // Returns the nodes of all graphs, by the names of the ranges in which they are replayed.

@@ -1,4 +1,4 @@
-// World: gives a rank its device, its communicators, and its place among the ranks that train together.
+// World: holds a rank's device, its communicators, and its place among the ranks that train together.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,14 +10,14 @@ namespace lockstep {
 
 struct World {
   at::Device device;           // the device on which this rank computes
-  Communicator& communicator;  // carries tensors of `device`
-  // Carries CPU tensors; the same object as `communicator` if `device` is the CPU.
+  Communicator& communicator;  // runs collectives on tensors of `device`
+  // Runs collectives on CPU tensors. It is the same object as `communicator` if `device` is the CPU.
   Communicator& host;
-  int cores = 1;                     // how many CPU cores are for this rank's threads alone
+  int cores = 1;                     // how many CPU cores only this rank's threads use
   int local_rank = 0;                // this rank's number among the ranks of its machine
   int local_ranks = 1;               // how many ranks its machine has
   int local_cores = 1;               // how many cores these ranks have together
-  FlightRecorder* flight = nullptr;  // flight and watchdog are null if the job has one rank
+  FlightRecorder* flight = nullptr;  // `flight` and `watchdog` are null if the job has one rank
   Watchdog* watchdog = nullptr;
 
   int rank() const { return host.rank(); }

@@ -1,4 +1,4 @@
-// For tests: reads one sample.
+// Functions for tests that read one sample of a data set, in epoch 0.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Returns the numbers of sample `index`, and writes its label to `label`.
+// Returns the input of sample `index`, which must be float32, and writes the sample's class to `label`.
 inline std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
   std::vector<float> input(dataset.spec().bytes() / sizeof(float));
   dataset.Read(index, 0, reinterpret_cast<std::byte*>(input.data()),
@@ -17,7 +17,7 @@ inline std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t
   return input;
 }
 
-// Writes the bytes of sample `index` to `image`, and returns its label.
+// Writes the input of sample `index` to `image`, which must be large enough, and returns the sample's class.
 inline int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>& image) {
   int64_t label = -2;
   dataset.Read(index, 0, image.data(), reinterpret_cast<std::byte*>(&label));

@@ -43,7 +43,7 @@ std::string WritePng(const PngToWrite& png, const std::vector<std::vector<uint8_
   png_write_info(writer, info);
   std::vector<png_bytep> pointers;
   for (const std::vector<uint8_t>& row : rows) {
-    pointers.push_back(const_cast<png_bytep>(row.data()));  // libpng only reads them
+    pointers.push_back(const_cast<png_bytep>(row.data()));  // libpng only reads the rows
   }
   png_write_image(writer, pointers.data());
   png_write_end(writer, nullptr);

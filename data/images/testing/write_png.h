@@ -1,4 +1,4 @@
-// For tests: writes PNG files of every kind with libpng. The caller gives their rows.
+// For tests: makes PNG files of every kind with libpng, from rows that the caller gives.
 #pragma once
 
 #include <png.h>
@@ -16,13 +16,13 @@ struct PngToWrite {
   int64_t height = 0;
   bool interlaced = false;
   bool transparent = false;             // whether the file has a tRNS chunk
-  std::vector<png_color> palette = {};  // for PNG_COLOR_TYPE_PALETTE
+  std::vector<png_color> palette = {};  // the colours for PNG_COLOR_TYPE_PALETTE
 
-  int channels() const;       // samples per pixel
-  int64_t row_bytes() const;  // bytes per row; the samples lie without gaps
+  int channels() const;       // the number of samples per pixel
+  int64_t row_bytes() const;  // the bytes of a row, in which samples lie without gaps
 };
 
-// Returns the bytes of the file. `rows` holds `height` rows of row_bytes() bytes each.
+// Returns the bytes of the PNG file. `rows` holds `height` rows of row_bytes() bytes each.
 std::string WritePng(const PngToWrite& png, const std::vector<std::vector<uint8_t>>& rows);
 
 }  // namespace lockstep

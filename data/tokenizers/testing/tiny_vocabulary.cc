@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the character of each byte, as encoder.py's bytes_to_unicode() does.
+// Returns the character, in UTF-8, that stands for each byte, as bytes_to_unicode() in GPT-2's encoder.py does.
 std::vector<std::string> Characters() {
   std::vector<int> points(256);
   int others = 256;

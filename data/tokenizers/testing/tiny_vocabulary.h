@@ -1,4 +1,4 @@
-// For tests: writes a vocabulary of all bytes, <|endoftext|> and a few merges, in the format of GPT-2's two files.
+// For tests: makes a vocabulary of all bytes, <|endoftext|> and a few merges, in the format of GPT-2's two files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep {
 
 struct TinyVocabulary {
   // Each merge joins two texts that are single bytes or results of earlier merges. The merge's index is its rank. If
-  // two merges give the same text, it has one token.
+  // two merges give the same text, both have the same token.
   explicit TinyVocabulary(const std::vector<std::pair<std::string, std::string>>& merges);
 
   std::string json;

@@ -30,20 +30,20 @@
 
 namespace lockstep {
 
-struct Extensions;  // trainer/run/extensions.h
+struct Extensions;  // defined in trainer/run/extensions.h
 
 // How the program was started.
 struct Invocation {
   std::string program;             // the path that the user gave
-  std::vector<std::string> words;  // all words of the command line after the program
+  std::vector<std::string> words;  // all words of the command line after the program's name
   StartOptions start;              // the values of -n and similar options
   const Extensions& extensions;
 };
 
 class Command {
  public:
-  // Adds the command `name` to `parent`. `what` is its line in the help. If `what` is empty, the help does not show the
-  // command.
+  // Adds the command `name` to `parent`. `what` describes the command in the help. If `what` is empty, the help does
+  // not show the command.
   Command(CLI::App& parent, const std::string& name, const std::string& what);
   virtual ~Command() = default;
   Command(const Command&) = delete;
@@ -52,16 +52,16 @@ class Command {
   // Returns whether the command line names this command. Call it after the command line was parsed.
   bool parsed() const;
 
-  // Returns true if the command's output is its result, and false if the result is in a file and the output only tells
-  // about it.
+  // Returns true if the command's result is what it prints. Returns false if the result is in a file, and the output
+  // only reports on the work.
   virtual bool prints_result() const { return true; }
 
-  // Returns the exit status. Throws Error.
+  // Runs the command and returns the exit status. Throws Error.
   virtual int Run(const Invocation& invocation) = 0;
 
  protected:
   CommandOptions& options() { return options_; }
-  const std::string& name() const { return name_; }  // the name as a user types it: "bench step"
+  const std::string& name() const { return name_; }  // as users type it: "bench step"
 
  private:
   CLI::App& app_;
@@ -76,13 +76,13 @@ class LocalCommand : public Command {
   int Run(const Invocation& invocation) final;
 
  private:
-  // Throws Error.
+  // Does the command's work and returns the exit status. Throws Error.
   virtual ExitStatus RunHere(const Invocation& invocation) = 0;
 };
 
-// Returns the command that the words of a command line name, such as "bench step"; `app` if there are no words. Skips
-// words that begin with `-`, and ignores what follows the command. If a word stands where a command must be and names
-// no command, throws Error (kUsage) with the most similar name.
+// Returns the command that the words of a command line name, such as "bench step"; `app` if they name none. Skips words
+// that begin with `-`, and ignores the words after the command's name. If a word stands where a command must be and is
+// not the name of one, throws Error (kUsage) with the most similar name.
 const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& words);
 
 // Returns the command `name` of `app`, to which the caller adds subcommands. Adds the command if it does not exist yet.

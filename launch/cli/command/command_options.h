@@ -1,5 +1,5 @@
-// CommandOptions: the options of a command. This class hides CLI11 from the commands, so that few files include CLI11.
-// CLI11 consists of headers only, and a file that includes it takes eleven seconds longer to compile.
+// CommandOptions: defines the options of a command. This class hides CLI11 from the commands, so that few files include
+// CLI11. CLI11 consists of headers only, and a file that includes it takes eleven seconds longer to compile.
 //
 //   options.Add("RUN", run_dir_, "run folder").Required();
 //   options.Add("--last", last_, "collectives to print").Within(1, 4096).ShowDefault();
@@ -23,13 +23,13 @@ class Option {
   explicit Option(CLI::Option& option) : option_(option) {}
 
   const Option& Required() const;
-  const Option& ShowDefault() const;  // the help shows the variable's value as the default
+  const Option& ShowDefault() const;  // makes the help show the variable's value
   const Option& Within(int64_t least, int64_t most) const;
   const Option& Between(double least, double most) const;
   const Option& OneOf(const std::vector<std::string>& words) const;
-  // For an option with a list of values: the option takes at least `least` and at most `most` values.
+  // Makes an option with a list of values take at least `least` and at most `most` values.
   const Option& Take(int least, int most) const;
-  // For an option with a list of values: the user repeats the option for each value.
+  // Makes the user of an option with a list of values repeat the option for each value.
   const Option& OneEach() const;
 
  private:
@@ -40,15 +40,15 @@ class CommandOptions {
  public:
   explicit CommandOptions(CLI::App& app) : app_(app) {}
 
-  // `name` is "--name" for an option, and "NAME" for an argument without a name. `what` is its line in the help.
-  // `value` holds the default, and must outlive the parsing.
+  // Adds an option, or an argument without a name. `name` is "--name" for an option, and "NAME" for an argument. `what`
+  // describes it in the help. `value` holds the default, receives the user's value, and must outlive the parsing.
   Option Add(const std::string& name, std::string& value, const std::string& what);
   Option Add(const std::string& name, std::vector<std::string>& value, const std::string& what);
   Option Add(const std::string& name, int& value, const std::string& what);
   Option Add(const std::string& name, int64_t& value, const std::string& what);
   Option Add(const std::string& name, uint64_t& value, const std::string& what);
   Option Add(const std::string& name, double& value, const std::string& what);
-  // A flag without a value.
+  // Adds a flag, which takes no value. `value` becomes true if the user gives the flag.
   Option Add(const std::string& name, bool& value, const std::string& what);
 
   // Adds an option whose value is one of `words`. `usual` is the word for the default value, which `value` holds when

@@ -1,4 +1,4 @@
-// The list of all commands (commands.inc).
+// Declares New...Command() for each command in the list of all commands (commands.inc).
 #pragma once
 
 #include <memory>

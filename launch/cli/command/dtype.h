@@ -1,4 +1,4 @@
-// The names of number types (such as bfloat16) in the options of commands.
+// DtypeNamed(): finds the number type, such as bfloat16, that an option of a command names.
 #pragma once
 
 #include <c10/core/ScalarType.h>

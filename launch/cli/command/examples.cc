@@ -104,7 +104,7 @@ std::string ExamplesOf(const std::string& name) {
     text += fmt::format("  # {}\n  $ lockstep {}\n", example.what, example.line);
   }
   if (text.empty()) return "";
-  text.pop_back();  // CLI11 ends the line
+  text.pop_back();  // removes the last line break, because CLI11 adds one
   return "Examples:\n" + text;
 }
 

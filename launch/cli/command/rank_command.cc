@@ -21,8 +21,8 @@
 namespace lockstep {
 namespace {
 
-// Returns a text that identifies this build of the program. Two builds may behave differently although they have the
-// same name.
+// Returns a text that identifies this build of the program by its size and a hash. A name would not do, because two
+// builds with the same name may behave differently.
 std::string ProgramText() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -30,7 +30,8 @@ std::string ProgramText() {
                      std::hash<std::string>()(bytes));
 }
 
-// Ends this rank because of an error that only this rank has. Other ranks may be waiting for it.
+// Ends this rank because of an error that only this rank has, and tells the other ranks, which may be waiting for this
+// rank.
 [[noreturn]] void LeaveAlone(Job& job, const std::exception& exception) {
   std::fflush(stdout);
   job.Fail(ErrorOf(exception));
@@ -122,7 +123,7 @@ World Connect(Job& job, const config::Config& config) {
     job.watchdog()->SetLimits({.collective_s = config.watchdog().collective_timeout_s(),
                                .heartbeat_s = config.watchdog().heartbeat_timeout_s()});
   }
-  // CUDA reads this variable when it is first used, in Connect() below.
+  // CUDA reads this variable when the process first uses CUDA, which is in Connect() below.
   if (config.debug().launch_blocking()) setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1);
   return Connect(job, config.device());
 }

@@ -31,15 +31,15 @@ class RankCommand : public Command {
   // Returns whether the command accepts --restarts.
   virtual bool trains() const { return false; }
 
-  // Run() calls this function before it starts ranks. The function adds to `started` the facts about this command that
-  // StartJob() needs. Throws Error if the command line or the config is wrong.
+  // Adds to `started` the facts about this command that StartJob() needs. Run() calls this function before it starts
+  // ranks. Throws Error if the command line or the config is wrong.
   virtual void Check(StartedCommand& started) const;
 
-  // Run() calls this function before the ranks meet. Signals stay blocked until it has returned. Throws Error if the
-  // options are wrong.
+  // Prepares this process. Run() calls this function before the ranks meet. The signals that were blocked at the start
+  // (launch/job/early_signals.h) stay blocked until this function has returned. Throws Error if the options are wrong.
   virtual void Begin() {}
 
-  // Throws Error.
+  // Does this rank's part of the work and returns the exit status. Throws Error.
   virtual ExitStatus RunAsRank(Job& job, const Invocation& invocation) = 0;
 };
 
@@ -54,7 +54,7 @@ struct ConfigOptions {
 
   // Loads the config in this process. Throws Error (kUsage).
   config::Config Load() const;
-  // Loads the config on every rank. An error on any rank is thrown on all. Every rank must call it.
+  // Loads the config on every rank. An error on any rank is thrown on all ranks. Every rank must call this function.
   config::Config Load(Job& job) const;
   // Loads the config in a process that starts the command as ranks, and adds the facts of the config that StartJob()
   // needs to `started`. Throws Error (kUsage).
@@ -62,7 +62,7 @@ struct ConfigOptions {
 };
 
 // Returns on every rank the runs that `name` (RUN or RUN@STEP) stands for (use/named_runs.h). An error on any rank is
-// thrown on all. Every rank must call it.
+// thrown on all ranks. Every rank must call this function.
 std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
 inline constexpr char kRunPoint[] =
     "run folder, also of folds; RUN@STEP, RUN@best or RUN@last for a checkpoint";
@@ -70,11 +70,11 @@ inline constexpr char kRunPoint[] =
 // Adds the option --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);
 
-// Connects the ranks' devices. Before that, prints a line if something on the machines slows the ranks down. Every rank
-// must call it. Throws Error.
+// Connects the ranks' devices. Rank 0 then prints a warning if something on the machines slows the ranks down. Every
+// rank must call this function. Throws Error.
 World Connect(Job& job, config::Config::Device device);
-// Checks that all ranks have the same config, gives the config's time limits to the watchdog, and then connects the
-// devices as above.
+// Checks that all ranks have the same config, gives the config's time limits to the watchdog, and then calls Connect()
+// with the config's device.
 World Connect(Job& job, const config::Config& config);
 
 // Returns the options for training as a rank of `job`. Call it after Connect().

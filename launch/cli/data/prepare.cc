@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// The base class of these commands. `Options` is the struct of options of a function in prepare/.
+// The base class of the commands `prepare images`, `prepare shards` and `prepare tokens`. `Options` is the struct with
+// the options of the function in prepare/ that does the command's work.
 template <typename Options>
 class PrepareCommand : public LocalCommand {
  public:
@@ -37,7 +38,7 @@ class PrepareCommand : public LocalCommand {
   // Makes the data, and returns a text that says what was made.
   virtual std::string Make() = 0;
 
-  int threads_ = 0;  // 0: as many as there are cores
+  int threads_ = 0;  // the number of threads; 0: one for each core that this process may use
 };
 
 class ImagesCommand final : public PrepareCommand<PrepareImagesOptions> {

@@ -1,4 +1,5 @@
-// Functions that the commands of `lockstep bench` share. Each of these commands measures something on this machine.
+// Declares functions that the commands of `lockstep bench` share. Each of these commands measures something on this
+// machine.
 #pragma once
 
 #include <string>

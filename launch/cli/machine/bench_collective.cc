@@ -21,9 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Times a collective and prints the results on rank 0. `only_bytes` is the size in bytes; if it is 0, several sizes are
-// timed. Every rank must call it. Throws Error: kUsage for an unknown dtype or a single rank, kBug if a result of the
-// collective is wrong.
+// Times a collective and prints the results on rank 0. `only_bytes` is the only size to time, in bytes; if it is 0,
+// eight or nine sizes are timed. Every rank must call this function. Throws Error: kUsage for an unknown dtype or a
+// single rank, kBug if a result of the collective is wrong.
 void BenchCollective(Op op, const std::string& dtype, int64_t only_bytes, bool json,
                      const World& world) {
   constexpr int64_t kMiB = int64_t{1} << 20;
@@ -90,7 +90,7 @@ class CollectiveCommand final : public RankCommand {
 
   Op op_;
   std::string dtype_ = "float32";
-  int64_t bytes_ = 0;  // 0: several sizes are timed
+  int64_t bytes_ = 0;  // the only size to time; 0: several sizes are timed
   config::Config::Device device_ = config::Config::AUTO;
   bool json_ = false;
 };

@@ -1,5 +1,5 @@
-// lockstep bench loader: measures the samples/s of a config's data loader on this machine, and shows on what the time
-// is spent and what limits the speed.
+// lockstep bench loader: measures the samples/s of a config's data loader on this machine, and prints how the loader's
+// time is spent and what limits its speed.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The clocks and time counters of a rank at one moment. Differences between two readings give the times of a
+// The values of a rank's clocks and time counters at one moment. Differences between two readings give the times of a
 // measurement.
 struct Reading {
   double wall_s;
@@ -63,13 +63,13 @@ struct Reading {
         loader(loader.times()) {}
 };
 
-// How long a measurement is. Without `most_s` the data set is read once as a warm-up, and twice in the measurement.
-// With `most_s` it is read once as a warm-up, but for at most `most_s` seconds, and then for `most_s` seconds in the
-// measurement.
+// The length of a measurement. Without `most_s`, the warm-up reads the data set once, and the measurement reads it
+// twice. With `most_s`, the warm-up reads the data set once but ends after `most_s` seconds at the latest, and the
+// measurement takes `most_s` seconds.
 struct Extent {
   std::optional<double> most_s;
-  // If true, the files are read from the disk and not from the page cache. There is no warm-up, and the data set is
-  // read once.
+  // If true, the files are read from the disk and not from the page cache. There is then no warm-up, and the
+  // measurement reads the data set once, for at most `most_s` seconds.
   bool cold = false;
 };
 
@@ -83,7 +83,7 @@ void Evict(const std::string& path) {
     const FileDescriptor descriptor = opened(file);
     if (descriptor.get() >= 0) posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
   };
-  // Dirty pages would stay in the page cache, so they are written first.
+  // Dirty pages would stay in the page cache, so syncfs() first writes them to the disk.
   if (const FileDescriptor top = opened(path); top.get() >= 0) syncfs(top.get());
   if (!fs::is_directory(path)) return evict(path);
   for (const auto& entry :
@@ -92,7 +92,7 @@ void Evict(const std::string& path) {
   }
 }
 
-// Opens the training files of `config`. Throws Error (kUsage) if they have fewer samples than a global batch.
+// Opens the training files of `config`. Throws Error (kUsage) if the files have fewer samples than a global batch.
 TrainingData OpenFor(const config::Config& config, const Extensions& extensions,
                      const World& world) {
   TrainingData data = OpenTrainingData(config, extensions.datasets, world);
@@ -103,8 +103,8 @@ TrainingData OpenFor(const config::Config& config, const Extensions& extensions,
   return data;
 }
 
-// Times the loader of `config`, from reading the samples to the model's input on the device, and prints on rank 0 on
-// what the time is spent. Every rank must call it. Throws Error (kData, kUsage).
+// Times the loader of `config`, from reading the samples to the model's input on the device. Rank 0 prints how the time
+// is spent. Every rank must call this function. Throws Error (kData, kUsage).
 void Bench(config::Config config, const Extent& extent, bool json, const Extensions& extensions,
            const World& world) {
   config.mutable_data()->clear_validation();
@@ -135,7 +135,7 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
     if (world.device.is_cuda()) at::cuda::getCurrentCUDAStream().synchronize();
   };
   const int64_t batches = sampler.steps_per_epoch() * config.accumulation();
-  // Reads `epochs` epochs, but stops after `most_s` seconds. Returns whether all epochs were read.
+  // Reads `epochs` epochs, but stops after `extent.most_s` seconds. Returns whether all epochs were read.
   const auto run = [&](int64_t epochs) {
     const double end_s = SecondsSinceBoot() + extent.most_s.value_or(HUGE_VAL);
     for (int64_t i = 0; i < epochs * batches; ++i) {
@@ -164,9 +164,10 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   const double wall = after.wall_s - before.wall_s;
   const LoaderTimes loads = after.loader - before.loader;
   const ReadTimes reads = after.images - before.images;
-  // If the loader has no threads, the rank's main thread reads the samples.
+  // `all` is the time, in seconds, of the threads that read samples, all together: of the loader's threads or, if the
+  // loader has none, of the rank's main thread.
   const double all = loads.available > 0 ? loads.available : wall;
-  // The rest of the reading time is spent on normalisation, if the config has it.
+  // The part of the reading time that no other counter covers is the time of the normalisation, if the config has one.
   const double normalizing =
       std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing - reads.gpu);
   const double idle = std::max(0.0, all - loads.reading);
@@ -224,7 +225,8 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   Print("limit: {}\n", line["limit"].get<std::string>());
 }
 
-// Returns a config that trains on a folder of images, with the mean and standard deviation of ImageNet.
+// Returns the text of a config that trains on a folder of images and normalises them with the mean and standard
+// deviation of ImageNet.
 std::string ConfigOfImages(const std::string& folder) {
   config::Config config;
   config.set_precision(config::AUTO);
@@ -283,7 +285,7 @@ class LoaderCommand final : public RankCommand {
 
   ConfigOptions config_;
   std::string images_;
-  double most_s_ = 0;  // 0: no limit
+  double most_s_ = 0;  // seconds to measure; 0: no limit
   bool cold_ = false;
   bool json_ = false;
 };

@@ -24,8 +24,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Runs `PROGRAM bench step ARGUMENTS` with 1, 2, 4, ... and `ranks` ranks on `machines`, and prints how the step time
-// changes. `global_batch` is the config's. If `weak` is true, it is the batch of each rank and not of all ranks
-// together. If a run fails, returns its exit status. Throws Error.
+// changes. `global_batch` is the value in the config. If `weak` is true, a run with N ranks has a global batch of N *
+// `global_batch`; otherwise each run has `global_batch`. Returns 0, or the exit status of the first run that fails.
+// Throws Error.
 int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
                  const std::string& program, const std::vector<std::string>& arguments, int steps,
                  bool weak, bool json) {
@@ -80,7 +81,8 @@ int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
   return static_cast<int>(ExitStatus::kDone);
 }
 
-// The command derives from Command directly, because it starts several jobs itself, one after the other.
+// `lockstep bench scaling`. This class derives from Command and not from RankCommand, because it starts several jobs
+// itself, one after the other.
 class ScalingCommand final : public Command {
  public:
   explicit ScalingCommand(CLI::App& app)

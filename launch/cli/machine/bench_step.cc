@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns a quantile of `values`: the fraction `share` of them is below it.
+// Returns the `share` quantile of `values`, for example the median for a `share` of 0.5.
 double PercentileOf(std::vector<double> values, double share) {
   const auto at = values.begin() + static_cast<int64_t>(share * static_cast<double>(values.size()));
   std::nth_element(values.begin(), at, values.end());
@@ -35,8 +35,8 @@ double PercentileOf(std::vector<double> values, double share) {
 
 double InGibi(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
-// Prints one line for each kernel plan in `reports`, which are about one kind of operation. `library` is the library
-// that offers the plans.
+// Prints one line for each kernel plan in `reports`. All reports are about operations of the kind `kind`, such as
+// "convolution". `library` is the library that offers the plans.
 template <typename Reports>
 void PrintPlans(const char* kind, const char* library, const Reports& reports) {
   for (const auto& [key, plan, source] : reports) {
@@ -46,7 +46,7 @@ void PrintPlans(const char* kind, const char* library, const Reports& reports) {
 }
 
 // Times steps of `config` and prints the results on rank 0. `trace` is the path of a Chrome trace of ten more steps;
-// empty: none is written. Every rank must call it. Throws Error.
+// empty: no trace is written. Every rank must call this function. Throws Error.
 void BenchStep(const config::Config& config, int warmup, int steps, const std::string& trace,
                bool json, const Extensions& extensions, const World& world,
                const TrainOptions& options) {
@@ -63,7 +63,8 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   const double all_ms = std::accumulate(measured.step_ms.begin(), measured.step_ms.end(), 0.0);
   const double samples_per_s = 1e3 * static_cast<double>(config.global_batch()) * steps / all_ms;
   // The backward pass takes twice the operations of the forward pass: for each matrix product, one product for the
-  // gradient of the input and one for that of the weights.
+  // gradient of the input and one for the gradient of the weights. A step therefore takes three times the operations of
+  // the forward pass.
   const double flops_per_s = 3 * static_cast<double>(measured.forward_flops) * per_s;
   const double peak = measured.peak_flops;
   Json line{{"peer", "lockstep"},
@@ -109,9 +110,9 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
 }
 
-// Prints a line of JSON with the field `failure`, which says why nothing was measured. Its `kind` is "out_of_memory",
-// with the size of the micro-batch that did not fit (0: no step had begun), or "device" if a library failed. For other
-// errors it prints nothing, because they do not depend on the size of the step.
+// Prints a line of JSON with the field `failure`, which says why nothing was measured. The field's `kind` is
+// "out_of_memory", with the size of the micro-batch that did not fit (0: no step had begun), or "device" if a library
+// failed. Prints nothing for other errors, because these do not depend on the size of the step.
 void PrintFailure(const std::exception& exception, const World& world) {
   const Error error = ErrorOf(exception);
   if (error.on_every_rank() && world.rank() != 0) return;
@@ -153,7 +154,8 @@ class StepCommand final : public RankCommand {
     const auto tell = [&](const std::exception& exception) {
       if (json_) PrintFailure(exception, world);
     };
-    // If only this rank has an error, `leave` ends the process at once, so the error must be printed before.
+    // If only this rank has an error, `leave` ends the process at once, so tell() must print the error before the call
+    // of `leave`.
     options.leave = [&tell, leave = options.leave](const std::exception& exception) {
       tell(exception);
       leave(exception);

@@ -1,5 +1,4 @@
-// `lockstep doctor`: checks and measures whether this machine, or with -n the machines of a job, have everything that a
-// run needs.
+// `lockstep doctor`: checks whether this machine, or with -n each machine of a job, has everything that a run needs.
 //
 // Promise: for each problem that would end a run or slow it down, the command prints a line that says what to do. A
 // check that cannot be made is left out. No file is left on the disk.
@@ -65,8 +64,8 @@ std::string CudaText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Returns the paths from which some libraries were loaded, by the name of the library. Each of these libraries must be
-// loaded once: if it has two paths, it was loaded twice, and each copy has its own state.
+// Returns, for each of some libraries, the paths from which the library was loaded. Each of these libraries must be
+// loaded once: a library with two paths was loaded twice, and each copy has its own state.
 std::map<std::string, std::set<std::string>> LoadedLibraries() {
   std::map<std::string, std::set<std::string>> paths;
   const auto add = [](dl_phdr_info* library, size_t, void* to) {
@@ -143,8 +142,8 @@ Finding CheckDriver(const DoctorOptions& options) {
   return finding;
 }
 
-// Returns the version in a text of Open MPI's library or of mpirun, for example "Open MPI 4.1.4"; empty if the text has
-// none.
+// Returns the version in a text of Open MPI's library or of mpirun, for example "Open MPI 4.1.4"; an empty string if
+// the text has no version.
 std::string OpenMpiIn(const std::string& text) {
   // The library's text is "Open MPI v4.1.4, package: ...", and mpirun prints "mpirun (Open MPI) 4.1.4".
   const size_t at = text.find("Open MPI");
@@ -225,7 +224,7 @@ Finding CheckMemory(const Job& job) {
     if (name == "MemAvailable:") available = std::strtod(rest.c_str(), nullptr) * 1024;
   }
   const double each = std::min(available, BytesOfMemory()) / job.local_ranks() / kGib;
-  constexpr double kLeast = 2;  // GiB; LibTorch and CUDA take half of it for themselves
+  constexpr double kLeast = 2;  // GiB; LibTorch and CUDA take half of this memory for themselves
   return {.check = "memory",
           .state = each < kLeast ? State::kWarn : State::kOk,
           .figure = fmt::format("{:.1f} GiB for each rank", each),
@@ -256,7 +255,8 @@ Finding CheckSharedMemory(int ranks) {
     finding.advice = "ranks of one machine exchange through it: mount it, or use one rank";
     return finding;
   }
-  // Ranks that have met already have their shared memory. A single process is told whether two ranks would have enough.
+  // Several ranks that have met already have their shared memory, so they need no more. For a single process the check
+  // is whether two ranks would have enough.
   const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";
@@ -286,7 +286,7 @@ Finding CheckDisk(const std::string& folder) {
   try {
     const std::string path = fmt::format("{}/.lockstep-doctor-{}", folder, getpid());
     OutputFile file(path, kWriting);
-    // The file has no name from here on, so it vanishes when this process ends, for whatever reason.
+    // The file has no name from here on, so the kernel removes the file when this process ends, for whatever reason.
     unlink(path.c_str());
     std::vector<std::byte> memory(kBytes + OutputFile::kDirectAlignment, std::byte{0x5a});
     void* begin = memory.data();
@@ -330,8 +330,8 @@ Finding CheckDisk(const std::string& folder) {
   return finding;
 }
 
-// Checks whether all machines see the files that rank 0 writes. Returns nothing if rank 0 cannot write a file, because
-// CheckDisk() reports that. Every rank must call it.
+// Checks whether this rank's machine sees a file that rank 0 writes to `folder`. Returns nothing if rank 0 cannot write
+// the file, because CheckDisk() reports that. Every rank must call this function.
 std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& host) {
   const int64_t token = FromRankZero(getpid(), "a file's name", host);
   const std::string path = fmt::format("{}/.lockstep-doctor-shared-{}", folder, token);
@@ -357,8 +357,8 @@ std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& 
       .advice = sees ? "" : "put runs and data on a disk that all machines share"};
 }
 
-// Checks that this machine's clock agrees with that of rank 0, and is not before the day on which this program was
-// built. Every rank must call it.
+// Checks that this machine's clock agrees with rank 0's clock to within 2 s, and that it is not before the time at
+// which this program's file was written. Every rank must call this function.
 Finding CheckClock(Communicator& host) {
   host.Barrier(host.MakeLabel("clocks"));
   const double now = UnixSeconds();
@@ -381,7 +381,8 @@ Finding CheckClock(Communicator& host) {
   return finding;
 }
 
-// Lists the network interfaces that are up, for example "eth0, ib0".
+// Returns a finding that lists the network interfaces that are up, for example "eth0, ib0". The finding is kFail if
+// there are none.
 Finding CheckNetwork() {
   std::set<std::string> names;
   for (const Interface& interface : InterfacesHere()) names.insert(interface.name);
@@ -392,8 +393,8 @@ Finding CheckNetwork() {
           .advice = names.empty() ? "see ip link" : ""};
 }
 
-// Checks an all-reduce of all ranks. `links_gbs` is the bandwidth of the links between the ranks, in GB/s; 0: unknown.
-// Every rank must call it.
+// Times all-reduces of all ranks, and checks the sums and the bandwidth. `links_gbs` is the bandwidth of the links
+// between the ranks, in GB/s; 0: unknown. Every rank must call this function.
 Finding CheckAllReduce(const World& world, double links_gbs) {
   const bool gpus = world.device.is_cuda();
   const CollectiveBench bench{.warmup = 3, .iterations = 10};
@@ -412,7 +413,7 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
         "the hardware or its drivers are broken: leave out machines until they are right";
     return finding;
   }
-  // On healthy machines the bus bandwidth is 0.6 to 0.75 of `links_gbs`.
+  // On healthy machines the bus bandwidth is 0.6 to 0.75 times `links_gbs`. Less than 0.4 times is a warning.
   constexpr double kLeast = 0.4;
   if (StateOf(large.busbw_gbs, links_gbs, kLeast) == State::kWarn) {
     finding.state = State::kWarn;
@@ -422,7 +423,7 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
   return finding;
 }
 
-// Returns the findings of all ranks. Every rank must call it.
+// Returns the findings of each rank, in the order of the ranks. Every rank must call this function.
 std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Communicator& host) {
   std::vector<std::vector<Finding>> ranks;
   for (const std::string& text : GatherTexts(ToText(own), "findings", host)) {
@@ -431,8 +432,8 @@ std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Commun
   return ranks;
 }
 
-// Makes all checks and prints the report on rank 0. Returns kUsage if a check failed. Every rank must call it. Throws
-// Error.
+// Makes all checks. Rank 0 prints the report. Returns kUsage if a check failed on any rank, and otherwise kDone. Every
+// rank must call this function. Throws Error.
 ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   Communicator& host = job.host();
   std::vector<Finding> findings;

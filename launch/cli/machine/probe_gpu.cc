@@ -1,4 +1,5 @@
-// A job with --elastic runs this command for each GPU (launch/job/elastic.h). It is not meant for users.
+// lockstep probe-gpu: checks whether the first visible GPU works. With --elastic the supervisor of a job runs this
+// command for each GPU (launch/job/elastic.h). The command is not meant for users.
 #include "launch/cli/command/commands.h"
 #include "launch/job/early_signals.h"
 #include "launch/job/elastic.h"

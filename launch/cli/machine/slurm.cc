@@ -1,4 +1,5 @@
-// lockstep slurm: prints a Slurm job script that trains, and submits itself again until the training is done.
+// lockstep slurm: prints a Slurm job script. The script trains, and puts itself into Slurm's queue again until the
+// training is done.
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -47,7 +48,7 @@ class SlurmCommand final : public LocalCommand {
 
  private:
   ExitStatus RunHere(const Invocation& invocation) override {
-    std::map<std::string, std::string> configs;  // the path of each config, by its run folder
+    std::map<std::string, std::string> configs;  // maps run folders to configs' paths
     for (const std::string& config : job_.configs) {
       const std::string run_dir = LoadConfig(config, assignments_).run_dir();
       const auto [other, is_new] = configs.try_emplace(run_dir, config);

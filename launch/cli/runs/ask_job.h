@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Makes the file `request`, whose content is `text`, and waits until the job has removed the file, or has ended. If no
-// job trains in `run_dir`, throws Error (kUsage) whose message ends with `hint`.
+// Makes the file `request`, whose content is `text`, and waits until the job that trains in `run_dir` has removed the
+// file or has ended. If no job trains in `run_dir`, throws Error (kUsage) whose message ends with `hint`.
 void AskJob(const std::string& run_dir, const std::string& request, std::string_view text = {},
             const std::string& hint = {});
 

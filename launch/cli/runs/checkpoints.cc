@@ -37,9 +37,9 @@ struct Tally {
   size_t damaged = 0;
 };
 
-// Prints the line that `line_of` returns for each checkpoint, or the message of the Error that it throws. `tally` has
-// the files that the caller has checked before. Throws Error (kCheckpoint) if any file is damaged, or if there are no
-// files at all.
+// Prints for each checkpoint the line that `line_of` returns, or the message of the Error that `line_of` throws.
+// `tally` counts the files that the caller has checked before. Throws Error (kCheckpoint) if any checkpoint or any of
+// these files is damaged, or if there are no checkpoints and no such files.
 void PrintEach(const std::string& run_dir, Tally tally,
                const std::function<std::string(const Checkpoint&)>& line_of) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
@@ -51,7 +51,7 @@ void PrintEach(const std::string& run_dir, Tally tally,
       Print("{}\n", line_of(checkpoint));
       ++tally.seen;
     } catch (const Error& error) {
-      // The checkpoint may be gone, because a run that trains removes old checkpoints.
+      // The checkpoint may have been removed after it was listed, because a job that trains removes old checkpoints.
       if (!std::filesystem::exists(checkpoint.path)) continue;
       ++tally.seen;
       ++tally.damaged;
@@ -82,8 +82,8 @@ void PrintCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Reads all checkpoints and the weights file of a run completely, and prints a line for each. Throws Error
-// (kCheckpoint) if one of them is damaged, or if there are none.
+// Reads all checkpoints and the weights file of a run completely, and prints a line for each file. Throws Error
+// (kCheckpoint) if one of the files is damaged, or if there are no files.
 void VerifyCheckpoints(const std::string& run_dir) {
   Tally tally;
   const std::string weights = RunWeightsPath(run_dir);
@@ -105,8 +105,9 @@ void VerifyCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Asks the job that trains in the folder to write a checkpoint, waits until the checkpoint is complete, and prints its
-// path. Throws Error: kUsage if no job trains there, kCheckpoint if the job could not write a checkpoint.
+// Asks the job that trains in `run_dir` to write a checkpoint, waits until the checkpoint is complete, and prints the
+// path of the checkpoint. Throws Error: kUsage if no job trains in `run_dir`, kCheckpoint if there is no new
+// checkpoint.
 void RequestCheckpoint(const std::string& run_dir) {
   const int64_t before = NewestStep(run_dir);
   AskJob(run_dir, RequestPath(run_dir));
@@ -118,8 +119,8 @@ void RequestCheckpoint(const std::string& run_dir) {
   Print("{}\n", CheckpointOf(run_dir, after).path);
 }
 
-// Asks the job that trains in the folder to save its state and end, waits until the job has ended, and prints the path
-// of the newest checkpoint. Throws Error (kUsage) if no job trains there.
+// Asks the job that trains in `run_dir` to save its state and end, waits until the job has ended, and prints the path
+// of the newest checkpoint, if there is one. Throws Error (kUsage) if no job trains in `run_dir`.
 void RequestStop(const std::string& run_dir) {
   AskJob(run_dir, StopPath(run_dir));
   while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);

@@ -27,10 +27,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostSteps = 5;  // how many steps the table shows at most
-constexpr int64_t kWindows = 5;   // losses are averaged over so many equal parts of the steps
+constexpr int64_t kWindows = 5;   // the table has the mean loss of this many equal parts of a run
 constexpr size_t kMostCharacters = 60;
 
-// Fields of the log's start line that say what was trained, and on what.
+// Fields of the log's start line about the program, the devices, the precision, the size of the model, and the number
+// of samples.
 constexpr std::array kFacts{"version", "world_size",        "device", "precision", "parameters",
                             "samples", "validation_samples"};
 

@@ -1,10 +1,10 @@
 // lockstep profile: asks the job that trains in a run folder to profile some steps, and prints the kernels that take
-// most time; or prints those of an existing profile or trace.
+// most time; or prints the kernels of an existing profile or trace.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/profile_test.py)
 //   no job trains in the folder -> Error (kUsage), which says how to print an earlier profile
 //     -> test_a_run_that_has_ended
-//   somebody else has asked for a profile -> Error (kUsage) -> test_two_requests
+//   another command waits for a profile of the job -> Error (kUsage) -> test_two_requests
 //   the job ends before the steps are made -> Error (kCheckpoint) -> test_a_run_that_ends_meanwhile
 #include <fmt/format.h>
 
@@ -26,20 +26,21 @@ namespace fs = std::filesystem;
 
 constexpr size_t kRows = 10;
 
-// Returns the steps of the run's profiles, each with the time at which it was made.
+// Returns a map from the step of each of the run's profiles to the time at which the profile was made.
 std::map<int64_t, double> TimesOf(const std::string& run_dir) {
   std::map<int64_t, double> times;
   for (const int64_t step : ProfilesOf(run_dir)) {
     try {
       times[step] = ReadRunProfile(fmt::format("{}@{}", run_dir, step)).time;
     } catch (const Error&) {
-      times[step] = 0;  // the profile is damaged
+      times[step] = 0;  // stands for the time of a profile that cannot be read
     }
   }
   return times;
 }
 
-// Asks the job that trains in `run_dir` for a profile of `steps` steps, waits until it is written, and returns it.
+// Asks the job that trains in `run_dir` for a profile of `steps` steps, waits until the profile is written, and returns
+// the profile.
 RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
   RequireRunFolder(run_dir);
   const std::map<int64_t, double> before = TimesOf(run_dir);
@@ -55,8 +56,8 @@ RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
          before.empty() ? std::string()
                         : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
                                       before.rbegin()->first));
-  // A job that has restarted from an earlier checkpoint may write a profile of a step that has one already, or of an
-  // earlier step. The new profile is therefore found by its time.
+  // A job that has restarted from an earlier checkpoint may write a profile of a step that has a profile already, or of
+  // an earlier step. The new profile is therefore found by comparing the times of all profiles with those in `before`.
   for (const auto& [step, time] : TimesOf(run_dir)) {
     const auto known = before.find(step);
     if (known == before.end() || known->second != time) {

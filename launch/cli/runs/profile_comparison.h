@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-// Prints the times of a step and of each kernel in both profiles, for the first rank of each profile. The kernel whose
-// time has grown most comes first. If `json` is true, prints one line of JSON with all kernels instead.
+// Prints the times, in ms, of a step and of at most ten kernels on the first rank of each profile. These are the
+// kernels whose times differ most between the profiles, with the greatest difference first. If `json` is true, prints
+// one line of JSON with all kernels instead.
 void PrintProfileComparison(const RunProfile& before, const RunProfile& after, bool json);
 
 }  // namespace lockstep

@@ -27,14 +27,15 @@ constexpr size_t kMostCharacters = 110;
 constexpr int kBarColumns = 20;
 constexpr double kPercent = 100;
 
-// Sets `value` to the number in the field `name` of `line`, if there is one.
+// Sets `value` to the number in the field `name` of `line`, if the field exists and is a number.
 template <typename Number>
 void Take(const Json& line, const char* name, std::optional<Number>& value) {
   const auto found = line.find(name);
   if (found != line.end() && found->is_number()) value = found->get<Number>();
 }
 
-// Returns the strings of the list in the field `name` of `line`, with commas between them; empty if there are none.
+// Returns the strings of the list in the field `name` of `line`, with commas between them; an empty string if there is
+// no such list.
 std::string WordsIn(const Json& line, const char* name) {
   const auto found = line.find(name);
   std::string words;
@@ -55,7 +56,7 @@ std::vector<Json> ObjectsIn(const Json& line, const char* name) {
   return objects;
 }
 
-// Returns the parts of a logged reading of the machine that the table shows in one row.
+// Returns the figures of `line`, a logged reading of the machine, that the table shows in one row.
 MachineReading ReadingOf(const Json& line) {
   MachineReading reading;
   std::optional<int64_t> used;
@@ -176,8 +177,8 @@ class View {
     }
   }
 
-  // Adds rows about the time of the steps since the last report: the verdict, the findings, and the lost seconds by
-  // their cause, the greatest loss first.
+  // Adds rows from the log's last `seconds` line, which says how the job spent its time: the verdict, the findings, and
+  // the lost seconds by their cause, the greatest loss first.
   void AddSeconds() {
     if (!log_.seconds.is_object()) return;
     if (!run_.verdict().empty()) {

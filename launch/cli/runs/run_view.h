@@ -1,4 +1,4 @@
-// RunView: the text with which `lockstep watch RUN` shows a run.
+// RunView(): makes the text with which `lockstep watch RUN` shows a run.
 #pragma once
 
 #include <string>

@@ -4,7 +4,8 @@
 //   the folder cannot be read -> Error (kUsage) -> test_what_is_no_run
 //   there are no runs in the folder -> a line on standard error that says so, and status 0
 //     -> test_a_folder_without_runs
-//   a part of a run folder is missing or damaged -> its figures are missing (observe/history/run_history.h)
+//   a part of a run folder is missing or damaged -> the figures of that part are missing
+//     (observe/history/run_history.h)
 //     -> test_a_log_that_is_cut_off
 #include <algorithm>
 #include <cmath>

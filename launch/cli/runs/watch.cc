@@ -2,24 +2,26 @@
 // (--page) in a browser.
 //
 // Protocol on a terminal:
-//   1. Signals that end a process are blocked, and are read from a signalfd, beside the keys of the terminal.
+//   1. The signals that end a process are blocked. The command waits for these signals, through a signalfd, and for
+//      keys of the terminal.
 //   2. The terminal's alternate screen shows once a second the newest reading (observe/machine/machine_monitor.h), or
 //      the run (launch/cli/runs/run_view.h). The normal screen stays as it is.
-//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the normal screen and the terminal's settings
-//      are restored. The state of the run is then printed there.
+//   3. At `q`, Ctrl-C or one of the signals of step 1, or if the run has ended, the normal screen and the terminal's
+//      settings are restored. The state of the run is then printed on the normal screen.
 // With --once, if standard output is no terminal, or if the run has ended, the reading or the run is printed once.
 //
 // With --page a server (observe/page/page_server.h) shows one run or several to a browser, until a signal comes.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   there is no driver, or it does not answer -> a line that says so, above the figures of cores and memory
+//   there is no NVIDIA driver, or the driver does not answer -> a line that says so, above the figures of cores and
+//     memory
 //     -> tests/machine_test.py, test_watch_without_a_driver, test_watch_with_a_broken_driver
 //   the driver is slow -> keys work meanwhile; the table appears later
 //     -> tests/machine_test.py, test_watch_on_a_terminal
 //   RUN is no run folder -> Error (kUsage) -> tests/history_test.py, test_what_is_no_run
 //   the log's last line is incomplete, or an older version wrote the log -> the view shows the figures that the log has
 //     -> tests/history_test.py, test_a_log_that_is_cut_off, test_a_run_of_an_older_version
-//   --page: a folder is no run folder and contains none, or the port is in use -> Error (kUsage)
+//   --page: a folder is no run folder and contains no run folders, or the port is in use -> Error (kUsage)
 //     -> tests/page_test.py, test_what_has_no_page, test_a_port_that_is_taken
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -55,7 +57,7 @@ namespace {
 
 constexpr double kPeriod = 1;  // seconds
 
-// Returns the line that stands above a reading.
+// Returns the line above a reading's table: the driver's version, or the reason why there is no driver.
 std::string DriverLine(const MachineReading& reading) {
   if (const std::string why = WhyNoNvml(); !why.empty()) return why;
   const std::string driver = NvmlDriver();
@@ -68,7 +70,7 @@ std::string TextOf(const MachineReading& reading) {
          MachineTable(reading, [](int pid) { return NameProcess(pid, "/proc"); });
 }
 
-// Prints one reading. This takes kPeriod seconds, because rates and the use of the cores are averages over that time.
+// Prints one reading. This takes kPeriod seconds, because rates and the use of the cores are averages over kPeriod.
 void PrintMachine() {
   HostReader host;
   GpuReader gpus(std::nullopt);
@@ -125,7 +127,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Blocks the signals that would end this process before the terminal is restored.
+// Blocks the signals that would end this process before the terminal is restored. They can be read from descriptor().
 class HeldSignals {
  public:
   HeldSignals() {
@@ -142,7 +144,8 @@ class HeldSignals {
   std::optional<FileDescriptor> descriptor_;
 };
 
-// Shows the texts that `next` returns, until the key `q` or a signal comes or `is_over` returns true.
+// Shows `first`, and then the texts that `next` returns, until the key `q` or a signal comes or `is_over` returns true.
+// Shows nothing new if `next` returns no text.
 void Show(const std::string& first, const std::function<std::optional<std::string>()>& next,
           const std::function<bool()>& is_over, const HeldSignals& signals) {
   const Screen screen;
@@ -151,7 +154,7 @@ void Show(const std::string& first, const std::function<std::optional<std::strin
     std::array<pollfd, 2> awaited{
         pollfd{.fd = signals.descriptor(), .events = POLLIN},
         pollfd{.fd = screen.has_keys() ? STDIN_FILENO : -1, .events = POLLIN}};
-    constexpr int kLookMs = 100;  // the interval, in ms, between two calls of next()
+    constexpr int kLookMs = 100;  // the longest wait, in ms, between two calls of next()
     if (poll(awaited.data(), awaited.size(), kLookMs) < 0) continue;
     if (awaited[0].revents != 0) return;
     char key = 0;
@@ -161,7 +164,7 @@ void Show(const std::string& first, const std::function<std::optional<std::strin
 }
 
 void WatchMachine() {
-  const HeldSignals signals;  // before the monitor's thread starts, which inherits the mask
+  const HeldSignals signals;  // comes first, because the monitor's thread inherits the signal mask
   MachineMonitor monitor(std::nullopt, kPeriod);
   const auto next = [&]() -> std::optional<std::string> {
     const std::unique_ptr<MachineReading> reading = monitor.Take();
@@ -171,8 +174,8 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run that trains until it has ended, and then prints its state. A run that has failed or was killed is shown
-// for twenty more seconds, because --restarts may start it again.
+// Shows a run that trains until the run has ended, and then prints the state of the run. A run that has failed or was
+// killed is shown for twenty more seconds, because --restarts may start the job again.
 void WatchRun(RunHistory& run) {
   constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;
@@ -196,7 +199,7 @@ void WatchRun(RunHistory& run) {
 }
 
 void WatchOnPage(const std::vector<std::string>& folders, const std::string& address, int port) {
-  const HeldSignals signals;  // before the server's thread starts, which inherits the mask
+  const HeldSignals signals;  // comes first, because the server's thread inherits the signal mask
   // The logs are read before the URL is printed, so that the first answer comes at once.
   auto data = std::make_unique<PageData>(RunFoldersFor(folders), /*live=*/true);
   const PageServer server(

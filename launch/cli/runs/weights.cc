@@ -15,8 +15,8 @@ namespace lockstep {
 namespace {
 
 // Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype` is
-// the type for tensors in floating point: float32, bfloat16 or float16; if it is empty, tensors keep their types.
-// Throws Error (kCheckpoint).
+// the type for tensors in floating point: float32, bfloat16 or float16; if `dtype` is empty, tensors keep their types.
+// Throws Error (kUsage, kCheckpoint).
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
   OutputTarget target(output);
@@ -53,7 +53,8 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
 
 class ExportCommand final : public LocalCommand {
  public:
-  // The command takes `least` to `most` weights. `sources` is the help text of its argument.
+  // Makes the command `name`, which takes the names of `least` to `most` weights as its arguments. `sources` is the
+  // help text of these arguments.
   ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
                 const std::string& sources, int least, int most)
       : LocalCommand(app, name, what) {

@@ -1,11 +1,12 @@
-// lockstep estimate: estimates the memory that a config's training takes on a GPU, and the largest sizes that fit
-// there. The command does not need the GPU.
+// lockstep estimate: estimates the memory that a config's training takes on a GPU, and the largest micro-batch that
+// fits into that GPU's memory. The command does not need the GPU.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   an unknown GPU, a size without a unit -> Error (kUsage) -> test_wrong_input
 //   a model whose memory cannot be predicted -> Error (kUsage)
 //     -> test_a_model_that_may_read_values, test_an_operation_that_cannot_be_foretold
-//   the model does not accept some sizes of samples -> "-" in the table -> test_sizes_that_a_model_does_not_take
+//   the model does not accept some sizes of samples -> "-" in the table of --table
+//     -> test_sizes_that_a_model_does_not_take
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,19 +63,19 @@ const KnownGpu& GpuOfName(const std::string& name) {
                    name, DidYouMean(name, names), fmt::join(names, ", "));
 }
 
-// Returns a remark for the user if Lockstep's memory was not measured on this GPU, or if the GPU is too old; otherwise
-// an empty string.
+// Returns a remark for the user if the memory that Lockstep takes was not measured on this GPU, or if the GPU is too
+// old; otherwise an empty string.
 std::string_view RemarkOn(const KnownGpu& gpu) {
-  constexpr int kLeastCapability = 75;  // CUDA 13 supports GPUs from 7.5 on
+  constexpr int kLeastCapability = 75;  // CUDA 13 needs capability 7.5 or higher
   if (10 * gpu.traits.major + gpu.traits.minor < kLeastCapability)
     return " (too old for this CUDA)";
   return gpu.is_measured ? "" : " (not measured there)";
 }
 
-// Returns how many bytes PyTorch's allocator can get on the GPU.
+// Returns how many bytes of the GPU's memory PyTorch's allocator can get.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
-// Returns the config for training on such a GPU: FP16 replaces BF16 if the GPU does not support BF16.
+// Returns the config for training on a GPU with the traits `gpu`: FP16 replaces BF16 if the GPU does not support BF16.
 config::Config On(const GpuTraits& gpu, config::Config config) {
   if (!gpu.HasBfloat16() && config.precision() == config::BF16) config.set_precision(config::FP16);
   return config;
@@ -83,10 +84,11 @@ config::Config On(const GpuTraits& gpu, config::Config config) {
 // The samples of a config. Their shape comes from the config's fields or from its files.
 struct Samples {
   SampleSpec spec;
-  std::shared_ptr<const Dataset> files;  // null: they were not opened
+  std::shared_ptr<const Dataset> files;  // the opened files; null: no files were opened
 };
 
 // Returns the samples of `config`. If `opens` is true, the files are opened even if the config describes their samples.
+// If the files are opened, also sets the fields of `config` that follow from the files.
 Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocation) {
   const config::Data& data = config.data();
   // The number of categories of a column is known from the files or from the saved config of a run, not from other
@@ -104,7 +106,7 @@ Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocati
   return {.spec = opened.train->spec(), .files = opened.train};
 }
 
-// Returns how many seconds one core takes to prepare a sample.
+// Returns how many seconds one core takes to prepare a sample, on average over at most 256 samples.
 double SecondsOfSample(const Dataset& files) {
   constexpr int64_t kMost = 256;
   constexpr double kLeast_s = 0.5;
@@ -118,7 +120,7 @@ double SecondsOfSample(const Dataset& files) {
   return (SecondsSinceBoot() - begin_s) / static_cast<double>(count);
 }
 
-// Returns the memory that a step of the form `form` takes, even if no GPU has so much. Throws Error (kUsage).
+// Returns the memory that a step of the form `form` takes, even if no GPU has so much memory. Throws Error (kUsage).
 MemoryReport Needed(Foreteller& foreteller, const StepForm& form) {
   constexpr int64_t kUnlimited = int64_t{1} << 50;
   if (auto report = foreteller.Memory(form, kUnlimited)) return *std::move(report);
@@ -264,8 +266,8 @@ class EstimateCommand final : public LocalCommand {
     }
   }
 
-  // Prints a table of the largest micro-batches. It has a row for each size of images or length of texts, and a column
-  // for each GPU.
+  // Prints a table of the largest micro-batches that fit. The table has a row for each size of images or length of
+  // texts, and a column for each known GPU.
   void PrintTable(const config::Config& config, const SampleSpec& spec,
                   const Models& models) const {
     const bool has_images = spec.shape.size() == 3;

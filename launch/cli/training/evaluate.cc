@@ -33,10 +33,10 @@ std::string TextOf(const RunEvaluation& evaluation, const std::string& metrics) 
                      weights.empty() ? "" : ", weights of ", weights);
 }
 
-// The metrics of several folds, summarised.
+// The means and the deviations of each metric over several folds.
 struct Summary {
   std::vector<Metric> means;
-  std::vector<Metric> deviations;  // sample standard deviations: divided by (number of folds - 1)
+  std::vector<Metric> deviations;  // standard deviations, with a divisor of (folds - 1)
   int64_t samples = 0;
 };
 

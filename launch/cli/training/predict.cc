@@ -19,11 +19,11 @@ namespace {
 
 constexpr char kStandardInput[] = "-";
 
-// Copies standard input to a temporary file, because files are read more than once. The file exists as long as this
-// object.
+// Copies standard input to a temporary file, because the code that predicts reads its files more than once. The file
+// exists as long as this object.
 class InputFile {
  public:
-  // Throws Error (kCheckpoint) if the file cannot be written.
+  // Reads standard input to its end. Throws Error (kCheckpoint) if the file cannot be written.
   InputFile()
       : folder_(std::filesystem::temp_directory_path()), path_(folder_.path() + "/standard_input") {
     if (folder_.path().empty()) {

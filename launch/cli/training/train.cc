@@ -135,7 +135,8 @@ class TrainCommand final : public RankCommand {
         field);
   }
 
-  // Runs the commands that evaluate the folds and predict the samples that each fold held back.
+  // Runs the commands that evaluate the folds and predict the samples that each fold held back. Returns the exit status
+  // of the first command that fails, or kDone.
   static ExitStatus Summarise(FoldTraining& folds, const Invocation& invocation,
                               const config::Config& config) {
     const auto run = [&](std::vector<std::string> words) {
@@ -153,9 +154,10 @@ class TrainCommand final : public RankCommand {
     return run(std::move(words));
   }
 
-  // Returns when the run must have ended, in Unix time. Throws Error (kUsage).
+  // Returns when the run must have ended, in Unix seconds; infinity if there is no limit. Throws Error (kUsage).
   double EndBy() const {
-    // The time that was decided when the job was first started holds for its restarts, too.
+    // The time by which the job must have ended is decided once, when the job is first started, and also holds for its
+    // restarts.
     if (const std::optional<double> decided = EndByOfJob()) return *decided;
     double end_by_s = std::numeric_limits<double>::infinity();
     if (!time_budget_.empty()) {
@@ -174,7 +176,7 @@ class TrainCommand final : public RankCommand {
   std::string from_;
   std::string time_budget_;
   std::string stop_at_;
-  int64_t folds_ = 0;  // 0: no cross-validation
+  int64_t folds_ = 0;  // the number of folds; 0: no cross-validation
   int64_t side_by_side_ = 0;
   std::optional<StopSignals> signals_;
 };

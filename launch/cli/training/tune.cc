@@ -1,6 +1,7 @@
-// lockstep tune: finds settings of a config by short trials on this machine.
+// lockstep tune: finds better values for some fields of a config by short trials on this machine.
 //
-// To find a further setting, write a function like the parts in launch/cli/training/tuning.h, and add a line to kParts.
+// To make the command find values for further fields, write a function like the parts in launch/cli/training/tuning.h,
+// and add a line to kParts.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,10 +30,10 @@ namespace lockstep {
 namespace {
 
 struct Part {
-  const char* name;                                  // as --only takes it
-  const char* finds;                                 // the settings that it finds, in words
-  enum When { kUsually, kWithRanks, kByName } when;  // when it runs if --only is not given
-  double weight;  // its share of the time, relative to the other parts' weights
+  const char* name;                                  // the part's name in --only
+  const char* finds;                                 // what the part finds, in words
+  enum When { kUsually, kWithRanks, kByName } when;  // when the part runs without --only
+  double weight;  // the part's share of the time, relative to the other parts' weights
   std::optional<ExitStatus> (*tune)(Tuning&, double time_s);
 };
 
@@ -45,7 +46,8 @@ constexpr Part kParts[] = {
     {"exchange", "buckets and their dtype, with -n", Part::kWithRanks, 2, &TuneExchange},
     {"rate", "learning rate and warm-up", Part::kUsually, 3, &TuneRate},
 };
-// This part runs after the parts that tune the step, because it begins with the step that they found.
+// kGlobalBatch runs just before the part "loader", after the parts that tune the step, because its trials begin with
+// the settings that those parts found.
 constexpr Part kGlobalBatch{"", "", Part::kByName, 2, &TuneGlobalBatch};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
@@ -110,9 +112,10 @@ class TuneCommand final : public Command {
                    .cold = cold_,
                    .json = json_},
                   StartOf(invocation));
-    // The new config lies beside the user's config, because relative paths in a config count from its folder.
+    // The new config lies beside the user's config, because relative paths in a config are relative to the folder of
+    // the config.
     tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
-    target_.emplace(tuned_);  // fails before any time is spent, if the file cannot be written
+    target_.emplace(tuned_);  // throws before any trial if the file cannot be written
     std::optional<ExitStatus> stopped;
     try {
       stopped = Find(tuning, parts);
@@ -125,7 +128,8 @@ class TuneCommand final : public Command {
   }
 
  private:
-  // Returns the parts that --only asks for, or the usual ones. Throws Error (kUsage).
+  // Returns the parts that --only asks for, or the usual parts without --only, and kGlobalBatch if --global-batch is
+  // given. Throws Error (kUsage).
   std::vector<const Part*> PartsToFind(int ranks) const {
     const std::vector<std::string> asked =
         only_.empty() ? std::vector<std::string>{} : SplitAtCommas(only_);
@@ -168,7 +172,8 @@ class TuneCommand final : public Command {
     return std::nullopt;
   }
 
-  // Writes the user's config with the settings that were found, and prints the command that trains with it.
+  // Writes the user's config with the settings that were found to a new file, and prints the command that trains with
+  // that file.
   void Keep(const Tuning& tuning, const Invocation& invocation) {
     if (tuning.edits().empty()) return;
     const std::string text = tuning.EditedText();
@@ -205,7 +210,7 @@ class TuneCommand final : public Command {
   ConfigOptions config_;
   std::string tuned_;  // the path of the config with the settings that were found
   std::optional<OutputTarget> target_;
-  std::string only_;  // empty: the usual parts run
+  std::string only_;  // the value of --only; empty: the usual parts run
   std::string global_batch_;
   int time_s_ = 60;
   double reserve_ = 0.05;

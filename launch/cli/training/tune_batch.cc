@@ -1,4 +1,5 @@
-// `lockstep tune --only batch`: finds the fastest way to make the config's step.
+// `lockstep tune --only batch`: finds the fastest way to make the config's step. A way is a number of micro-batches and
+// whether activation checkpointing is on.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -64,7 +65,8 @@ void PrintWay(const TimedWay& timed, const TuneOptions& options) {
   std::fflush(stdout);
 }
 
-// Returns the result of the user's way in words, for example "gives 577.2 samples/s".
+// Returns the result of the user's way in words, for example "gives 577.2 samples/s". `users` is the trial of that way,
+// and `accumulation` is the number of micro-batches in the user's config.
 std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
   if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
   if (users->leaves_too_little) return "leaves too little memory";

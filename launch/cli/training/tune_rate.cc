@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the curve as text: a line for each third of a decade of the learning rate, with a bar whose length shows the
-// loss.
+// Returns the curve of a range test as text: a line for each third of a decade of the learning rate, with a bar whose
+// length shows the loss.
 std::string CurveText(const RangeTest& range) {
   constexpr double kPerDecade = 3;
   constexpr double kWidth = 48;

@@ -56,7 +56,7 @@ void PrintTrial(const SettingTrial& trial, const TuneOptions& options) {
   std::fflush(stdout);
 }
 
-// Prints the result of the trials, and adopts the best setting.
+// Prints the result of the trials of `what`, for example "the loader", and adopts the best setting.
 void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuning) {
   if (trials.stopped() && trials.best().samples_per_s == 0) return;
   const SettingTrial& best = trials.best();
@@ -90,7 +90,7 @@ void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuni
   }
 }
 
-// Returns the settings to try, given the measurement of the step with the user's config.
+// A function that returns the settings to try. `users` is the measurement of the step with the user's config.
 using Candidates = std::function<std::vector<Setting>(const StepTrial& users)>;
 
 // Times the step with each of the settings to try, for about two seconds each, and adopts the fastest setting. If a
@@ -144,7 +144,8 @@ std::optional<ExitStatus> TuneLoader(Tuning& tuning, double time_s) {
     return std::nullopt;
   }
   const TuneOptions& options = tuning.options();
-  // A loader that is twice as fast as the steps is enough, even though training takes a part of the cores from it.
+  // A loader that is twice as fast as the steps is fast enough, even though training takes a part of the cores from the
+  // loader.
   const double ample = tuning.step_samples_per_s > 0 ? 2 * tuning.step_samples_per_s : HUGE_VAL;
   const LoaderSearch search{.ranks = options.ranks,
                             .cold = options.cold,
@@ -179,7 +180,7 @@ std::optional<ExitStatus> TuneExchange(Tuning& tuning, double time_s) {
     for (const int64_t mib : {1, 5, 25, 100, 400}) {
       const int64_t bytes = mib << 20;
       if (bytes == now) continue;
-      if (std::min(bytes, now) < gradient_bytes) {  // one of the two sizes gives several buckets
+      if (std::min(bytes, now) < gradient_bytes) {  // the smaller size gives several buckets
         settings.push_back({{"ddp.bucket_bytes", std::to_string(bytes)}});
       }
       if (bytes >= gradient_bytes) break;

@@ -1,5 +1,5 @@
-// `lockstep tune --global-batch auto`: measures the speed with other global batches. `--only largest`: finds the
-// largest micro-batch that fits in memory.
+// `lockstep tune --global-batch auto`: measures the speed with larger global batches, and suggests one of them. `--only
+// largest`: finds the largest micro-batch that fits in memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,16 +22,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A global batch that was timed.
+// A global batch that was timed, and the learning rates that the linear and the square-root rule give for it.
 struct TimedBatch {
   int64_t global_batch = 0;
   double linear_lr = 0, root_lr = 0;
   StepTrial trial;
 };
 
-// Returns whether the learning rate grows with the square root of the global batch. It does for optimizers whose update
-// does not grow with the gradient's norm: the noise of such an update falls with the square root of the batch size, so
-// the learning rate may grow by the same factor.
+// Returns whether the learning rate should grow with the square root of the global batch. This is so for optimizers
+// whose update does not grow with the gradient's norm: the noise of such an update falls with the square root of the
+// batch size, so the learning rate may grow by the same factor.
 bool ScalesWithRoot(config::Optimizer::Type type) {
   return type == config::Optimizer::ADAM || type == config::Optimizer::ADAMW ||
          type == config::Optimizer::LAMB;
@@ -65,8 +65,8 @@ void PrintBatch(const TimedBatch& timed, bool is_users, bool json) {
 
 // Prints which global batch is suggested, and adopts it with its learning rate.
 void Conclude(const std::vector<TimedBatch>& tried, bool out_of_time, Tuning& tuning) {
-  // The smallest global batch that reaches this fraction of the highest speed is suggested, because a larger one makes
-  // fewer steps of the same samples.
+  // The smallest global batch that reaches this fraction of the highest speed is suggested, because a larger global
+  // batch makes fewer steps from the same number of samples.
   constexpr double kNearly = 0.95;
   double most = 0;
   for (const TimedBatch& timed : tried) most = std::max(most, timed.trial.samples_per_s);
@@ -221,8 +221,8 @@ std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s) {
   };
   if (!options.json) Print("{:>11} {:>9} {:>9}\n", "micro-batch", "GiB", "GiB left");
   print(users, first);
-  // The first guess assumes that memory is proportional to the micro-batch. A part of the memory does not depend on it,
-  // so that the largest micro-batch is larger than the guess.
+  // The first guess assumes that the memory in use is proportional to the micro-batch. A part of the memory does not
+  // depend on the micro-batch, so the largest micro-batch that fits is usually larger than the guess.
   const double room_gib = first.left_gib - options.reserve * first.device_gib;
   const auto guess = static_cast<int64_t>(static_cast<double>(users) *
                                           (1 + room_gib / std::max(first.peak_gib, 0.001)));

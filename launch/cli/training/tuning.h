@@ -1,8 +1,8 @@
 // Tuning: holds the state that all parts of `lockstep tune` share: the runner of the trials, the config with the
 // settings found so far, and the output.
 //
-// A part finds one kind of setting: it prints what it tries, and adopts the best value that it finds. To add a part,
-// write a function like those at the end of this file, and add a line to kParts in launch/cli/training/tune.cc.
+// A part is a function that finds one kind of setting: it prints its trials, and adopts the best setting that it finds.
+// To add a part, write a function like TuneBatch() below, and add a line to kParts in launch/cli/training/tune.cc.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,7 +30,8 @@ struct TuneOptions {
 
 class Tuning {
  public:
-  // `command` is the argument of TrialRunner's constructor. Throws Error (kUsage) if the config cannot be loaded.
+  // Loads the config. `command` is the argument of TrialRunner's constructor. Throws Error (kUsage) if the config
+  // cannot be loaded.
   Tuning(const TuneOptions& options, std::vector<std::string> command);
 
   const TuneOptions& options() const { return options_; }
@@ -38,27 +39,29 @@ class Tuning {
 
   // The config with all settings found so far.
   const config::Config& config() const { return config_; }
-  // Returns config() with the values of `setting`. Throws Error (kUsage) if the result is no valid config.
+  // Returns config() with the values of `setting` in place of its own. Throws Error (kUsage) if the result is no valid
+  // config.
   config::Config With(const Setting& setting) const;
 
   // Returns the text of the user's config file, with all settings found so far.
   std::string EditedText() const { return EditedConfig(options_.path, text_, edits_); }
 
-  // Sets a field of the config. `edit.why` becomes a comment in the config file that the user gets. A later edit of the
-  // same field replaces an earlier one.
+  // Sets a field of config(). `edit.why` becomes a comment in the config file that the user gets. A later edit of a
+  // field replaces an earlier edit of the same field.
   void Adopt(const FieldEdit& edit);
   const std::vector<FieldEdit>& edits() const { return edits_; }
   // Returns the field's value in the user's config, for example "0.01".
   std::string UsersValue(const std::string& field) const { return FieldText(users_config_, field); }
 
-  // The samples/s of the best step that was timed; 0: no step was timed.
+  // The samples/s of the step with the settings that were found; 0: no step was timed.
   double step_samples_per_s = 0;
 
   // Prints a line of JSON and flushes standard output.
   static void PrintLine(const nlohmann::ordered_json& line);
   // Prints that no setting is suggested for `what`, and the reason `why`.
   void PrintNothing(const std::string& what, const std::string& why) const;
-  // Returns `before` followed by "the time was over before all was tried: --time 240".
+  // Returns `before` followed by, for example, "the time was over before all was tried: --time 240". The suggested time
+  // is four times the time of options().
   std::string MoreTime(const std::string& before) const;
 
  private:
@@ -69,12 +72,13 @@ class Tuning {
   std::vector<FieldEdit> edits_;
 };
 
-// These functions format numbers: a learning rate with three significant digits, samples/s with four or more.
+// Returns a learning rate as text, with three significant digits.
 std::string RateText(double rate);
+// Returns samples/s as text, with at least four significant digits.
 std::string SpeedText(double samples_per_s);
 
-// The parts. Each one takes about `time_s` seconds. If a signal asks this process to stop, a part returns the exit
-// status for that signal; otherwise it returns nothing. Throws Error.
+// The parts. Each part takes about `time_s` seconds. If a signal asks this process to stop, the part returns the exit
+// status for that signal; otherwise the part returns nothing. Each part may throw Error.
 std::optional<ExitStatus> TuneBatch(Tuning& tuning, double time_s);
 std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s);
 std::optional<ExitStatus> TunePrecision(Tuning& tuning, double time_s);

@@ -1,5 +1,5 @@
-// The causes of lost time, with their words and colours. Their names are those of `seconds.lost_s` and `shares.lost` of
-// the data, which come from observe/verdict/seconds_report.h.
+// The causes of lost time, with the words and the colour of each. The names of the causes are those of `seconds.lost_s`
+// and `shares.lost` of the data, which come from observe/verdict/seconds_report.h.
 
 const CAUSES = {
   reading: ['reading samples', '#3b7dd8'],
@@ -18,5 +18,5 @@ const CAUSES = {
 };
 const IDEAL = ['steps at this run’s best speed', '#2f9e6e'];
 
-// Returns [words, colour] of a cause. The cause is unknown here if a newer version wrote it.
+// Returns [words, colour] of a cause. A cause that only a newer version knows gets its name and the colour of `other`.
 const causeOf = (name) => CAUSES[name] || [name, CAUSES.other[1]];

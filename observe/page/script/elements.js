@@ -1,5 +1,5 @@
-// Functions with which cards make HTML elements and find those of page.html. Text from files of a run never becomes
-// HTML, because make() adds text as text nodes.
+// Functions with which cards make HTML elements and find the elements of page.html. Text from files of a run never
+// becomes HTML, because make() adds text as text nodes.
 
 const find = (id) => document.getElementById(id);
 
@@ -20,7 +20,8 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-// A card shows a `sentence` in place of figures, `after` below its figures, and a `banner` above them.
+// Make the texts of a card: a `sentence` in place of the figures, a text below the figures (`after`), and a `banner` or
+// a `warning` above the figures.
 const sentence = (...words) => make('p', {className: 'empty'}, ...words);
 const after = (...words) => make('p', {className: 'after'}, ...words);
 const banner = (words) => make('p', {className: 'banner'}, words);
@@ -68,7 +69,8 @@ function table(columns, rows, decorate = () => {}) {
   return make('table', {}, head, make('tbody', {}, ...lines));
 }
 
-// Fills a <select> with these values and texts, and selects the value `chosen`. Without values the <select> is hidden.
+// Fills a <select> with options that have these values and texts, and selects the value `chosen`. Hides the <select> if
+// there are no values.
 function choose(select, values, texts, chosen) {
   select.hidden = values.length === 0;
   select.replaceChildren(...values.map((value, i) => {

@@ -1,7 +1,8 @@
 // The formats in which all cards and charts show numbers of the data as text.
 
 const Text = {
-  // Shows a number with four significant digits.
+  // Returns a number as text: with four significant digits below 1000, and without decimals from 1000 on. A number
+  // below 0.001, or from 1e7 on, is written with three significant digits and an exponent.
   number(value) {
     if (!Number.isFinite(value)) return '–';
     const size = Math.abs(value);
@@ -40,12 +41,12 @@ const Text = {
     return hours < 48 ? both(hours, 'h', minutes % 60, 'm') :
                         both(Math.floor(hours / 24), 'd', hours % 24, 'h');
   },
-  // Shows a count with all its digits.
+  // Returns a count as text, with all its digits.
   count: (value) => Number(value).toLocaleString('en-US'),
   withUnit: (unit) => (value) => {
     return Number.isFinite(value) ? `${Text.number(value)}\u00a0${unit}` : '–';
   },
 };
 
-// Puts a no-break space between a number and its percent sign.
+// Puts a no-break space between each number and its percent sign.
 const unbroken = (text) => text.replace(/(\d) %/g, '$1\u00a0%');

@@ -1,5 +1,5 @@
-// The program of the page: it reads the object in the element `data` (observe/page/page_data.h), fills the cards, and,
-// if the page comes from a server, asks the server for changes.
+// The program of the page. The program reads the object in the element `data` (observe/page/page_data.h), fills the
+// cards, and, if the page comes from a server, asks the server for changes.
 
 function showFocused() {
   const run = focusedRun();
@@ -25,7 +25,7 @@ function focusOn(id) {
   showAll();
 }
 
-// Takes over all data, or the data that have changed.
+// Stores data in `page`: all data, or only the fields that have changed.
 function take(data) {
   page.version = data.version;
   page.isLive = data.live;
@@ -45,7 +45,7 @@ async function ask(path, values) {
 
 async function follow() {
   const kPeriodMs = 2000;
-  const kRestPeriodMs = 5000;  // when no run trains
+  const kRestPeriodMs = 5000;  // the period while no run trains
   try {
     if (!document.hidden) {
       const data = await ask('data', {since: page.version});

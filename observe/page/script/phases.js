@@ -1,4 +1,4 @@
-// The phases of a step, with their colours. Their times are `phases_ms` of a rank in a profile of the data
+// The phases of a step, with their colours. The times of the phases are `phases_ms` of a rank in a profile of the data
 // (observe/page/profiles.h).
 
 const PHASES = {
@@ -18,7 +18,7 @@ function phasesOf(rank) {
   return Object.entries(objectOf(rank.phases_ms)).filter(([, ms]) => numberOf(ms) > 0);
 }
 
-// Makes a bar of the phases; '' if the rank has none.
+// Makes a bar of the rank's phases; returns '' if no phase took time.
 function phaseStack(rank) {
   const phases = phasesOf(rank);
   if (phases.length === 0) return '';

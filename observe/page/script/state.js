@@ -15,7 +15,7 @@ const COLOURS = [
 ];
 
 const page = {
-  runs: [],  // by id
+  runs: [],  // the data of each run, by the run's id
   differences: [],
   version: 0,
   isLive: false,
@@ -25,7 +25,7 @@ const page = {
   lastAnswer: 0,      // the Unix time of the newest data
 };
 
-const charts = {};  // by name
+const charts = {};  // the charts of the page, by name
 
 const focusedRun = () => page.runs[page.focus];
 const shownRuns = () => page.runs.filter((run) => !page.hidden.has(run.id));
@@ -38,7 +38,7 @@ function nameOf(run) {
 }
 
 const colourOf = (run) => COLOURS[run.id % COLOURS.length];
-// The lines of the second ten runs are dashed, and their dots are rings.
+// Returns whether the run's lines are dashed and its dot is a ring: true for all runs after the first ten.
 const isDashed = (run) => run.id >= COLOURS.length;
 
 function runDot(run) {

@@ -1,5 +1,5 @@
-// Parts that the tests of batch_norm.h and norm_pool.h share: Lockstep's norms, PyTorch's norms in float64, and ranks
-// that share a batch.
+// Code that the tests of batch_norm.h and norm_pool.h share: random inputs and norms, PyTorch's norms in float64 as the
+// reference, and ranks that share a batch.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,16 +17,17 @@ constexpr double kMomentum = 0.1;
 
 class NormOpTest : public OpTest {
  protected:
-  // The tolerance for values that are rounded to dtype().
+  // Returns the tolerance for values that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 2e-4 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
   double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
-  // Whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a CPU.
+  // Returns whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a
+  // CPU.
   bool IsForGpus(at::IntArrayRef sizes) const {
     return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }
-  // Returns random values. Images have the channels last.
+  // Returns random values. If `sizes` has four dimensions, the result is channels last.
   at::Tensor Random(at::IntArrayRef sizes) const {
     const at::Tensor values = 2 * at::randn(sizes, options()) + 0.5;
     return sizes.size() == 4 ? values.contiguous(at::MemoryFormat::ChannelsLast) : values;
@@ -60,7 +61,7 @@ struct Exactly {
     norm.running_var = from.running_var.to(at::kDouble).clone();
     if (residual.defined()) this->residual = Exact(residual);
   }
-  // Returns the input of ReLU.
+  // Returns the normalised x, plus the residual if there is one, which is the input of the activation.
   at::Tensor Sum() const {
     const at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean,
                                         norm.running_var, /*training=*/true, kMomentum, kEpsilon,
@@ -72,8 +73,9 @@ struct Exactly {
   at::Tensor residual;
 };
 
-// One of several ranks that run one after the other in this process. Instead of messages it gets the tensors that the
-// other ranks sent in the round before, which are in `ranks`. `said` are the tensors that a rank sends.
+// One of several ranks that run one after the other in this process, in rounds (InRanks()). Instead of messages this
+// rank gets the tensors that the other ranks sent in the round before, which are in `ranks`. said() returns the tensors
+// that this rank sends.
 class RankInTurn : public NormRanks {
  public:
   using Said = std::vector<at::Tensor>;
@@ -104,17 +106,18 @@ class RankInTurn : public NormRanks {
   Said said_;
 };
 
-// The results of one rank for its part of a batch.
+// The results of one rank for the rank's part of a batch.
 struct PartResults {
   at::Tensor y;
   std::vector<at::Tensor> gradients;  // the gradients of this rank's parts of the inputs
-  std::vector<ChannelNorm> norms;     // the norms, with their gradients
+  std::vector<ChannelNorm> norms;     // the norms, whose weights and biases have gradients
 };
 
-// Computes y = op(parts of inputs, norms), and its gradients, on ranks with the given numbers of rows. The ranks run
-// one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round before.
-// Forward's messages do not depend on those that it receives, and backward's depend only on those that forward
-// received. Therefore all results are correct in the third round.
+// Computes y = op(parts of inputs, norms), and the gradients of y, on ranks with the given numbers of rows. The ranks
+// run one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round
+// before. A message of forward does not depend on received messages, and a message of backward depends only on the
+// messages that forward received. Therefore forward's messages are correct from the first round on, backward's from the
+// second round on, and all results in the third round.
 template <typename Op>
 std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
                                  const std::vector<at::Tensor>& inputs,
@@ -152,7 +155,7 @@ std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
     }
     heard = said;
   }
-  // Each rank must send the same number of values, whatever its number of rows.
+  // Checks that each rank sends the same numbers of values, whatever the rank's number of rows.
   for (const RankInTurn::Said& said : heard) {
     std::vector<int64_t> sizes;
     for (const at::Tensor& tensor : said) sizes.push_back(tensor.numel());
@@ -200,7 +203,8 @@ inline void ExpectWhole(const std::vector<PartResults>& parts, const at::Tensor&
   }
 }
 
-// Returns ways to share a batch of `rows`: in halves, with an empty part, and with a part of one row.
+// Returns three ways to divide a batch of `rows` rows among ranks: in halves, with an empty part, and with an empty
+// part and a part of one row.
 inline std::vector<std::vector<int64_t>> Shares(int64_t rows) {
   return {{rows / 2, rows - rows / 2}, {0, rows}, {rows - 1, 0, 1}};
 }

@@ -1,5 +1,5 @@
 """python -m lockstep.export: exports a model to an .lsm file, or, with --to-torch, converts a run's weights to a state
-dict. If it fails, it prints one line and ends with exit status 2."""
+dict. If the command fails, it prints one line and ends with exit status 2."""
 
 import argparse
 import logging

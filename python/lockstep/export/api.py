@@ -54,10 +54,11 @@ def export(
     frozen.
 
     `loss(output, target)` replaces the default loss of the config's data.task, in training and in validation. It
-    returns one loss for each sample, [batch], or their mean. `target` is an example of its targets, with as many
-    samples as the inputs, or one: int64 [batch] for classes, int64 [batch, height, width] for masks, float32 [batch,
-    numbers] for regression. By default the targets are classes, int64, with the shape of the output without its class
-    dimension, which is the last dimension of three, and otherwise dimension 1.
+    returns one loss for each sample, [batch], or the mean of these losses. `target` is an example of the loss's
+    targets, with as many samples as the inputs, or with one sample: int64 [batch] for classes, int64 [batch, height,
+    width] for masks, float32 [batch, numbers] for regression. By default the targets are classes, int64, with the shape
+    of the output without its class dimension, which is the last dimension if the output has three, and otherwise
+    dimension 1.
 
     Throws ExportError.
     """
@@ -157,11 +158,11 @@ class _State:
             self._first.setdefault(id(tensor), name)
 
     def first_name(self, name: str) -> str:
-        """Returns the first name of a tied tensor."""
+        """Returns the first of the names that the tensor `name` has. Only a tied tensor has several."""
         return self._first[id(self.parameters[name] if name in self.parameters else self.buffers[name])]
 
     def constant(self, tensor: torch.Tensor) -> int:
-        """Returns the number of the constant with the values of `tensor`, and adds it if there is none yet."""
+        """Returns the number of the constant with the values of `tensor`. Adds the constant if there is none yet."""
         for index, known in enumerate(self.constants):
             if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
                 return index
@@ -250,7 +251,8 @@ def _batch_range(program: ExportedProgram) -> list[int]:
 
 def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
     """Returns the smallest batch from which on all guards of torch.export hold. A guard is a condition on the batch
-    that torch.export has found, such as that it is even. Throws ExportError if a larger batch that is tried fails."""
+    that torch.export has found, such as that the batch is even. Throws ExportError if a larger batch that is tried
+    fails."""
     guards = getattr(program, "_guards_code", None) or []
     last = min(high, low + _BATCHES_TRIED - 1)
     accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]
@@ -274,7 +276,7 @@ class _Sizes:
 
 
 def _holds(guard: str, batch: int) -> bool:
-    """Whether a guard, an expression such as "L['x'].size()[0] <= 8", holds for a batch."""
+    """Returns whether a guard, an expression such as "L['x'].size()[0] <= 8", holds for a batch."""
     try:
         return bool(eval(guard, {"L": _Sizes(batch), "max": max, "min": min, "math": math, "torch": torch}))
     except Exception:
@@ -284,7 +286,8 @@ def _holds(guard: str, batch: int) -> bool:
 def _loss_arguments(
     output: torch.Tensor, target: torch.Tensor | None, batch: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns examples of a loss's arguments. `output` is a fake tensor with a symbolic batch size."""
+    """Returns examples of a loss's arguments, output and target. `output` is a fake tensor with a symbolic batch
+    size."""
     shape = [batch, *(int(size) for size in output.shape[1:])]
     if target is None:
         if len(shape) < 2:
@@ -310,7 +313,7 @@ def _require_floating_output(program: ExportedProgram, what: str = "the module")
 
 
 def _require_gradient(graph: Graph, state: _State) -> None:
-    """Throws ExportError if no gradient flows from the output to any trainable parameter."""
+    """Checks that a gradient flows from the output to a trainable parameter. Throws ExportError if none does."""
     reached = {value for name, value in graph.parameters.items() if state.parameters[name].requires_grad}
     for node in graph.nodes:
         if node.state.grad and not node.name.startswith("aten::detach"):
@@ -357,7 +360,8 @@ def _weights_of(graph: Graph) -> dict[Value, list[str]]:
 
 def _head(graph: Graph, state: _State) -> list[str]:
     """Returns the name prefixes of the layers that compute the output: the first linear layers or convolutions on the
-    way back from the output. Empty if such a layer shares its weight, or if a parameter has no module of its own."""
+    way back from the output. Returns an empty list if such a layer shares its weight or is recurrent, or if one of its
+    parameters has no module of its own."""
     makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
     weights = _weights_of(graph)
     shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}

@@ -2,11 +2,12 @@
 
 torch.export records only operations. Other effects of a forward are lost without an error: the backward of an
 autograd.Function, a hook that changes a gradient, torch.inference_mode(), a Python counter, a random number of Python,
-or a branch for a batch of one sample. A graph without them would train to other weights than the module. So each graph
-and the module run here from the same state and the same seed, once with several samples and once with one sample: the
-outputs, gradients and buffers must agree.
+or a branch for a batch of one sample. A graph without these effects would train to other weights than the module. So
+each graph and the module run here from the same state and the same seed, once with several samples and once with one
+sample: the outputs, gradients and buffers must agree.
 
-Promise: afterwards the module's parameters, gradients and buffers and torch's random number generators are unchanged.
+Promise: after the check the module's parameters, gradients and buffers and torch's random number generators are
+unchanged.
 
 what can fail -> what the caller sees
   the module itself fails, for example in a backward -> ExportError with its reason
@@ -30,8 +31,8 @@ from lockstep.export.trace import module_mode, select_output, taking_batches_of_
 
 Json = Any
 _SEED = 1
-# Relative tolerances by dtype; 1e-3 for other dtypes. Graph and module call the same operations in the same order,
-# so results differ only where a GPU uses atomics, or where weights have another memory layout.
+# The relative tolerances by dtype; other dtypes have the tolerance 1e-3. Graph and module call the same operations in
+# the same order, so results differ only where a GPU uses atomics, or where weights have another memory layout.
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 _NUMBERS: dict[str, Callable] = {
     "size": lambda tensor, dimension: tensor.size(dimension),
@@ -53,7 +54,7 @@ class Runner:
     """Calls the operations of a graph, which FORMAT.md describes, with torch."""
 
     def __init__(self, graph: Json, tensors: Mapping[str, torch.Tensor], device: torch.device):
-        """`tensors` are the tensors of the file, by their names there."""
+        """Keeps its arguments. `tensors` are the tensors of the .lsm file, by their names in the file."""
         self.graph, self.tensors, self.device = graph, tensors, device
 
     def __call__(self, inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -100,8 +101,9 @@ def require_same(
     description: Json,
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
-    """Throws ExportError if a graph of `description` computes something else than `model`. If a graph is right for
-    several samples but not for one, sets its smallest batch to two. `args` and `kwargs` hold `batch` samples."""
+    """Checks that the graphs of `description` compute the same as `model`, and otherwise throws ExportError. If a graph
+    is right for several samples but not for one, sets the smallest batch of the graph to two. `args` and `kwargs` hold
+    `batch` samples."""
     device = next(model.parameters()).device
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -117,8 +119,9 @@ def require_same_loss(
     parameters: list[nn.Parameter],
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
-    """Throws ExportError if the graph of a loss gives another loss or another gradient, or if the loss itself uses
-    parameters of the module, which would be constants in the graph. `example` holds `batch` samples."""
+    """Checks that `graph` gives the same loss and the same gradient as `loss`, and that `loss` itself uses no
+    parameters of the module, which would be constants in the graph. Throws ExportError if not. `example` holds `batch`
+    samples."""
     low, high = graph["batch"]
     for count in {batch, batch + 1}:
         if not low <= count <= high:
@@ -155,7 +158,7 @@ def _require_same(
         graph = description[mode]
         low, high = graph["batch"]
         runner = runner_of(graph)
-        # The check uses another number of samples than the trace if the graph takes it.
+        # If the graph takes other numbers of samples, the check uses another number than the trace.
         count = next((n for n in (batch + 1, batch - 1, batch) if max(low, 2) <= n <= high), batch)
         difference = _difference(model, *_samples(args, kwargs, batch, count), training, runner)
         if difference:
@@ -283,7 +286,8 @@ def _size(tensor: torch.Tensor) -> float:
 
 
 def _distance(ours: torch.Tensor | None, theirs: torch.Tensor, floor: float) -> float:
-    """Returns the largest difference divided by the largest element, or by `floor` if it is larger. NaN equals NaN."""
+    """Returns the largest absolute difference of `ours` from `theirs`, divided by the largest absolute value in
+    `theirs`, or by `floor` if that value is less. NaN equals NaN. Returns infinity if the shapes or dtypes differ."""
     if ours is None or ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return math.inf
     ours, theirs = ours.detach().double(), theirs.detach().double()

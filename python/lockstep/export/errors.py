@@ -20,7 +20,7 @@ class ExportError(Exception):
 
 
 def is_users_file(path: str) -> bool:
-    """Whether this file belongs to the user or to a library of models, and not to Python, torch or Lockstep."""
+    """Returns whether this file belongs to the user or to a library of models, and not to Python, torch or Lockstep."""
     if path.startswith(_STANDARD) and "-packages" not in path:
         return False
     return not path.startswith((_LIBRARY, _OURS, "<"))
@@ -28,7 +28,7 @@ def is_users_file(path: str) -> bool:
 
 def users_line(trace: TracebackType | None = None) -> str:
     """Returns the place of the innermost frame of the user's code, such as "net.py:12", in the traceback `trace`, or in
-    the current call stack if it is None; "" if there is no such frame."""
+    the current call stack if `trace` is None; "" if there is no such frame."""
     place = ""
     for frame in traceback.extract_stack() if trace is None else traceback.extract_tb(trace):
         if is_users_file(frame.filename):

@@ -55,7 +55,7 @@ class Node:
     state: State
     module: str = ""
     line: str = ""
-    changed: list[Value] = field(default_factory=list)  # the tensors that it changes in place
+    changed: list[Value] = field(default_factory=list)  # the tensors that the operation changes in place
 
 
 @dataclass
@@ -76,8 +76,8 @@ class Graph:
 
 
 def place_of(node: fx.Node) -> str:
-    """Returns the line of the user's code that called a node, such as "net.py:12". If no such line is known, it is a
-    line of torch's code, or ""."""
+    """Returns the line of the user's code that called a node, such as "net.py:12". If no such line is known,
+    returns a line of torch's code, or ""."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     of_user = [frame for frame in frames if is_users_file(frame[0])]
     path, line = (of_user or frames or [("", "")])[-1]
@@ -118,7 +118,8 @@ class Converter:
         self.graph = graph
 
     def run(self, module: fx.GraphModule, values: dict[fx.Node, Any], state: State) -> Any:
-        """Appends the module's nodes. `values` holds the values of its placeholders. Returns the module's output."""
+        """Appends the module's nodes, and returns the module's output. `values` holds the values of the
+        placeholders."""
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 continue
@@ -263,7 +264,8 @@ class Converter:
 
 
 def drop_unused(graph: Graph) -> None:
-    """Drops the nodes whose results are used neither by the output nor by a node with an effect."""
+    """Drops the nodes that have no effect and on which neither the output nor a node with an effect depends. Drops also
+    the names of parameters, buffers and constants that no remaining node uses."""
     used = {graph.output}
     kept = []
     for node in reversed(graph.nodes):

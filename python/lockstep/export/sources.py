@@ -4,8 +4,8 @@
   torchvision:NAME     torchvision.models.get_model, freshly initialised
   hf:FOLDER            a Hugging Face model from config.json (or a path that ends in .json). By default it classifies
                        sequences, or images if the architecture takes pixels; --task asks for another head
-  MODULE:FUNCTION      FUNCTION() of a Python module in the current directory; it returns an nn.Module, or a pair of it
-                       and the example inputs. This runs the user's own code.
+  MODULE:FUNCTION      FUNCTION() of a Python module in the current directory; it returns an nn.Module, or a pair of
+                       an nn.Module and its example inputs. Such a name runs the user's own code.
 
 Nothing is downloaded: weights come from --pretrained.
 

@@ -1,8 +1,8 @@
 """Writes tensors to a file in the safetensors format (https://github.com/huggingface/safetensors, 'Format').
 
 Promise: the path holds the whole new file, or its old content. The new content is written to a temporary file in the
-same folder, which is synced and then renamed to the path. Anything but a regular file (a folder, a device, a pipe) is
-never replaced; a symbolic link is followed.
+same folder. This file is synced and then renamed to the path. Anything but a regular file (a folder, a device, a pipe)
+is never replaced; a symbolic link is followed.
 
 what can fail -> what the caller sees
   the path is no regular file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file
@@ -37,7 +37,8 @@ DTYPES = {
 
 
 def require_replaceable(path: str) -> None:
-    """Throws ExportError if a file cannot be written to this path."""
+    """Checks that the folder of this path exists, and that the path is free or a regular file. Throws ExportError if
+    not."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise ExportError(f"{path}: the folder {folder} does not exist")
@@ -46,7 +47,8 @@ def require_replaceable(path: str) -> None:
 
 
 def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Writes tensors to a safetensors file. They may have any shape, any dtype in DTYPES, and be on any device."""
+    """Writes tensors to a safetensors file. The tensors may have any shape, any dtype in DTYPES, and be on any device.
+    Throws ExportError."""
     require_replaceable(path)
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:

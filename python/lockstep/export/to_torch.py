@@ -41,7 +41,8 @@ def to_torch(run: str, output: str, lsm: str | None = None) -> int:
 
 
 def _with_all_names(state: dict[str, torch.Tensor], path: str, lsm: str) -> dict[str, torch.Tensor]:
-    """Returns the tensors of the module's state dict, in its order, with tied tensors under each of their names."""
+    """Returns the tensors of the module's state dict, in the order of that dict, with a tied tensor under all its
+    names."""
     try:
         description = json.loads(weights.read_metadata(lsm)[_DESCRIPTION])
         entries = description["parameters"] + [entry for entry in description["buffers"] if entry["persistent"]]

@@ -1,4 +1,4 @@
-"""Traces a module with torch.export, with a symbolic batch size. If this fails, says in one line why.
+"""Traces a module with torch.export, with a symbolic batch size. If tracing fails, ExportError says in one line why.
 
 what can fail -> what the caller sees (ExportError, with the line of the user's code where it is known)
   the module's forward raises an exception -> its text
@@ -89,7 +89,7 @@ def _refusing_prints() -> Iterator[None]:
 @contextmanager
 def _as_under_autocast() -> Iterator[None]:
     """Makes the trace contain the regions that models of transformers compute in float32 under autocast, such as rotary
-    embeddings. Their function maybe_autocast(enabled=False) creates such a region only if autocast is on."""
+    embeddings. transformers' maybe_autocast(enabled=False) creates such a region only if autocast is on."""
     original = torch.is_autocast_enabled
 
     def enabled(*args: Any, **kwargs: Any) -> bool:
@@ -105,7 +105,8 @@ def _as_under_autocast() -> Iterator[None]:
 @contextmanager
 def taking_batches_of_one() -> Iterator[None]:
     """Makes it possible to trace BatchNorm for any number of samples. torch.nn raises for one value of a channel, whose
-    variance is not defined. Here this check is off; Lockstep makes it in training, where ranks may share a batch."""
+    variance is not defined. In this context torch.nn's check is off. Lockstep itself checks this in training, where
+    ranks may share a batch."""
     functional = torch.nn.functional
     original = functional._verify_batch_size
     functional._verify_batch_size = lambda size: None
@@ -154,7 +155,7 @@ def _noting_fixed_sizes(places: list[str]) -> Iterator[None]:
 
 
 def _explain(error: Exception) -> str:
-    """Explains an exception of torch.export to a person who does not know torch.export."""
+    """Returns a text that explains an exception of torch.export to a person who does not know torch.export."""
     name, text = type(error).__name__, str(error)
     if "DataDependent" in name or "data-dependent" in text or "dynamic value" in text.lower():
         return "the control flow or a size depends on values of a tensor, which a graph cannot express"
@@ -186,7 +187,7 @@ def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
 
 def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: bool) -> ExportedProgram:
     """Traces the module's forward. In each input whose dimension 0 has size `batch`, this dimension becomes symbolic.
-    Its range starts at 1 if the module allows that; otherwise it is the range that the module allows."""
+    The dimension's range starts at 1 if the module allows this; otherwise it is the range that the module allows."""
     fixed: list[str] = []
     with ExitStack() as during:
         during.enter_context(module_mode(model, training))
@@ -227,7 +228,7 @@ class _Loss(nn.Module):
 def trace_loss(
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], output: torch.Tensor, target: torch.Tensor, batch: int
 ) -> ExportedProgram:
-    """Traces a loss as trace() traces a module."""
+    """Traces the loss function `loss` in the way in which trace() traces a module. Throws ExportError."""
     if isinstance(loss, nn.Module) and any(True for _ in loss.parameters()):
         raise ExportError("the loss has parameters: make them the module's")
     try:

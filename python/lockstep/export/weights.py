@@ -24,7 +24,8 @@ _LARGEST_HEADER_BYTES = 100_000_000
 
 
 def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> list[str]:
-    """Loads all parameters and persistent buffers. A tied tensor need only be in the file under one of its names.
+    """Loads all parameters and persistent buffers of `model` from the file `path`. The file needs to hold a tied tensor
+    only under one of its names.
 
     With `replace_head`, tensors that the file lacks or has in another shape (such as the last layer for another task)
     keep their initial values, and tensors that the module lacks are ignored. Returns the names of the tensors that keep

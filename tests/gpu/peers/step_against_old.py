@@ -3,8 +3,9 @@
 
     step_against_old.py OLD NEW [--models mlp gpt2 resnet50] [--precision bf16] [--rounds 10]
 
-A model is a config beside this file. Prints a JSON line for each model: the medians over the rounds, and the median of
-the rounds' ratios, above 1 where NEW is slower. The first round, in which plans are searched, is not counted.
+A model is the name of a .pbtxt config in this script's folder. Prints a JSON line for each model: the median
+milliseconds of OLD and of NEW over the rounds, and the median over the rounds of the ratio NEW to OLD (above 1: NEW is
+slower). The first round is not counted, because convolution plans are searched in it.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def main():
     for model in options.models:
         rounds = []
         for number in range(options.rounds + 1):
-            # The programs also take turns in running first.
+            # In odd rounds OLD runs first, in even rounds NEW.
             order = [options.old, options.new] if number % 2 else [options.new, options.old]
             times = {program: step_ms(program, model, options.precision) for program in order}
             if number > 0:

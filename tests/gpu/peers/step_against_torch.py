@@ -4,10 +4,12 @@
     step_against_torch.py LOCKSTEP [--models mlp lstm tinygpt gpt2 resnet50] [--precision bf16]
                           [--compile reduce-overhead] [--rounds 3] [--gpus 1]
 
-A model is a config beside this file, whose first line has the arguments for train_ddp.py.
+A model is the name of a .pbtxt config in this script's folder. The config's first line has the arguments for
+train_ddp.py.
 
-Prints a JSON line for each measurement (by `lockstep bench step --json` or train_ddp.py), and one for each model with
-the ratios of the medians over the rounds; in a round the programs take turns. Above 1, Lockstep is faster.
+Prints the JSON line of each measurement (`lockstep bench step --json` or train_ddp.py), and a line for each model with
+PyTorch's median time over the rounds divided by Lockstep's (above 1: Lockstep is faster). In each round each program
+runs once.
 """
 
 import argparse

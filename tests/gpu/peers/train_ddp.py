@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The PyTorch program to compare with: the same training step (eager or torch.compile) under DistributedDataParallel.
+"""Times a training step in PyTorch, eager or with torch.compile, with DistributedDataParallel. Lockstep is compared
+with this program.
 
     torchrun --nproc-per-node=N train_ddp.py --model resnet50 --batch 256 --precision bf16 [--compile MODE]
 
-The data are synthetic and already on the device, so the measurement is the training step alone: forward, loss, backward
-with the gradient all-reduce, optimizer. Rank 0 prints one JSON line: samples_per_s (all ranks), step_ms (median),
-p95_ms, peak_gib, first_step_s (process start to the end of step 1).
+The data are synthetic and already on the device, so only the training step is measured: forward, loss, backward with
+the gradient all-reduce, optimizer. Rank 0 prints one JSON line: samples_per_s (of all ranks), step_ms (the median),
+p95_ms (the 95th percentile of the step's milliseconds), peak_gib (the peak of allocated memory), first_step_s (seconds
+from the process's start to the end of step 1).
 """
 import argparse, json, math, os, statistics, sys, time
 T0 = time.time()
@@ -31,7 +33,8 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """GPT-2 124M: 12 layers, 12 heads, width 768, vocabulary padded to 50304, head tied to the token embedding."""
+    """GPT-2 with 124 million parameters: 12 layers, 12 heads, width 768, a vocabulary that is padded to 50304 tokens,
+    and an output layer that shares its weight with the token embedding."""
     def __init__(s, v=50304, t=1024, d=768, h=12, n=12):
         super().__init__()
         s.wte, s.wpe = nn.Embedding(v, d), nn.Embedding(t, d)

@@ -1,5 +1,5 @@
-// Card 'Config': all fields of a run's config, and with several runs the fields in which they
-// differ. The figures are `config` and `why_no_config` of each run, and `differences` of the data.
+// Card 'Config': all fields of a run's config, and with several runs the fields in which the runs differ. The figures
+// are `config` and `why_no_config` of each run, and `differences` of the data.
 
 // Makes the list of all fields, which opens on a click.
 function allFields(run, lines) {

@@ -11,7 +11,8 @@ function whyNoEvaluation(run) {
       'if the config has data.validation or data.validation_fraction.';
 }
 
-// A curve is {figure, title, options of its chart, whyNone: returns the text in place of a chart without lines}.
+// A curve is {figure, title, options, whyNone}. `options` are the options of the curve's chart, and whyNone() returns
+// the text that is shown in place of a chart without lines.
 const CURVES = [
   {
     figure: 'loss',
@@ -67,7 +68,8 @@ function makeCurves() {
 // Returns the name of the list in the data that has the x of the curves.
 const listName = (axis) => axis === Axes.step ? 'step' : 'time';
 
-// Returns the lines of one figure. If the user has zoomed in, they have the finer columns that the server has sent.
+// Returns the lines of one figure. If the user has zoomed in, the lines have the finer columns that the server has
+// sent.
 function linesOf(figure, axis) {
   const lines = [];
   for (const run of shownRuns()) {
@@ -130,7 +132,8 @@ function showCurves() {
   showNotFinite();
 }
 
-// Asks the server for finer columns of the part that is shown.
+// Asks the server for finer columns of the visible part `range`. If `range` is null or the page has no server, the
+// finer columns are dropped.
 async function refine(range) {
   find('whole').hidden = range === null;
   if (range === null || !page.isLive) {
@@ -141,11 +144,11 @@ async function refine(range) {
   try {
     const axis = listName(curveGroup.axis);
     const finer = await ask('curves', {axis, from: range[0], to: range[1]});
-    if (curveGroup.zoom !== range) return;  // the user has zoomed again meanwhile
+    if (curveGroup.zoom !== range) return;  // the user has zoomed again before the answer came
     for (const {id, curves} of finer) page.runs[id].finer = curves;
     showCurves();
   } catch {
-    // Without an answer the coarser columns stay.
+    // If there is no answer, the coarser columns stay.
   }
 }
 

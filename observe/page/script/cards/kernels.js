@@ -2,7 +2,8 @@
 // The figures are `profiles` and `profiles_in_all` of a run, which come from
 // profiles/STEP/summary.json (observe/page/profiles.h).
 
-// Fills `select` with the values of `list`, and returns the item that is selected there, or `fallback` if none is.
+// Fills `select` with the values of the items of `list`. Selects and returns the item that was selected before, or
+// `fallback` if `list` does not have that item.
 function chosenOf(select, list, valueOf, textOfValue, fallback) {
   const chosen = Number(select.value);
   const item = list.find((one) => valueOf(one) === chosen) || fallback;

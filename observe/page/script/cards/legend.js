@@ -1,5 +1,5 @@
-// Legend of the card 'Curves': if there are several runs, a button with each run's name that switches the run's lines
-// off and on.
+// Legend of the card 'Curves': if there are several runs, each run has a button with its name that switches the run's
+// lines off and on.
 
 function showLegend() {
   const legend = find('legend');

@@ -1,5 +1,5 @@
 // Card 'GPUs and host': the last reading as a table, and all readings as charts. The figures are
-// `machine` (the log's last reading) and `readings` (all of them, in columns) of a run.
+// `machine` (the log's last reading) and `readings` (all readings, in columns) of a run.
 
 const GPU_READINGS = [
   ['use', 'GPU use', Units.share],
@@ -14,7 +14,7 @@ const HOST_READINGS = [
   ['process_memory_bytes', 'Memory of rank 0’s process', Units.bytes],
 ];
 
-// Shows the lines in the chart `key`. The chart is made when there are lines for the first time.
+// Shows the lines in the chart `key`. Makes the chart when there are lines for the first time.
 function showReading(key, title, unit, lines) {
   if (lines.length === 0 && !charts[key]) return;
   const options = {title, unit, isOfParts: true};

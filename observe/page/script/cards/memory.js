@@ -1,4 +1,4 @@
-// Card 'Memory': the memory that tensors took at its peak, by owner, phase and module, and the memory that is in use.
+// Card 'Memory': the peak of the memory that tensors took, by owner, phase and module, and the memory that is in use.
 // The figures are `memory` of a run (the log's last `memory` line), and the bytes in `machine`, the last reading.
 
 // Makes a bar for each row [name, bytes, total].

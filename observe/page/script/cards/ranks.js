@@ -1,8 +1,8 @@
-// Card 'Ranks side by side': which rank is late, in which collective it is, and what its step spends time on. The
-// figures are `ranks` of a run (its flight records, observe/page/rank_table.h), and the ranks of the newest of
-// `profiles`.
+// Card 'Ranks side by side': which ranks are late, which collective each rank is in, and what each rank's steps spend
+// time on. The figures are `ranks` of a run (its flight records, observe/page/rank_table.h), and the ranks of the
+// newest of `profiles`.
 
-// Returns the newest profile that has ranks; an empty object if there is none.
+// Returns the newest profile that has ranks; an empty object if no profile has ranks.
 function newestProfile(run) {
   return objectOf(listOf(run.profiles).filter((summary) => Array.isArray(summary.ranks)).pop());
 }

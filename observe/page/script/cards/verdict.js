@@ -1,6 +1,6 @@
 // Card 'Verdict': whether the run is fast and what costs its time, as a sentence, a remedy and a bar. The figures are
-// `seconds` of a run, the log's last `seconds` line. The card shows state, why and why_no_log above them, and warnings
-// and bad_lines below.
+// `seconds` of a run, the log's last `seconds` line. Above the sentence the card shows state, why and why_no_log, and
+// below the bar it shows warnings and bad_lines.
 
 function bannersOf(run) {
   const banners = [];
@@ -32,7 +32,7 @@ function partsOf(seconds) {
 // Makes the sentence and the remedy of the log's verdict. Without a verdict the sentence says which share of the time
 // was ideal.
 function verdictOf(seconds, idealShare) {
-  const kLeastSeconds = 2;  // a verdict needs at least so many
+  const kLeastSeconds = 2;  // a verdict needs at least 2 seconds and 20 steps
   const kLeastSteps = 20;
   const kGood = 0.9;
   const isShort = seconds.wall_s < kLeastSeconds || numberOf(seconds.steps) < kLeastSteps;

@@ -1,7 +1,7 @@
 // Functions with which charts find a column of a line in an ascending list, and smooth the columns' values.
 // observe/page/columns.h makes the columns.
 
-// Returns the index of the last number of `list` that is not greater than `value`; -1 if there is none.
+// Returns the index of the last number of `list` that is not greater than `value`; -1 if all numbers are greater.
 function indexBelow(list, value) {
   let low = 0;
   let high = list.length;
@@ -24,7 +24,8 @@ function indexNearest(list, value) {
   return value - list[below] <= list[below + 1] - value ? below : below + 1;
 }
 
-// Returns the exponential moving average of the values, with a correction for its initial value of zero (as Adam has).
+// Returns the exponential moving average of the values, with Adam's correction for the initial value of zero. A weight
+// of 0 changes nothing.
 function smoothed(values, weight) {
   if (weight <= 0) return values;
   let mean = 0;

@@ -4,7 +4,8 @@
 
 // A line is {name, colour, isDashed, isFocused, x, mean, least, greatest}; x must ascend, values may be null.
 class LineChart extends Plot {
-  // `isOfParts` says that the lines are parts of one thing, such as the GPUs of a machine, and not runs.
+  // Makes a chart without lines. `isOfParts` says that the lines are parts of one thing, such as the GPUs of a machine,
+  // and not runs.
   constructor(host, group, {isOfParts = false, ...options}) {
     super(host, group, options);
     this.isOfParts = isOfParts;
@@ -78,7 +79,8 @@ class LineChart extends Plot {
       context.fillStyle = line.colour;
       context.setLineDash(line.isDashed ? [5, 3] : []);
       if (line.least && weight === 0) {
-        // If there are many lines, their intervals are more transparent, so that they do not hide the lines below.
+        // If there are many lines, their intervals are more transparent, so that the intervals do not hide the lines
+        // below.
         const alpha = !isCrowded ? 0.3 : line.isFocused ? 0.2 : 0.5 / this.lines.length;
         this.drawInterval(context, line, begin, end, alpha);
       }
@@ -97,8 +99,8 @@ class LineChart extends Plot {
     this.drawPointer();
   }
 
-  // Draws the interval as bars of whole pixels, so that a spike in one column is at least one pixel wide. (Filling and
-  // stroking a polygon of 2000 corners takes ten times as long.)
+  // Draws the intervals of the line's columns as bars of whole pixels, so that a spike in one column is at least one
+  // pixel wide. (Filling and stroking a polygon of 2000 corners takes ten times as long.)
   drawInterval(context, line, begin, end, alpha) {
     context.globalAlpha = alpha;
     let left = -1;
@@ -123,7 +125,7 @@ class LineChart extends Plot {
         continue;
       }
       put();
-      // The new bar begins to the right of the previous one, so that they do not overlap.
+      // The new bar begins to the right of the previous bar, so that the two bars do not overlap.
       left = Math.max(from, right);
       right = Math.max(to, left);
       low = bottom;
@@ -133,7 +135,8 @@ class LineChart extends Plot {
     context.globalAlpha = 1;
   }
 
-  // Returns the height of a value in pixels. On a logarithmic scale a value that is not positive lies below the chart.
+  // Returns the vertical position of a value in pixels. On a logarithmic scale a value that is not positive lies below
+  // the chart.
   lowest(value) {
     return this.isLog && value <= 0 ? this.box.bottom + 10 : this.heightOf(value);
   }

@@ -1,13 +1,13 @@
 // Plot is the base class of charts: title, canvases, axes, pointer and zoom. Group is the state that several charts
 // share. A chart reads no data by itself: cards pass the figures in, and the chart makes no HTML from text.
 
-// A group has the state that its charts share. If the pointer is in one chart, all charts show its x, and if the user
-// zooms into a part of one chart by dragging, all charts show this part.
+// A group has the state that its charts share. If the pointer is in one chart, all charts of the group mark the x of
+// the pointer. If the user zooms into a part of one chart by dragging, all charts of the group show this part.
 class Group {
   constructor(axis) {
     this.axis = axis;  // one of Axes
-    this.zoom = null;  // [from, to], or null for everything
-    this.at = null;    // the x below the pointer
+    this.zoom = null;  // the visible part [from, to] of x; null: all of x
+    this.at = null;    // the x below the pointer; null: no pointer
     this.smoothing = 0;
     this.charts = [];
     this.onZoom = () => {};
@@ -29,7 +29,7 @@ class Group {
   }
 }
 
-// A plot is a chart without lines or areas, which its subclasses draw.
+// The base class of charts. Its subclasses draw the lines or the areas.
 class Plot {
   constructor(host, group, {title, unit = Units.number, hasLog = false, label = title}) {
     this.group = group;
@@ -109,7 +109,7 @@ class Plot {
     return getComputedStyle(this.figure).getPropertyValue(name).trim();
   }
 
-  // Gives `canvas` the size in which it is shown, clears it, and returns its context.
+  // Sets the size of `canvas` to the size in which it is shown, clears `canvas`, and returns its context.
   context(canvas) {
     const {width, height} = this.size;
     const ratio = window.devicePixelRatio || 1;
@@ -163,7 +163,8 @@ class Plot {
     return context;
   }
 
-  // Draws the grid and the labels to its left. The inner part of the chart begins where the widest label ends.
+  // Draws the horizontal lines of the grid, and the labels to the left of the grid. The inner part of the chart begins
+  // where the widest label ends.
   drawRows(context) {
     const kRowPixels = 34;
     const kLabelPixels = 18;
@@ -229,7 +230,7 @@ class Plot {
     return context;
   }
 
-  // Shows rows of [colour, name, value] beside the pointer, if it is in this chart.
+  // Shows rows of [colour, name, value] beside the pointer, if the pointer is in this chart.
   showTip(rows) {
     if (!this.hasPointer || rows.length === 0) return;
     const at = `${this.group.axis.name} ${this.group.axis.text(this.group.at)}`;

@@ -1,6 +1,6 @@
 // Scales of charts: the positions of ticks on an axis, and the text of its values.
 
-// Each function returns the positions of about `count` ticks, which are round numbers.
+// Each function returns the positions of about `count` ticks from `low` to `high`. The positions are round numbers.
 const Ticks = {
   // Returns round decimal numbers from `low` to `high`.
   linear(low, high, count) {
@@ -62,8 +62,8 @@ const Axes = {
   time: {ticks: Ticks.time, text: Text.duration, name: 'trained for'},
 };
 
-// A unit says how charts show values. The y range always begins at `low` or below it, and ends at `high` and `most` or
-// above them.
+// A unit says how charts show values. The y range of a chart begins at or below `low`, and ends at or above `high` and
+// `most`, as far as the unit has these fields.
 const Units = {
   number: {text: Text.number, ticks: Ticks.linear},
   count: {text: Text.number, ticks: Ticks.linear, low: 0},
