@@ -343,8 +343,8 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
 
 @pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
-    """Makes the config that tune writes a link to /dev/null. Like a FIFO, it must be written only once, after both
-    searches."""
+    """The path of the config that tune writes is a link to /dev/null. Tune writes it only once, after both searches, as
+    a FIFO in its place would need, and does not replace the link."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
     run = tune(config, only="batch,rate")

@@ -39,7 +39,8 @@
 //      reached this point
 //   7. Norm(), if the decision about the update needs it
 //   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
-//      successive buckets that have at least kStageBytes together, or of kMostStageBuckets buckets. If the update does
+//      successive buckets. It ends as soon as its buckets have kStageBytes together, or are kMostStageBuckets in number;
+//      the last stage may be smaller. If the update does
 //      not depend on all gradients, the updates of the first stages overlap with the collectives of the last stages.
 //      (The collectives of the last stages begin at the end of backward, so they cannot overlap with backward)
 //   9. ReleaseGradients()

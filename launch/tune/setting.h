@@ -57,7 +57,8 @@ class SettingTrials {
   // Returns whether there is time for another trial.
   bool Goes() const;
 
-  // Measures the best setting so far with the fields of `added` set, too. Returns the samples/s; nothing if there was
+  // Adds the fields of `added` to the best setting so far, and measures the result. Returns the samples/s; nothing if
+  // there was
   // no time left or a signal came.
   std::optional<double> Try(const Setting& added);
 

@@ -38,7 +38,8 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   // (FuseFork) come before the norms that read their results. Scaled sums come before the norms that would otherwise be
   // fused with those sums. Max-pooling comes after BatchNorm, which may be fused with a pooling. Windows come after the
   // norms: to find the users that round a norm's result, the norms' patterns look through operations that only move
-  // values. Linear layers come last, because they round the results of norms and sums.
+  // values. Linear layers come last: the patterns before them look for linear layers that are not fused yet, because these
+  // round the results of norms and sums.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
                               {"aten::conv2d", FuseFork},
                               {"aten::mean", FuseSqueezeExcite},
