@@ -10,10 +10,11 @@ double SecondsSinceBoot();
 // Returns the Unix time in seconds. The times of two machines are comparable only as far as the machines' clocks agree.
 double UnixSeconds();
 
-// Returns the seconds for which the calling thread has run on a core.
+// Returns the CPU time that the calling thread has used, in seconds.
 double ThreadCpuSeconds();
 
-// Returns when this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
+// Returns the time when this process was started, in seconds on the clock of SecondsSinceBoot(). The resolution is
+// 10 ms, because /proc/self/stat has the time in ticks of 10 ms.
 double ProcessStartSeconds();
 
 }  // namespace lockstep

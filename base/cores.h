@@ -1,5 +1,5 @@
-// Says how many cores and how much memory this process may use. In a container or a batch job this is less than the
-// machine has.
+// Says how many cores and how much memory this process may use. In a container or a batch job a process may often use
+// only a part of the machine's cores and memory.
 #pragma once
 
 #include <istream>
@@ -28,8 +28,8 @@ double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
 
 // The memory limit and the memory use of a control group. TightestGroup() returns the limit and the use of the group
-// with the smallest limit, among the process's group and all groups above it. Without a limit it returns infinity and
-// 0.
+// with the smallest limit, among the process's group and all groups above it. If no group has a limit, TightestGroup()
+// returns the limit infinity and the use 0.
 struct MemoryOfGroup {
   double limit = std::numeric_limits<double>::infinity();  // bytes
   double used = 0;  // bytes, without inactive page cache, which the kernel can reclaim

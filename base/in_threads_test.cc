@@ -23,7 +23,7 @@ TEST(InThreads, DoesEachOnce) {
 
 TEST(InThreads, ThrowsWhatTheFirstOfThoseThatThrewDid) {
   for (int round = 0; round < 200; ++round) {
-    // act(2) fails only after act(3) has failed, but its exception must be the one that is thrown.
+    // act(2) fails only after act(3) has failed, but InThreads() must throw the exception of act(2).
     std::atomic<bool> failed{false};
     try {
       InThreads(4, 100, [&](int64_t i) {

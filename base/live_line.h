@@ -13,8 +13,8 @@ std::string DurationText(double seconds);
 // Shows progress on standard output.
 class LiveLine {
  public:
-  // `live` says whether standard output is a terminal, on which one line may be redrawn. `plain_period` is the time
-  // after which IsDue() returns true elsewhere.
+  // `live` says whether standard output is a terminal, on which one line may be redrawn. If it is not a terminal,
+  // IsDue() returns true as soon as `plain_period` has passed since the last call of Show().
   LiveLine(bool live, std::chrono::seconds plain_period)
       : is_live_(live), plain_period_(plain_period) {}
   // Removes the line, if one is drawn.

@@ -28,8 +28,8 @@ void Warn(const std::string& what);
 // Counts how often a text is printed. Texts that differ only in their digits count as the same text.
 class Repeats {
  public:
-  // Counts `text`, and returns what to print after it: an empty text the first time, and " (4 times so far)" the 2nd,
-  // 4th, 8th ... time. Returns no value if `text` must not be printed this time.
+  // Counts `text`, and returns what to print after it: an empty text the first time, and a text such as
+  // " (4 times so far)" the 2nd, 4th, 8th, ... time. Returns no value if `text` must not be printed this time.
   std::optional<std::string> Count(const std::string& text);
 
  private:
@@ -64,7 +64,7 @@ void RemoveLine();
 // because the reader had closed the pipe (EPIPE) does not count.
 int OutputError();
 
-// Returns `text`, in which each control character is replaced by its code \xNN. Line ends and tabs stay.
+// Returns `text` with a code such as \x1b in place of each control character. Line ends and tabs stay.
 std::string Printable(std::string_view text);
 
 }  // namespace lockstep

@@ -357,7 +357,7 @@ void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& 
 }
 
 void ReadAhead(const Checkpoint& checkpoint, int part, int parts) {
-  // The files are read, because posix_fadvise() would make the system read only the first megabyte.
+  // Every file is read to its end, because posix_fadvise() would make the system read only the first megabyte of it.
   ForPart(checkpoint, ReadManifest(checkpoint), part, parts,
           [](const std::string& path, const checkpoint::File& file) {
             ReadPieces(path, file.bytes(), [](std::span<const std::byte>) {});

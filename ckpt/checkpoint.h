@@ -27,7 +27,7 @@
 //   6. rename the folder to its final name: the checkpoint is committed
 //   7. fsync RUN/checkpoints: the checkpoint stays committed if the power fails
 // To remove a checkpoint, Lockstep first renames it and fsyncs RUN/checkpoints. A half-removed checkpoint is therefore
-// never listed, also after a power cut.
+// never listed, even after a power cut.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/checkpoint_test.cc)
 //   no permission, disk full, write error -> Error (kCheckpoint) with path and reason; what was committed
@@ -78,8 +78,8 @@ class CheckpointWriter {
   void FinishPart();
 
   // Removes this rank's files to free the disk, and tells rank 0 by the file part-RANK.given_up that this rank gave up.
-  // Must be called if this rank cannot write its part, or if the checkpoint is not wanted any more, but on ranks other
-  // than 0 not after FinishPart(). Errors of the file system are ignored.
+  // Must be called if this rank cannot write its part, or if the checkpoint is not wanted any more. Ranks other than
+  // rank 0 must not call it after FinishPart(). Errors of the file system are ignored.
   void GiveUp() noexcept;
 
   // These two functions return, without waiting, whether all ranks have called FinishPart(), and whether any rank has

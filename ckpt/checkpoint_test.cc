@@ -392,7 +392,8 @@ Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
 }
 
 // Checks that each listed checkpoint is whole, and that the newest one is of the last step in `committed` or of the
-// next step. At most three checkpoints must be listed, and at least two if `committed` has two steps.
+// next step. Also checks that at most three checkpoints are listed, and at least two if `committed` has two or more
+// steps, or at least one if `committed` has one.
 void ExpectNothingLost(const std::string& run, const std::vector<int64_t>& committed) {
   const std::vector<Checkpoint> listed = ListCheckpoints(run);
   for (const Checkpoint& checkpoint : listed) {

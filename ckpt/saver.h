@@ -74,7 +74,8 @@ class Saver {
   bool busy() const;
 
   // Saves this rank's state after `step` optimizer steps. The Saver must not be busy. `facts` are the values of the
-  // manifest that belong to this step. Work that is already enqueued on the current stream is part of the state.
+  // manifest that belong to this step. The state includes the results of all work that is already enqueued on the
+  // current stream.
   void Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
             const checkpoint::Manifest& facts);
 

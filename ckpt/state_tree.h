@@ -88,11 +88,12 @@ class StateTree {
 // bytes that rank 0 writes in addition (the model).
 std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes);
 
-// Reads the shared entry `name` from the safetensors files with the PartOf() of all ranks. Throws Error (kCheckpoint).
+// Reads the shared entry `name` from `files`, the safetensors files to which all ranks wrote their PartOf(). Throws
+// Error (kCheckpoint).
 at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name);
 
-// Restore() restores the state from `files`, the safetensors files with the PartOf() of all ranks. `versions` are the
-// versions of the parts at the time of writing. Throws Error (kCheckpoint).
+// Restore() restores the state from `files`, the safetensors files to which all ranks wrote their PartOf(). `versions`
+// are the versions of the parts at the time of writing. Throws Error (kCheckpoint).
 struct RestoreOptions {
   int rank = 0;
   bool as_many_ranks = true;  // whether the job has as many ranks as the job that saved the state

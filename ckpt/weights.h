@@ -3,8 +3,8 @@
 // A user names weights in one of these ways:
 //   RUN@STEP    the weights of one checkpoint
 //   RUN@best    the weights of the best checkpoint (BestCheckpoint())
-//   RUN@last    a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
-//               weights of that checkpoint
+//   RUN@last    a run's final weights. If there are none, or if the run's newest checkpoint is of a later
+//               step, the weights of the newest checkpoint
 //   RUN         RUN@best if the run keeps its best checkpoint (checkpoint.keep_best) and has one, otherwise RUN@last
 //   FILE        a safetensors file
 // If a run keeps averages of its weights (optimizer.ema_decay), all names that begin with RUN mean the averaged

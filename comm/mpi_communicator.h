@@ -4,8 +4,8 @@
 // float16, bfloat16, float32 and float64.
 //
 // Invariants:
-//   1. The constructor initialises MPI. A process makes at most one such object, and only if mpirun or Slurm started
-//      the process.
+//   1. The constructor initialises MPI. A process makes at most one MpiCommunicator, and only if mpirun or Slurm
+//      started the process.
 //   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize. MPI therefore needs no more than
 //      MPI_THREAD_FUNNELED, and an operation overlaps with the caller's computation.
 //   3. Finalize() is called only on success. A rank that fails must not call it, because MPI_Finalize could wait for

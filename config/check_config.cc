@@ -197,7 +197,8 @@ class Checker {
     format_.Check(check_);
   }
 
-  // Fails if the user has set `field`, and it holds options of another model or another format than the config's.
+  // Fails if the user has set `field` although it holds the options of a model or a format that the config does not
+  // use.
   void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
     if (!check_.IsSet(name)) return;
     if (const std::string why = WhyNoMeaning(config_, field); !why.empty()) Fail(name, why);

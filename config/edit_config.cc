@@ -47,7 +47,7 @@ void InsertComment(std::string& text, size_t at, const std::string& why) {
   text.insert(line, fmt::format("{}# {}\n", IndentOf(text, line), why));
 }
 
-// Returns the field of `type` with the first name in a dotted name such as "data.images.cache".
+// Returns the field of `type` whose name is the first part of a dotted name: "data" for "data.images.cache".
 const FieldDescriptor* FieldOf(const Descriptor& type, std::string_view name) {
   return type.FindFieldByName(std::string(name.substr(0, name.find('.'))));
 }
@@ -70,7 +70,7 @@ void Edit(const std::string& path, std::string& text, const FieldEdit& edit) {
   if (!why_not.empty() || !parser.ParseFromString(text, &config)) {
     throw UsageError("{}: {}", path, why_not);
   }
-  // Finds the innermost message that contains the field and that the text has.
+  // Finds the innermost message that contains the field and is present in the text.
   std::string_view rest = edit.name;
   const Descriptor* type = config::Config::descriptor();
   const Tree* fields = &tree;

@@ -189,9 +189,9 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-// Returns an example of a config, as the end of an error message, if the file is probably not a config: if its
-// extension is that of YAML, JSON, TOML or CSV, or if the error is on the file's first line with content other than a
-// comment, and the error is not a misspelt field. Otherwise returns an empty text.
+// Returns an example of a config, as the end of an error message, if the file is probably not a config; otherwise an
+// empty text. A file is probably not a config in two cases: its extension is that of YAML, JSON, TOML or CSV; or no
+// line before the line of the error has content other than a comment, and the error suggests no other name.
 std::string LooksLike(const fs::path& path, const std::string& text, const FirstError& error) {
   static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
                                                            ".csv"};
@@ -297,7 +297,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     throw UsageError("{}: {}", origin, error.WhyNot(field->name(), value));
   }
   Anchor(*message, *field, fs::current_path());
-  // The messages that contain the field count as set by the user, too.
+  // The user has thereby also set the messages that contain the field.
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     origins.try_emplace(name.substr(0, dot), origin);
   }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Guess: reading an array raises an error if one of the array's files is missing, because a copy was interrupted.
+# Guess: reading an array raises an error if one of the array's files is missing, for example because a copy was
+# interrupted.
 # Fact: by the rules of the Zarr format, a missing chunk stands for the fill value, so it is read as zeros, without a
 # warning. zarr itself writes no file for a chunk of zeros, so the number of files does not show the loss either.
 # Seen with zarr 3.1.6:

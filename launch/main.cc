@@ -48,7 +48,7 @@ std::string ProgramPath(const char* name) {
 }
 
 // Returns the error message for a word of the command line that the command does not know: for the first such word that
-// begins with `-`, or otherwise for the first such word.
+// begins with `-`, or, if none begins with `-`, for the first such word.
 std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
   std::vector<std::string> options;

@@ -100,8 +100,8 @@ class RandomState {
 };
 
 // Returns the current autocast state with its cache of rounded weights turned off. The first computation runs without
-// autograd. If the first computation cached a rounded weight, the cached tensor would have no autograd history, and the
-// weight would get no gradient from a later operation that takes this tensor from the cache.
+// autograd. If it put a rounded weight into the cache, this tensor would have no autograd history. The weight would
+// then get no gradient from later operations that take the tensor from the cache.
 AutocastState WithoutCache(at::DeviceType device) {
   AutocastState state = AutocastState::Now(device);
   state.caches = false;

@@ -6,8 +6,8 @@
 //   1. The block's parameters get the same gradients as without checkpointing. The implementation corresponds to the
 //      reentrant form of torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the
 //      block.
-//   2. State that a forward must change only once, such as running statistics, is changed only by the first
-//      computation. In the second computation IsRecomputing() is true.
+//   2. A block must change state, such as running statistics, only in the first computation. In the second computation
+//      IsRecomputing() is true, so that the block can tell the two apart.
 //   3. A step that uses activation checkpointing can be captured in a CUDA graph (tests/memory_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it

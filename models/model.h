@@ -1,9 +1,9 @@
 // Model: the base class of the modules that Lockstep trains. Models: a program's registry of model classes by name.
 //
-// A user's own model is a class that derives from Model and overrides Forward(). main() adds it to the Models that it
-// passes to Lockstep (docs/models.md, 'Your own model'). Lockstep finds the model's parameters and buffers by their
-// names in torch::nn::Module. It trains the parameters that require a gradient, and saves all parameters and buffers
-// under their names.
+// A user's own model is a class that derives from Model and overrides Forward(). main() adds this class to the Models
+// object that main() passes to Lockstep (docs/models.md, 'Your own model'). Lockstep finds the model's parameters and
+// buffers by their names in torch::nn::Module. It trains the parameters that require a gradient, and saves all
+// parameters and buffers under their names.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 AllocatorHistory::AllocatorHistory() {
-  // In its default mode LibTorch would start a child process, addr2line, to look up the names of functions, while this
-  // process uses the GPU and MPI.
+  // In its default mode LibTorch would start a child process, addr2line, to look up the names of functions. Starting a
+  // child process is not safe while this process uses the GPU and MPI.
   setenv("TORCH_SYMBOLIZE_MODE", "dladdr", /*overwrite=*/0);
   const std::optional<std::string> all("all");
   torch::cuda::_record_memory_history(all, all, /*stacks=*/"all", kMostEntries);

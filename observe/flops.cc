@@ -30,7 +30,8 @@ int64_t AttentionFlops(const at::RecordFunction& call, size_t causal_input) {
   const at::Tensor& query = inputs[0].toTensor();
   const at::Tensor& key = inputs[1].toTensor();
   const bool causal = inputs[causal_input].isBool() && inputs[causal_input].toBool();
-  // Attention makes two products, one with the keys and one with the values, of 2 FLOPs per multiply-add.
+  // Attention computes two matrix products, one with the keys and one with the values. Each multiply-add counts as 2
+  // FLOPs.
   return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
 }
 
@@ -50,14 +51,14 @@ int64_t RnnFlops(const at::RecordFunction& call) {
   return 2 * weights * (input.numel() / input.size(-1));
 }
 
-// Returns the FLOPs of aten::convolution(input, weight, bias, stride, padding, dilation, ...), which must not be
-// transposed, or of a planned convolution.
+// Returns the FLOPs of a planned convolution or of aten::convolution(input, weight, bias, stride, padding, dilation,
+// ...). The convolution must not be a transposed convolution.
 int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const at::Tensor& input = inputs[0].toTensor();
   const at::Tensor& weight = inputs[1].toTensor();
-  // Returns the number that input `list` (strides, paddings or dilations) has for `dimension`. A list of one number has
-  // this number for all dimensions.
+  // Returns the number for `dimension` in the call's input with the index `list`, which is a list of strides, paddings
+  // or dilations. If the list has only one number, this number is for all dimensions.
   const auto of = [&](size_t list, int64_t dimension) {
     const std::vector<int64_t> numbers = inputs[list].toIntVector();
     return numbers[numbers.size() == 1 ? 0 : dimension];

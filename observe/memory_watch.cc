@@ -36,8 +36,8 @@ void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   for_all(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
 }
 
-// Suppresses the warning that LibTorch's CPU allocator logs when a block is freed that was allocated before the watch
-// began. The warnings that this thread raises are still printed.
+// Suppresses the warning that LibTorch's CPU allocator logs at the free of a block that was allocated before the watch
+// began. All other warnings that this thread raises are still printed.
 class QuietAllocator final : public c10::WarningHandler {
  public:
   QuietAllocator() { FLAGS_caffe2_log_level = std::max<int>(level_, c10::GLOG_ERROR); }
@@ -121,7 +121,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
 
  private:
   at::Device device_;
-  // Protects the members below, because the threads of a backward pass report their allocations, too.
+  // Protects the members below, because the training thread and the threads of a backward pass all report allocations.
   std::mutex mutex_;
   bool watches_ = false;
   int64_t elsewhere_ = 0;
@@ -200,8 +200,8 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
   begun_bytes_ = tally.now_bytes();
 }
 
-// Makes kWorkspaces the owner of the workspaces that the step has allocated. Before this call the workspaces count to
-// the module that was running when they were allocated.
+// Makes kWorkspaces the owner of the workspaces that the step has allocated. Before this call a workspace counts as
+// memory of the module that was running when the workspace was allocated.
 void MemoryWatch::OwnWorkspaces() {
   if (!device_.is_cuda()) return;
   ForWorkspaces([&](const void* address, int64_t /*bytes*/) {

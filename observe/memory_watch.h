@@ -94,7 +94,7 @@ class MemoryWatch {
   int64_t peak_ = 0;
   int64_t elsewhere_ = 0;
   int64_t begun_bytes_ = 0;
-  // The greatest peak in bytes before the last reset of the allocator's own peak, and since the last ForgetMost().
+  // The peak in bytes between the last ForgetMost() and the last reset of the allocator's own peak.
   int64_t most_ = 0;
 };
 

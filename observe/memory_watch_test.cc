@@ -182,8 +182,8 @@ TEST(MemoryWatch, LetsWarningsThrough) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("of the model"), std::string::npos);
 }
 
-// Frees 2000 tensors that were allocated before During(). LibTorch would print a warning at one of 1000 frees of memory
-// whose allocation it did not see.
+// Frees 2000 tensors that were allocated before During(). Without the code under test, LibTorch would print one warning
+// for every 1000 frees of memory whose allocation it did not see.
 TEST(MemoryWatch, LetsLibTorchPrintNothing) {
   MemoryWatch watch{at::Device(at::kCPU)};
   std::vector<at::Tensor> before;

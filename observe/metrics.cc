@@ -230,7 +230,8 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
   } else {
     sums_[kLossWeight].add_(static_cast<double>(target.size(0) * spec_.targets()));
   }
-  // A model that pads its matrices has more output columns than classes.
+  // Drops the outputs beyond the classes, which come from padding of the model's matrices. The dimension of the classes
+  // is 1 for pixels, and otherwise the last dimension.
   const int64_t columns = HasMasks(spec_) ? 1 : -1;
   const at::Tensor outputs = output.narrow(columns, 0, spec_.classes);
   switch (spec_.task) {

@@ -24,7 +24,8 @@ MetricsRing::Event MetricsRing::NewEvent() {
 void MetricsRing::BeginStep(double delay_s) {
   if (!on_gpu_) return;
   is_delayed_ = delay_s > 0;
-  // at::cuda::sleep() counts cycles of the GPU's clock, which is about 2 GHz or less.
+  // at::cuda::sleep() counts cycles of the GPU's clock, which is about 2 GHz or less, so the GPU sleeps for about
+  // `delay_s` or longer.
   constexpr double kHertz = 2e9;
   if (is_delayed_) at::cuda::sleep(static_cast<int64_t>(kHertz * delay_s));
   // Recording an event delays the GPU by 2 us. If the GPU still works on the previous step, it is not idle before the

@@ -221,7 +221,7 @@ TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
 }
 
 // Checks r2 and rmsle of constant targets. The expected values are those of scikit-learn's r2_score. If a logarithm is
-// undefined, rmsle is NaN, and scikit-learn's root_mean_squared_log_error raises an error.
+// undefined, rmsle is NaN, whereas scikit-learn's root_mean_squared_log_error raises an error.
 TEST_F(MetricsTest, OfNumbersThatNeverChange) {
   const SampleSpec spec{.shape = {3}, .classes = 1, .task = Task::kRegression};
   const at::Tensor fives = at::full({9, 1}, 5.F);
@@ -235,7 +235,7 @@ TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
   // The expected iou is sklearn.metrics.jaccard_score([0, 0, 1, 1, 2], [0, 1, 1, 1, 1], average="macro").
   const at::Tensor target = at::tensor({0, 0, 255, 1, 1, 2}, at::kByte).view({1, 2, 3});
   const at::Tensor predicted = at::tensor({0, 1, 2, 1, 1, 1}, at::kLong).view({1, 2, 3});
-  // Column 4 is padding, and class 3 is neither a label nor predicted.
+  // Channel 4 of the output is padding, and class 3 is neither a label nor predicted.
   at::Tensor output = at::zeros({1, 5, 2, 3});
   output.scatter_(1, predicted.unsqueeze(1), 1.0);
   const auto values =

@@ -4,7 +4,7 @@
 // to a log (observe/sinks/). A new sink is a file in observe/sinks/ and a line of trainer/run/sinks.cc.
 //
 // Invariants:
-//   1. An event never makes the loop wait for the device: its values are already on the host.
+//   1. An event never makes the loop wait for the device, because the values in the event are already on the host.
 //   2. RunStarted is the first event. If there is a RunStopped, a RunFailed or a RunDone, it is the last event.
 //   3. Each rank emits events. A sink that is needed only once, such as the log, runs on rank 0.
 #pragma once
@@ -54,7 +54,7 @@ struct RunResumed {
   std::string checkpoint;  // the path of the checkpoint
   int ranks = 1;           // the number of ranks that wrote the checkpoint
   bool is_of_another_run = false;
-  // The differences between the checkpoint's config and this run's.
+  // The differences between the checkpoint's config and this run's config.
   std::vector<std::string> differences{};
 };
 
@@ -76,8 +76,7 @@ struct StepReport {
   double loss() const { return figures[ops::kLoss]; }
 };
 
-// A step is done. The event comes some steps after the step, because the step's figures must first be copied from the
-// device.
+// A step is done. The event comes a few steps later, because the step's figures must first be copied from the device.
 struct StepDone {
   StepReport report;
 };
@@ -86,7 +85,7 @@ struct RunsWithoutGraph {
   std::string reason;
 };
 
-// A step ran out of memory. The run makes this step again, and the steps after it, in smaller micro-batches.
+// A step ran out of memory. The run makes this step again with smaller micro-batches, and uses them in all later steps.
 struct OutOfMemory {
   int64_t step = 0;  // the step that ran out of memory
   int64_t too_many = 0;

@@ -5,8 +5,8 @@
 //   1. Calls of Mark() cut a step into phases. The device's work between two marks belongs to the phase of the first
 //      mark.
 //   2. Marks may be captured in a CUDA graph. Each replay of the graph then overwrites the times of the marks, so the
-//      caller must call ReadPhases() between a step and the next replay. ReadPhases() waits for the device, so the
-//      caller does not call it after every step.
+//      caller must call ReadPhases() between a step whose times it needs and the next replay. ReadPhases() waits for
+//      the device, so calling it after every step would slow down training.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -22,7 +22,7 @@ struct ImageFile {
 };
 
 // Returns all image files at any depth, in the order of their names, and warns about other files.
-// `folder` may contain links to folders, as in training, but links to folders further down are not followed. Throws
+// As in training, links to folders directly in `folder` are followed, but links to folders further down are not. Throws
 // Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr JpegKind kKind{.name = "4:2:0", .h_sampling = 2, .v_sampling = 2};
-constexpr size_t kKeptBytes = size_t{128} << 20;  // the most that a thread keeps for the next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // the most bytes of buffers that a thread keeps
 constexpr char kSkippedName[] = "skipped.txt";
 
 // Returns the name of the file that an image becomes.

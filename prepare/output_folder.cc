@@ -57,7 +57,7 @@ void RemoveTemporaries(const std::string& folder) {
   }
 }
 
-// Makes the parent folder of `path`. Ignores errors, because making `path` itself will then fail, too.
+// Makes the parent folder of `path`. Ignores errors, because making `path` itself then fails and reports the error.
 void MakeParent(const std::string& path) {
   std::error_code ignored;
   fs::create_directories(fs::path(path).parent_path(), ignored);

@@ -1,9 +1,9 @@
 // OutputFolder: the folder DST.partial, in which a command makes the files of a result named DST. When all files are on
 // the disk, the result gets its name.
 //
-// Promise: if a run is killed at any instant, or the power fails, the same command continues where the run stopped.
-// Each file that was finished is kept. A result gets its final name only when all of it is on the disk. Two runs never
-// work on one result.
+// Promise: if a run is killed at any instant, or the power fails, the user can run the same command again, and it
+// continues where the killed run stopped. Each file that was finished is kept. A result gets its final name only when
+// all of it is on the disk. Two runs never work on one result.
 //
 // A job is the set of things on which the result depends (sources, options), one line for each.
 //

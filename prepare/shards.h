@@ -3,9 +3,9 @@
 //
 // Promise: DST/shard-000000.tar, ... hold each image of SRC's class folders once, byte for byte, as CLASS/NAME. The
 // images are in the pseudo-random order that data/dataset/permutation.h gives for the seed, so each shard is a random
-// sample of all classes. A shard ends with the image that makes the shard reach `shard_bytes`. The same source and
-// options give the same bytes. Neither the number of threads nor interruptions change the bytes
-// (prepare/output_folder.h).
+// sample of all classes. A shard ends with the image that makes the shard reach `shard_bytes`; only the last shard may
+// be smaller. The same source and options give the same bytes. Neither the number of threads nor interruptions change
+// the bytes (prepare/output_folder.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/shards_test.cc)
 //   an image lies beside the class folders, not in one -> Error (kData) -> Shards.RefusesImagesWithoutAClass

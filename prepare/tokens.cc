@@ -212,8 +212,8 @@ class TokenStream {
     }
   }
 
-  // Writes the shards' headers and final lengths, and returns the moves that give them their names: `stem`, number,
-  // `extension`.
+  // Writes the headers and the final lengths of the shards. Returns the moves that rename the shards to `stem`, number
+  // and `extension`; the name of a single shard has no number.
   OutputFolder::Moves Finish(const std::string& stem, const std::string& extension) {
     CloseShard();
     OutputFolder::Moves moves;

@@ -7,20 +7,21 @@
 // the bytes (prepare/output_folder.h).
 //
 // How:
-//   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place after piece_bytes that lies
-//      outside a separator and at which the text may be cut: the tokenizer encodes the two parts to the same tokens as
-//      the whole.
+//   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place at or after piece_bytes that
+//      lies outside a separator and at which the text may be cut. A text may be cut where the tokenizer encodes the two
+//      parts to the same tokens as the whole.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
 //      keeps one piece and its tokens in memory. The files are memory-mapped, so the rest of the text takes memory only
 //      in the page cache.
-//   3. Token t of a stream (training, validation) is number t % shard_tokens of its shard t / shard_tokens.
-//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread notes a position: the number of the next piece
-//      and the lengths of the streams. It syncs the file system and then saves the position. The next run after an
-//      interruption continues from the saved position. It writes the tokens after this position again, with the same
-//      content.
+//   3. There is one stream of tokens for training and one for validation. Token t of a stream is token t % shard_tokens
+//      in shard t / shard_tokens of this stream; both count from 0.
+//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread takes note of the position: the number of the
+//      next piece and the lengths of the streams. It syncs the file system and then saves the position. The next run
+//      after an interruption continues from the saved position. It writes the tokens after this position again, with
+//      the same content.
 //   5. At the end each shard gets its header, its final length, and its name (OutputFolder::Commit). A single training
-//      shard is named OUT.bin; several are named OUT_000000.bin, ... The validation shards are named
-//      OUT_validation.bin, ...
+//      shard is named OUT.bin; several are named OUT_000000.bin, ... The validation shards are named in the same way,
+//      with OUT_validation instead of OUT.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/tokens_test.cc)
 //   a text that is not UTF-8 -> Error (kData) with file and byte -> Tokens.NamesBadUtf8

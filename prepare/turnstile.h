@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Lets the items pass one after the other in their order, although the threads finish them in another order.
+// Lets the items pass one after the other in their order, although the threads may finish them in another order.
 class Turnstile {
  public:
   explicit Turnstile(int64_t first) : next_(first) {}

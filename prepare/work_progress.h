@@ -12,9 +12,9 @@ namespace lockstep {
 
 class WorkProgress {
  public:
-  // Begins to show progress. `live` says that standard output is a terminal on which one line may be redrawn. `total`,
-  // `done` and the amounts of Add() are counted in `unit`. `done` is the amount that an interrupted earlier run has
-  // done.
+  // Begins to show progress. `live` says whether standard output is a terminal, on which one line can be redrawn.
+  // `total`, `done` and the amounts of Add() are counted in `unit`. `done` is the amount that an interrupted earlier
+  // run has done.
   WorkProgress(bool live, std::string unit, double total, double done);
 
   // Adds `amount` to the work done. Several threads may call Add() at the same time.

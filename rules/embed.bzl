@@ -12,8 +12,8 @@ def embedded_texts(name, texts):
     """
     lines = ["echo '#pragma once'", "echo '#include <string_view>'", "echo 'namespace lockstep {'"]
     for constant, files in texts.items():
-        # The text is an array with a size, because the compiler would have to count the characters of a literal one by
-        # one.
+        # The string_view gets its length from the size of an array. For a string_view of a literal the compiler would
+        # count the characters one by one, which is slow.
         lines += [
             "printf %%s 'inline constexpr char %sText[] = R\"%s('" % (constant, _DELIMITER),
             "cat " + " ".join(["$(location %s)" % file for file in files]),

@@ -1,12 +1,12 @@
 """Lists the rooms (folders with a BUILD file) and the rooms that each may use. Other dependencies do not build.
 
-A new room is a folder with a BUILD file that begins
+A new room is a folder whose BUILD file begins with these two lines:
 
     load("//rules:rooms.bzl", "users_of")
     package(default_visibility = users_of("the/room"))
 
-and a line below. A room may use only rooms that are listed above it. Code that only tests use lies in folders named
-`testing`, whose targets are testonly and visible to all rooms.
+A new room also needs an entry in the dict below. A room may use only rooms that are listed above it. Code that only
+tests use lies in folders named `testing`, whose targets are testonly and visible to all rooms.
 """
 
 # A dict from each room to the rooms that it uses.

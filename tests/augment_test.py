@@ -118,8 +118,8 @@ def test_losses_are_pytorchs(case, tmp_path):
     unless=lambda ranks, accumulation: (ranks, accumulation) == (2, 2),
 )
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
-    """Checks the losses if each micro-batch draws its own mixture. The last batch has two samples, so two of four
-    micro-batches are empty and the other two have one sample each."""
+    """Checks the losses if each micro-batch draws its own mixture. The last batch has two samples: on two ranks with
+    two micro-batches each, two of the four micro-batches have one sample each, and the other two are empty."""
     skip_without_gpus(ranks)
     expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
 

@@ -30,8 +30,8 @@ class Browser:
     def __init__(self):
         self._exit = contextlib.ExitStack()
         folder = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-browser-", ignore_cleanup_errors=True))
-        # Chromium reads from file descriptor 3 and writes to 4. The pipes get descriptors from 10 on, so that bash can
-        # redirect 3 and 4 to them without overwriting one.
+        # Chromium reads from file descriptor 3 and writes to 4. The pipes get descriptors from 10 on: if a pipe had the
+        # descriptor 3 or 4, a redirection in bash would overwrite it.
         theirs_in, ours_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         ours_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in os.pipe())
         self._out, self._in = ours_out, ours_in
@@ -124,7 +124,7 @@ class Browser:
             try:
                 result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
                 break
-            except AssertionError as error:  # leaving a page ends its pending promises with an error
+            except AssertionError as error:  # when the browser leaves a page, the page's pending promises fail
                 if "navigat" not in str(error) and "context" not in str(error) or time.monotonic() > deadline:
                     raise
         assert "exceptionDetails" not in result, result["exceptionDetails"]

@@ -201,8 +201,8 @@ def test_no_library_is_loaded_twice(machine):
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
     """Checks that no library of the bundle needs a newer glibc than the program. Debian 12's libevent uses a function
-    of glibc 2.36, which Open MPI does not need, and Ubuntu 22.04 has glibc 2.35. The tests on a bare machine train
-    without that function."""
+    that glibc has had since version 2.36, but Ubuntu 22.04 has glibc 2.35. Open MPI does not need this function: the
+    tests on a bare machine train without it."""
 
     def versions(*paths):
         said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
@@ -256,8 +256,8 @@ def test_the_documented_wheels_are_those_that_it_loads(bundle):
 
 @needs_mounts
 def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_path):
-    """Checks that the bundle refuses a Python with another torch, and that it trains there if LOCKSTEP_TORCH names the
-    documented wheels. Kaggle is such a case: its image's Python has torch 2.9."""
+    """Checks that the bundle refuses a Python with another torch, and that it trains with this Python if LOCKSTEP_TORCH
+    names the folder of the documented wheels. Kaggle is such a case: its image's Python has torch 2.9."""
     machine = BareMachine(tmp_path / "root", torch=False)
     torch = machine.root / machine.packages.lstrip("/") / "torch"
     torch.mkdir(parents=True)
@@ -302,8 +302,8 @@ def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_in
 
 
 def test_a_torch_of_links_will_do(bundle, tmp_path):
-    """Checks that the start script accepts a torch whose files are links, as uv installs them. The next tests use such
-    a folder, too."""
+    """Checks that the start script accepts a torch whose files are links, as uv installs them. `fake_site` makes such
+    links for the tests below."""
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path))})
     assert run.status == DONE, run
 
@@ -331,7 +331,7 @@ def test_another_torch_is_said(bundle, tmp_path, state, parts):
 def test_no_torch_is_said(bundle, tmp_path):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)})
     expect_error(run, USAGE, f"no torch in {tmp_path}:", "pip install torch==2.11.0")
-    # Only the dist-info folder is left of a package that was removed by hand.
+    # If a package was removed by hand, its dist-info folder may be left over.
     (tmp_path / "torch-2.11.0.dist-info").mkdir()
     expect_error(start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)}), USAGE, f"no torch in {tmp_path}:")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
@@ -378,9 +378,9 @@ def test_another_machine_is_said(bundle, key, value, parts):
 
 
 def test_files_that_cannot_be_executed(bundle):
-    """Checks that the bundle starts although its programs have lost their executable bits, except in a read-only
-    folder, where it says how to copy the bundle. Kaggle unpacks uploads without the files' modes into a read-only
-    folder."""
+    """Checks that the bundle starts although its programs have lost their executable bits. In a read-only folder the
+    start fails, and the error says how to copy the bundle. Kaggle unpacks uploads without the files' modes into a
+    read-only folder."""
     for path in (bundle / "bin").iterdir():
         path.chmod(0o644)
     if why_there_is_none() is None:

@@ -79,8 +79,8 @@ def test_the_log_tells_the_story(trained):
     assert [e["epoch"] for e in evaluations] == list(range(1, 61))
     assert evaluations[-1]["val_accuracy"] == log[-1]["val_accuracy"]
     assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
-    # Samples and seconds are counted from the same moment, so the speed in an interval must be less than 20 times that
-    # of the whole run.
+    # If an interval's samples and seconds were counted from different moments, its speed could be far too high. It must
+    # be less than 20 times the speed of the whole run.
     assert max(s["samples_per_s"] for s in steps) < 20 * log[-1]["samples_per_s"]
 
 
@@ -174,7 +174,8 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
     unless=lambda name: name == "mnist",
 )
 def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
-    """Uses the digits as pixels 0..255: enlarged to 16x16 in MNIST's files, and to 32x32 in colour in CIFAR-10's."""
+    """Writes the digits with pixels of 0 to 255 in MNIST's format, enlarged to 16x16, and in CIFAR-10's format,
+    enlarged to 32x32 in colour."""
     rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
     pixels, labels = (rows[:, :64] * 15).reshape(-1, 8, 8), rows[:, 64]
     large = pixels.repeat(2, 1).repeat(2, 2)

@@ -40,8 +40,8 @@ def all_commands():
 
 @pytest.fixture(scope="module")
 def known():
-    """Returns two dicts whose keys are the words of a command: the names of its subcommands, and of its options, in the
-    help."""
+    """Returns two dicts whose keys are the words of a command. The values are the names that the command's help lists:
+    those of the subcommands in the first dict, and those of the options in the second."""
     commands = {words: set(commands_of(*words)) for words in ((), ("bench",))}
     return commands, {words: options_of(*words) for words in ((), ("train",), ("bench", "step"))}
 

@@ -3,9 +3,9 @@ machine with a GPU.
 
 `@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves the marked cases to `./lockstep
 test --all`, which sets $LOCKSTEP_TIER. The reason says in a few words, with a verb, why these cases can wait; a mark
-without a reason is refused. With `all_tier("reason", unless=f)`, the cases for whose parameters f returns true run on
-every commit, too; f takes the parameters that its arguments name. A case that the command line names with `::` runs
-whatever its tier.
+without a reason is refused. With `all_tier("reason", unless=f)`, a case runs on every commit if f returns true for its
+parameters. The names of f's arguments say which of the parameters f takes. A case that the command line names with `::`
+runs whatever its tier.
 
 If $CASES_TO is set, it names a file that gets a line for each case of both tiers: `TIER<tab>FILE<tab>CASE<tab>REASON`.
 For a case that runs on every commit the reason is empty.

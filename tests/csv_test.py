@@ -218,8 +218,8 @@ def test_passengers(tmp_path, ranks):
     write_passengers(tmp_path / "held_back.csv", validation)
     assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
 
-    # The test table lacks the label and the ignored column Name, has the other columns in another order, and has a port
-    # and a missing age ("null") that the training table does not have.
+    # The test table lacks the label and the ignored column Name, and has the other columns in another order. It has a
+    # port, "Utopia", and a text for a missing age, "null", that do not occur in the training table.
     test = passengers(100, seed=2)
     test[3][7], test[4][5] = "Utopia", "null"
     order = [HEADER.index(name) for name in ("Port", "Fare", "Age", "Sex", "Class", "PassengerId")]

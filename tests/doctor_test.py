@@ -119,7 +119,8 @@ def test_a_clock_that_was_never_set(tmp_path):
 
 
 def test_two_nccls(tmp_path):
-    """Preloads a second NCCL. LD_LIBRARY_PATH or a cluster's module may load one in the same way."""
+    """Preloads a second NCCL. On a user's machine, LD_LIBRARY_PATH or a cluster's environment module may add a second
+    one."""
     import torch
 
     site = pathlib.Path(torch.__file__).parent.parent

@@ -56,8 +56,8 @@ def texts(folder):
 
 
 def masks(folder):
-    """Writes images of noise with one square for each of two classes, each class in its own colour. The pixels of the
-    first two columns have no class, which the mask value 255 says."""
+    """Writes images of noise with one square for each of two classes, each class in its own colour. The mask value 255
+    marks the pixels of the first two columns, which have no class."""
     random = np.random.default_rng(3)
     images = random.integers(0, 80, (64, 64, 64, 3), dtype=np.uint8)
     classes = np.zeros((64, 64, 64), np.uint8)

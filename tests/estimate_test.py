@@ -107,7 +107,7 @@ def test_samples_of_files(tmp_path):
     assert run.status == DONE, run
     assert "RTX 3090 (not measured there) may take" in run.out
     assert "so 1000 samples/s need" in run.out
-    # A config with embedded categorical columns can be estimated, too.
+    # A config that embeds categorical columns can be estimated.
     categories = DIGITS_MLP.replace("csv {", 'csv { category: ["1", "2"]').replace("mlp { ", "mlp { embed_categories: 2 ")
     assert estimate(write_config(tmp_path, categories)).status == DONE
     described = DIGITS_MLP.replace("csv {", "input_shape: 64 classes: 10 csv {")

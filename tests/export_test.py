@@ -241,8 +241,8 @@ def test_a_tensor_that_is_passed_twice_is_two_inputs(tmp_path):
 
 
 def test_a_loss_of_its_own(tmp_path):
-    """Tests two losses of the user: one with class weights that gives a number for each sample, and one that gives the
-    mean over masks."""
+    """Tests two losses that a user defines. The first has class weights and returns a number for each sample, and the
+    second returns the mean over masks."""
 
     def by_sample(output, target):
         return F.cross_entropy(output, target, weights, reduction="none") * (1 + target)
@@ -566,7 +566,7 @@ def test_weights_of_another_head(tmp_path):
     for theirs, kept in (
         (net(5).state_dict(), ["fc.weight", "fc.bias"]),  # weights for another number of classes
         (without("fc") | {"cls.weight": torch.ones(3)}, ["fc.bias", "fc.weight"]),  # another task's head
-        (without("tracked"), []),  # a file of an old PyTorch without num_batches_tracked
+        (without("tracked"), []),  # old PyTorch versions wrote files without num_batches_tracked
     ):
         torch.save(theirs, path)
         if kept:

@@ -68,13 +68,13 @@ def faulty(folder, fault, more="", **model):
     return Run(["train", config_of(folder, dict(model, fault=fault), more)], ranks=RANKS, program=FAULTY, timeout=60)
 
 
-# The parts of the error line that say where the other ranks are when a rank is missing: in the step of the fault or the
-# step before (36 or 35), and in a collective, which the line names by its parameters.
+# If a rank is missing, these parts of the error line say where another rank is: in step 35 or 36 (the fault is in step
+# 36), and in a collective, whose parameters the line names.
 WHERE = ["step 3", "collective", "bucket 0: linear.bias, linear.weight"]
 
 
 def expect_story(folder):
-    """Checks that `lockstep flight` tells the verdict, and each rank's collectives from the flight records."""
+    """Checks that `lockstep flight` prints the verdict, and the collectives in each rank's flight record."""
     story = Run(["flight", folder / "run"])
     assert story.status == DONE, story
     assert "verdict: rank " in story.out, story

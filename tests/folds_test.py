@@ -1,5 +1,5 @@
-"""Tests cross-validation: how samples are divided into folds, what `train --folds` and the commands that take a run of
-folds do, and that stopping or killing a cross-validation changes no bit of its result."""
+"""Tests cross-validation: how samples are divided into folds, and what `train --folds` and the commands that take a run
+of folds do. A cross-validation that is stopped or killed and then resumed must have the same result, bit for bit."""
 
 import collections
 import ctypes
@@ -303,8 +303,8 @@ class Opened:
 
 
 def test_each_image_is_read_once_for_all_folds(tmp_path):
-    """Checks that the prediction of all folds opens each image as often as the prediction of a single fold. It is the
-    mean of the folds' predictions, up to the rounding of float32."""
+    """Checks that the prediction of all folds opens each image as often as the prediction of a single fold. The
+    prediction of all folds must be the mean of the single folds' predictions, up to the rounding of float32."""
     random = np.random.default_rng(4)
     for label, name in enumerate(LABELS):
         (tmp_path / "train" / name).mkdir(parents=True)
@@ -332,7 +332,7 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     # precision.
     np.testing.assert_allclose(together, np.mean(np.array(alone, dtype=np.float64), axis=0), rtol=1e-6)
     # Folds whose settings for reading differ predict one after the other; here one fold has a smaller batch. The result
-    # has the same bits, and each image is opened more than twice as often.
+    # has the same bits as that of the folds that predicted together, but each image is opened more than twice as often.
     path = tmp_path / "cv/fold-2/config.pbtxt"
     path.write_text(path.read_text().replace("global_batch: 16", "global_batch: 15"))
     apart, times_apart = predicted("cv")

@@ -21,8 +21,8 @@ def path_of(variable):
     """Returns the absolute path of a program, library or file from an environment variable that the test's BUILD file
     sets.
 
-    If $CASES_TO is set, the cases are only listed (conftest.py) and the file is not built, so the path names nothing.
-    """
+    If $CASES_TO is set, conftest.py only lists the cases. Bazel may not have built the file then, so the path of a
+    missing file is returned if the variable is not set."""
     unbuilt = {variable: "/nowhere"} if "CASES_TO" in os.environ else {}
     return os.path.abspath((unbuilt | os.environ)[variable])
 
@@ -136,7 +136,7 @@ class Started:
         return [path.read_text(errors="replace") for path in self.outputs]
 
     def wait_until(self, condition):
-        """Waits until `condition()` is true, and fails if the command ends before."""
+        """Waits until `condition()` is true, and fails if the command ends first."""
 
         def holds():
             assert self.process.poll() is None, self.texts()
@@ -227,8 +227,8 @@ def rows_of(path):
 
 
 def runs_by_ranks(tmp_path_factory, make_config):
-    """Returns a function of the number of ranks that returns (config, run folder, seconds) of an undisturbed run. The
-    run for each number of ranks is made once, with the config make_config(folder, ranks)."""
+    """Returns a function that takes the number of ranks and returns (config, run folder, seconds) of an undisturbed
+    run. The run for each number of ranks is made once, with the config make_config(folder, ranks)."""
     runs = {}
 
     def run_of(ranks):
@@ -352,7 +352,7 @@ def skip_without_gpus(ranks):
 
 
 def needs_gpus(count):
-    """Skips a GPU test when the tests run on the CPU, and on a machine with fewer than `count` GPUs."""
+    """Skips the test if the tests run on the CPU or the machine has fewer than `count` GPUs."""
     if DEVICE != "CUDA":
         import pytest
 

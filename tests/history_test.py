@@ -373,7 +373,8 @@ def test_watch_ends_with_the_run(way, folder, tmp_path):
 
 @pytest.mark.all_tier("`watch` waits 20 s for a restart")
 def test_watch_sees_a_restart(folder, tmp_path):
-    """Checks that `watch` shows a run that --restarts has started again as one run, and goes on."""
+    """Checks that `watch` does not end when --restarts starts a failed job again, and that `watch` shows both starts as
+    one run."""
     words = ["--restarts", 2, *sets("epochs=100000")]
     with Started(folder / "config.pbtxt", tmp_path / "run", ranks=2, words=words) as job:
         job.wait_for("eval")
@@ -445,8 +446,8 @@ def test_a_folder_without_runs(tmp_path):
 
 @pytest.mark.all_tier("run_log_test.cc and run_history_test.cc have runs without a log or a config")
 def test_files_that_are_none(folder, tmp_path):
-    """Checks that a FIFO in the place of the log is never waited for, and that `compare` leaves out the config's fields
-    if the config cannot be read."""
+    """Checks that no command waits for a FIFO in the place of the log, and that `compare` leaves out the config's
+    fields if the config cannot be read."""
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     os.mkfifo(run_dir / "log.jsonl")

@@ -397,7 +397,8 @@ def test_activation_checkpointing_saves_memory(tmp_path):
 
 def test_gradients_are_reduced_while_backward_runs(tmp_path):
     """Checks in each rank's trace of a step that all buckets, or all but one, are handed to the reduction before
-    backward ends. The step uses no CUDA graph, because the trace of a replayed graph has no such spans on a GPU."""
+    backward ends. The step uses no CUDA graph, because on a GPU the trace of a replayed graph has no spans for the
+    buckets."""
     skip_without_gpus(2)
     export(tmp_path, "transformer")
     more = "max_steps: 9 graph: false ddp { bucket_bytes: 2048 first_bucket_bytes: 1024 } profile { first_step: 8 steps: 1 }"

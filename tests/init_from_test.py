@@ -1,5 +1,5 @@
-"""Tests models from files: weights as Hugging Face and torchvision write them, replacing the last layer, and
-TorchScript files.
+"""Tests models that come from files: TorchScript files, and weights as Hugging Face and torchvision write them, with
+the last layer kept or replaced.
 
 Where the learning rate is 0, the parameters stay as they were loaded, so the run's saved weights show what was loaded.
 """
@@ -230,7 +230,7 @@ class Net(nn.Module):
 def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     skip_without_gpus(ranks)
     torch.manual_seed(1)
-    script(tmp_path, Net().eval())  # a model saved in evaluation mode trains, too
+    script(tmp_path, Net().eval())  # even a model that was saved in evaluation mode must train
     text = f"epochs: 5 precision: {precision} optimizer {{ lr: 0.01 }}\n"
     run = train_on(tmp_path, DIGITS_DATA + SCRIPT + text, ranks=ranks)
     assert run.status == DONE, run

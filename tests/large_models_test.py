@@ -150,7 +150,8 @@ def test_gradients_are_as_close_to_float32s(name, tmp_path):
 
 def test_running_statistics_of_resnet50(tmp_path):
     """Checks the running statistics after 20 steps that leave the weights unchanged. Their relative distance from
-    autocast's is at most 1e-3, and that from float32's is at most 1.05 times autocast's."""
+    autocast's statistics is at most 1e-3. Their relative distance from float32's statistics is at most 1.05 times as
+    large as that of autocast's statistics."""
     model, x, y, batch, config = prepared("resnet50", tmp_path)
     _, ours = lockstep(tmp_path, "run", config + " max_steps: 20 optimizer { type: SGD lr: 1e-30 }")
 
@@ -188,8 +189,8 @@ def enlarged_digits(folder):
 
 
 def test_the_accuracy_of_resnet18(tmp_path):
-    """Checks on real images that the mean accuracy over three seeds differs from PyTorch's by at most the range over
-    the seeds, or by 0.01 if the range is smaller."""
+    """Checks on real images that the mean accuracy over three seeds differs from PyTorch's by at most the range of the
+    accuracies over the seeds. The range is the larger one of Lockstep's and PyTorch's, and at least 0.01."""
     (x, y), (other_x, other_y) = enlarged_digits(tmp_path)
     epochs, batch = 10, 56
     ours, pytorchs = [], []

@@ -62,7 +62,8 @@ def read_lsm(path):
 
 
 class LsmModel(nn.Module):
-    """Computes the module in a file. `parameters_` and `buffers_` map names to tensors; tied tensors have one entry."""
+    """Computes the model that a .lsm file describes. `parameters_` and `buffers_` map names to tensors; tied tensors
+    have one entry."""
 
     def __init__(self, path, device="cpu"):
         super().__init__()

@@ -135,8 +135,8 @@ def test_a_u_net_learns(tmp_path, ranks):
 
 
 def test_masks_of_0_and_255(tmp_path):
-    """Checks that masks of 0 and 255 have two classes, unless the config says that 255 means no class, and that
-    predicted files have the values 0 and 255, too."""
+    """Checks that masks of 0 and 255 have two classes, unless the config says that 255 means no class, and that the
+    files of predicted masks have the values 0 and 255."""
     write_scenes(tmp_path, 24, classes=2, values=(0, 255))
     config = write_masks_config(tmp_path, "validation_fraction: 0.25", classes=2)
     run = train(config, tmp_path / "run")
@@ -149,7 +149,7 @@ def test_masks_of_0_and_255(tmp_path):
     assert len(written) == 6 and set().union(*(np.unique(Image.open(path)) for path in written)) == {0, 255}
     for path in written:
         assert Image.open(path).size == Image.open(tmp_path / "masks" / path.relative_to(tmp_path / "held_back")).size
-    # The run's config has the values that were found, and trains again without the message.
+    # The run's config has the values that were found, so a training with this config does not print the message.
     again = train(tmp_path / "run/config.pbtxt", tmp_path / "again", *sets("epochs=1"))
     assert again.status == DONE and "0 and 255 alone" not in again.err, again
 

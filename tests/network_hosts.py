@@ -1,7 +1,7 @@
 """Simulates machines on a network, for tests. Each machine consists of namespaces of the real machine, and has its own
 host name, address, /tmp and /dev/shm. The test's folder is on all machines under the same path, as on a shared disk.
-The machines are connected to a switch, which has its own namespaces, too. So the real machine's network is not touched,
-and everything disappears with the processes."""
+The machines are connected to a switch, which consists of further namespaces. The real machine's network is not touched,
+and the simulated network disappears when its processes end."""
 
 import contextlib
 import os

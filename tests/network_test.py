@@ -179,7 +179,7 @@ def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole)
 
 @pytest.mark.all_tier("a cable that is pulled ends the job on every commit")
 def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
-    """Checks that --restarts resumes the job after the cable is back. Starts fail while the cable is out, and each uses
+    """Checks that --restarts resumes the job after the cable is back. While the cable is out, each start fails and uses
     up one of the three restarts."""
     with Job(network, tmp_path, words=["--restarts", "3"]) as job:
         job.wait_until_trains()
@@ -292,7 +292,8 @@ def test_a_bridge_for_containers(network, tmp_path, whole):
 
 @pytest.mark.all_tier("it changes only who chooses the network")
 def test_a_network_that_its_user_names(network, tmp_path, whole):
-    """Trains with the user's mpirun and the name of the network, as docs/clusters.md describes."""
+    """Trains with the user's mpirun. An environment variable names the network that Open MPI shall use, as
+    docs/clusters.md describes."""
     add_docker0(network)
     with Job(network, tmp_path, through="mpirun", env={"OMPI_MCA_btl_tcp_if_include": "10.77.0.0/24"}) as job:
         job.expect_done(whole)

@@ -38,7 +38,8 @@ def new(folder, *words):
 
 
 def train(folder, *assignments, epochs=1):
-    """Trains with the config that `new` wrote; only epochs and device are changed."""
+    """Trains with the config that `new` wrote. Only the epochs, the device and the fields in `assignments` are changed.
+    """
     run = Run(["train", "train.pbtxt", *sets(f"epochs={epochs}", f"device={DEVICE}", *assignments)], cwd=folder)
     assert run.status == DONE, run
     return run

@@ -2,7 +2,8 @@
 bits with the current program: each run resumes, is evaluated and predicts, its config trains, and its data are prepared
 again.
 
-A difference means that a definition has changed. If the change was intended, tests/older_run/changed.json has an entry:
+A difference means that a definition has changed. If the change was intended, tests/older_run/changed.json must have an
+entry like this:
 
     {"run": "table", "act": "resume", "what": "the definition, in words", "line": "- the line of CHANGELOG.md"}
 
@@ -36,7 +37,7 @@ EVALUATED = {"table", "tabm", "labels", "masks", "tokens", "folds"}
 
 
 class RefusedError(Exception):
-    """Says that a command failed which succeeded with the older program."""
+    """Reports the failure of a command that succeeded with the older program."""
 
 
 class Bits:
@@ -234,7 +235,7 @@ def test_it_predicts(name, tmp_path):
 
 
 def fields_of(text):
-    """Returns {name of a field after the names of the messages around it: its values} of a printed config."""
+    """Returns {path of a field, such as "data.csv.label": the field's values} of a printed config."""
     fields, within = {}, []
     for line in text.splitlines():
         line = line.strip()

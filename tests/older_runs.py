@@ -42,9 +42,9 @@ class OlderRun:
     output: str = "predictions.csv"
     keeps_all: bool = False  # whether the run keeps all checkpoints up to step `middle`, because the best one is needed
     weights: bool = True  # whether the corpus has the last weights; it has at least their hash in any case
-    # Names of tensors whose gradient is zero up to rounding, which Adam scales up to full size: the bias before a
-    # BatchNorm, this BatchNorm's running mean, and the bias of an attention's keys. These tensors are compared only if
-    # bits are compared.
+    # Names of tensors that depend on rounding errors: the bias before a BatchNorm, this BatchNorm's running mean, and
+    # the bias of an attention's keys. The biases' gradients are zero up to rounding, and Adam turns even such small
+    # gradients into updates of full size. These tensors are compared only if bits are compared.
     rounding: tuple = ()
 
     def config(self):

@@ -12,7 +12,7 @@ what=$1
 here=$(dirname -- "$(readlink -f -- "$PWD/examples/outside_workspace/two_layers.cc")")
 root=$(cd "$here/../.." && pwd)
 bazel=(bazel --max_idle_secs=5 --output_user_root="$root/.lockstep/outside_workspace")
-# Bazel sets these variables for this test. The Bazel that this script starts would use them, too.
+# Bazel sets these variables for this test. The Bazel that this script starts must not use the same folders.
 unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
 
 cd "$here"

@@ -81,8 +81,8 @@ def expect_quiet(browser, url):
 
 
 def expect_filled(browser):
-    """Checks that each panel has figures, and not a sentence that says why it has none, except the sentence about GPUs.
-    """
+    """Checks that each panel has text, that no place says why it is empty except the one for GPUs, and that no chart is
+    blank."""
     for panel in PANELS:
         assert len(browser.text(panel)) > 10, panel
     assert browser.evaluate("[...document.querySelectorAll('.empty')].filter((e) => e.checkVisibility()).map((e) => e.innerText)") == [
@@ -140,7 +140,7 @@ def test_several_runs(browser, folder):
         browser.evaluate("document.querySelector('#legend button').click()")
         assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["b"]
         browser.evaluate("document.querySelector('#legend button').click()")
-        # Run a has a profile, run b has none.
+        # Run a has a profile, and run b has none.
         assert "aten::addmm" in browser.text("#kernels-table")
         browser.evaluate("document.querySelectorAll('#runs-table tbody tr')[1].click()")
         assert "There is no profile yet" in browser.text("#kernels-table")

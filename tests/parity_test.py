@@ -59,10 +59,10 @@ def warm_up_then_cosine(optimizer):
     return lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], milestones=[10])
 
 
-# No case trains the convolutional net with Adam. If the last bit decides the other way in a ReLU or in the maximum of a
-# pooling, a gradient jumps, and Adam, which divides by the gradient's size, carries the jump into the loss. For this
-# net, PyTorch's own fused AdamW on an H200 differs from its CPU version by 1e-7 to 1e-3, depending on the seed alone;
-# with SGD the difference is below 5e-7 for every seed tried.
+# No case trains the convolutional net with Adam. If a difference in the last bit changes which side of zero the input
+# of a ReLU is on, or which element is the maximum of a pooling window, a gradient jumps, and Adam, which divides by the
+# gradient's size, carries the jump into the loss. For this net, PyTorch's own fused AdamW on an H200 differs from its
+# CPU version by 1e-7 to 1e-3, depending on the seed alone; with SGD the difference is below 5e-7 for every seed tried.
 CASES = {
     "mlp_sgd": (mlp, MLP + SGD, sgd, None, None),
     "mlp_adam": (mlp, MLP + ADAM, adam, None, None),

@@ -34,8 +34,8 @@ class Plant:
         self.cause, self.planted, self.clean, self.remedy = cause, planted, clean, remedy
         self.ranks, self.clean_ranks, self.env, self.launcher = ranks, clean_ranks or ranks, env, launcher
         self.points = points
-        # Names of further causes of time that the clean run loses. The account of the planted run adds this time to
-        # `cause`.
+        # Names of further causes for which the clean run loses time. The account of the planted run counts this time
+        # under `cause`.
         self.also = also
 
     def around(self):

@@ -104,7 +104,7 @@ def null_is_a_device(folder, out):
 
 
 def wrote_to_stdout(folder, out):
-    """Checks that standard output is the result alone: lines of predictions, or a safetensors file."""
+    """Checks that standard output has only the result: lines of predictions, or a safetensors file."""
     if out.startswith(b"index,"):
         assert all(line.split(b",")[0].isdigit() for line in out.splitlines()[1:])
     else:

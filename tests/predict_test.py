@@ -95,7 +95,7 @@ def test_pipes(folder):
 
 
 def sample(folder, header, cells, ids=None):
-    """Writes a sample submission with the ids in reverse order; `cells` are its other columns."""
+    """Writes a sample submission with the ids in reverse order; `cells` are the cells of each row after the id."""
     ids = ids or [row["Id"] for row in reversed(rows_of(folder / "test.csv"))]
     write_table(folder / "sample.csv", [[i, *cells] for i in ids], header)
     return folder / "sample.csv"
@@ -197,7 +197,7 @@ def test_mistakes_are_one_line(words, part, folder):
 
 def test_an_id_that_looks_like_a_file_is_taken_whole(tmp_path):
     """Checks that the ids of a table must be given whole, although ids of images may lack the folder and the extension.
-    The table's column of ids is called `file`, as that of images."""
+    The table's id column is called `file`, like the id column of predictions for images."""
     header = ["file", *HEADER[1:4]]
     rows = [[f"a/{i}.csv", *row[1:4]] for i, row in enumerate(table(60, 1, True))]
     write_table(tmp_path / "train.csv", rows, header)

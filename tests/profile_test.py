@@ -191,8 +191,8 @@ def test_a_kernel_that_becomes_slower(tmp_path):
     assert run.status == DONE, run
     first, second = events(tmp_path / "run", "profile")
     assert first["slower"] == []
-    # The matrix product is slowed down most. Filling its matrix takes longer, too, and so may later operations that
-    # share its caches.
+    # The matrix product is slowed down most. The operation that fills its matrix also takes longer, and later
+    # operations that use the same caches may take longer.
     sentence = second["slower"][0]
     assert ("aten::mm in forward" in sentence) if DEVICE == "CPU" else "in forward" in sentence
     assert f"slower: {sentence}" in run.out

@@ -75,8 +75,8 @@ def pytest_test(
                 **own_env
             ),
             shard_count = shard_count,
-            # The variant for GPUs counts as one core: without a GPU it takes no time, and while it waited for more
-            # cores they would be idle.
+            # The variant for GPUs counts as one core. Without a GPU it takes no time, but if it counted as several
+            # cores, cores would stay idle until enough of them were free for it.
             tags = ["cpu:%d" % (1 if suffix else cpus)] + (["all"] if tier == "all" else []),
         )
 

@@ -149,7 +149,7 @@ def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
 
 
 def test_a_stop_that_came_before_a_failure(tmp_path):
-    """Checks that a failed job is not started again if its user has asked it to stop before."""
+    """Checks that a failed job is not started again if its user had asked it to stop before it failed."""
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"
     with Started(config, run_dir, None, ["--restarts", "9"]) as job:
@@ -185,8 +185,8 @@ def test_inside_mpirun(tmp_path):
 
 
 def test_a_gpu_that_breaks(tmp_path):
-    """Checks that the job goes on with the other GPU. Its steps are the same, up to rounding, because one GPU sums in
-    another order."""
+    """Checks that the job goes on with the other GPU. Its steps must agree up to rounding with those on two GPUs: one
+    GPU sums in another order."""
     needs_gpus(2)
     import torch
 

@@ -46,8 +46,8 @@ from harness import (
 )
 
 FAULTY = path_of("FAULTY")
-# The number of a run's checkpoints from each of which the tests resume; 50 for the whole sweep, as in `./lockstep test
-# --soak resume`.
+# The number of checkpoints that the tests draw from a run; they resume from each of these. The whole sweep, `./lockstep
+# test --soak resume`, draws 50.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
 COMMON = "deterministic: true log { every_steps: 1 } "
@@ -246,8 +246,8 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     unless=lambda before, after: before[0] and after[0],
 )
 def test_sharded_state_is_cut_anew(tmp_path, before, after):
-    """Checks that three ranks or one load moments and averages that two ranks saved in parts, and that two load those
-    of one."""
+    """Checks that three ranks, or one, can load the moments and averages that two ranks saved in parts, and that two
+    ranks can load what one rank saved."""
     skip_without_gpus(3)
     text = digits(model='name: "mlp" mlp { hidden: [24] }', optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     config = write_config(tmp_path, text)
@@ -328,7 +328,8 @@ def three_epochs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("three_epochs")
     config = write_config(folder, THREE_EPOCHS)
     run_dir = folder / "run"
-    # A run waits for the checkpoint at its end, but may skip an earlier one, so a start of its own trains each epoch.
+    # A run waits for the checkpoint at its end, but may skip an earlier one, so each epoch is trained by a separate
+    # start.
     for epochs in (1, 2, 3):
         assert train(config, run_dir, *sets(f"epochs={epochs}")).status == DONE
     assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
@@ -400,7 +401,7 @@ def test_all_damaged(trained):
 
 
 def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
-    """Checks that no checkpoint is of a step after an anomaly, which is in step 21. On a GPU the host learns of an
+    """Checks that no checkpoint is of step 21, which has an anomaly, or of a later step. On a GPU the host learns of an
     anomaly up to eight steps later, and must not commit the checkpoints that it has begun in between."""
     noisy_digits(tmp_path, 1700, planted=[64 * 20 + 1])
     config = write_config(
@@ -502,7 +503,7 @@ def test_two_runs_at_once(tmp_path):
 
 
 def test_machines_that_share_no_disk(tmp_path):
-    """Gives each rank another folder under the run's name, which is an error."""
+    """Gives each rank a different folder under the run folder's name. The program must report this as an error."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits())
     folders = [tmp_path / f"machine-{rank}" for rank in (0, 1)]

@@ -202,7 +202,7 @@ def profiles_beside(events):
 
 
 def with_targets(arguments):
-    """Returns the arguments, and adds `//...`, all targets, if they name no target."""
+    """Returns the arguments. If they name no target, adds `//...`, which means all targets."""
     return arguments if any(not argument.startswith("-") for argument in arguments) else [*arguments, "//..."]
 
 

@@ -19,7 +19,7 @@ def _mix(x):
 
 
 class Permutation:
-    """Maps positions in the order of (seed, round) to indices of `n` samples."""
+    """Maps each position in the sample order that (seed, round) determines to the index of one of `n` samples."""
 
     def __init__(self, n, seed, round):
         self.n = n

@@ -80,7 +80,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def busy_cores():
-    """Keeps half of the cores that this test may use busy."""
+    """Starts processes that occupy half of the cores that this test may use."""
     count = max(1, len(os.sched_getaffinity(0)) // 2)
     others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
     yield

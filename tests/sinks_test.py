@@ -191,7 +191,7 @@ def test_histograms_are_pytorchs(tmp_path):
     expect_histograms(tmp_path / "run6", 6, values)
     norm = sum(float(gradient.double().square().sum()) for gradient in gradients.values()) ** 0.5
     assert losses_by_step(tmp_path / "run6")[6][1] == pytest.approx(norm, rel=1e-6)
-    # Step 3 has histograms, too.
+    # Exactly the steps 3 and 6 have histograms.
     assert [event.step for event in tensorboard(tmp_path / "run6").Histograms("gradients/0.weight")] == [3, 6]
     # With a sharded optimizer each rank has a part of the gradients. The parts have the same bits as the whole
     # gradients.
@@ -420,7 +420,7 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
             job.wait_until(lambda: values("lockstep_restarts_total") == {"0": 1, "1": 1})
             (resumed,) = events(run_dir, "resume")
             job.wait_until(lambda: values("lockstep_step").get("0", 0) > resumed["step"] and values("lockstep_loss"))
-            # The counters of a new process start at zero, as Prometheus expects to compute rates.
+            # The counters of a new process start at zero. Prometheus relies on this when it computes rates.
             counted = {rank: values("lockstep_steps_total")[rank] for rank in "01"}
             planned = values("lockstep_steps_planned")
             history = query(server_port, 'lockstep_loss{rank="0"}[1h]')[0]["values"]
@@ -577,7 +577,7 @@ def test_a_stall_runs_the_alert_command(tmp_path):
         lines = log_text(tmp_path / "run").count("\n")
         job.wait_for("step", lines + 2)
         assert job.stop()[0] == STOPPED
-    # A busy machine may stall the run at other times, too.
+    # There may be further alerts, because a busy machine may stall the run at other times.
     found = alerts(tmp_path / "alerts")
     assert {(kind, run_dir) for kind, run_dir, _ in found} == {("stalled", str(tmp_path / "run"))}
     assert all(re.fullmatch(r"no step for \d+ s after step \d+", message) for _, _, message in found)

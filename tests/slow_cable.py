@@ -1,7 +1,7 @@
-"""Simulates a slow network cable: frames sent over the network device VETH arrive at the new device TAP SECONDS later,
-and vice versa. Run this program in the network namespace of the devices:
+"""Simulates a slow network cable: a frame that is sent over the network device VETH arrives at a new device, named TAP,
+after SECONDS seconds, and vice versa. Run this program in the network namespace of the devices:
 
-    python slow_cable.py DEVICE             first, on each machine: makes its frames as they are on a real cable
+    python slow_cable.py DEVICE             run this first on each machine; DEVICE then sends frames as on a real cable
     python slow_cable.py VETH TAP SECONDS
 """
 

@@ -160,8 +160,8 @@ def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
 @pytest.mark.skipif(ENDINGS == 1, reason="takes two minutes, as Slurm looks at limits twice a minute: ENDINGS=2 runs it")
 @pytest.mark.all_tier("a job whose time is over goes on after a warning that is sent at once")
 def test_the_time_is_over(cluster, tmp_path):
-    """Checks that a job is restarted after the warning that Slurm itself sends, 30 seconds before the limit of one
-    minute, until its user stops it."""
+    """Checks that a job is restarted after the warning that Slurm itself sends 30 seconds before the limit of one
+    minute. The user then stops the restarted job."""
     job = Job(cluster, tmp_path, "--set", "max_steps=1000000000", time="1:00", warning=30)
     wait_until(lambda: (job.run_dir / "log.jsonl").exists() and len(events(job.run_dir, "resume")) == 1, 3 * LONG_S)
     assert Run(["stop", job.run_dir]).status == DONE
@@ -215,7 +215,7 @@ def test_an_array_of_configs(cluster, tmp_path):
 
 
 def test_srun_without_pmix(cluster, tmp_path):
-    """Checks the error for srun without PMIx, with which each task would run as a job of one rank."""
+    """Checks the error for srun without PMIx. If this were no error, each task would run as a job of one rank."""
     config = config_in(tmp_path)
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=1\nsrun --mpi=none {LOCKSTEP} train {config}\n")

@@ -91,8 +91,8 @@ def test_ranks_that_are_not(tmp_path):
 
 
 def test_cores_that_ranks_are_bound_to_are_their_own(tmp_path):
-    """Checks that a bound rank's cores are not divided by the number of ranks once more: the loader has its share of
-    threads."""
+    """Checks that the cores that a rank is bound to are not divided by the number of ranks. The loader must have one
+    thread fewer than the rank has cores."""
     cores = len(os.sched_getaffinity(0)) // 2 * 2
     if cores < 4:
         pytest.skip("needs four cores, for two ranks to have more than one each")

@@ -41,7 +41,7 @@ from harness import (
 FAULT_AT = path_of("FAULT_AT_SO")
 FAULTY = path_of("FAULTY")
 MLP = 'model { name: "mlp" }'
-LATE = 16 if DEVICE == "CUDA" else 1  # most steps that a run makes after a request; on GPUs the host queues steps ahead
+LATE = 16 if DEVICE == "CUDA" else 1  # limit on the steps after a request; on GPUs the host queues steps ahead
 
 
 def config_in(folder, more="", model=SMALL_MLP):

@@ -158,7 +158,7 @@ def test_nothing_stays_of_one_that_is_killed(tmp_path):
 
 
 def test_a_trial_that_fails(tmp_path):
-    """Kills a rank during a trial, which tells nothing about the learning rate, so tune fails."""
+    """Kills a rank during a trial. The lost trial says nothing about the learning rate, so tune must fail."""
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"], ranks=2)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -214,7 +214,8 @@ def fields_of(config):
 
 
 def test_the_loader(tmp_path):
-    """Tunes a loader that sleeps for two milliseconds for each sample, so as many threads as tune may use help."""
+    """Tunes a loader whose threads sleep for two milliseconds for each sample, so each further thread makes it faster.
+    """
     text = f"""global_batch: 64 epochs: 1 {faulty_data(sleep_us=2000)} model {{ name: "mlp" }}
         loader {{ threads: 1 }} run_dir: "{tmp_path}/runs/mine" """
     run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="loader", program=FAULTY)
@@ -316,8 +317,8 @@ def test_the_precision(tmp_path):
 
 
 def test_few_samples(tmp_path):
-    """Checks that, with 1437 samples, a batch of 1024 can be timed. One of 1500 cannot be timed, but can be trained
-    with."""
+    """Checks that, with 1437 samples, a batch of 1024 can be timed. A batch of 1500 cannot be timed, but its learning
+    rate can be searched."""
     config = config_in(tmp_path)
     run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
     assert run.status == DONE, run
@@ -343,8 +344,8 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
 
 @pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
-    """The path of the config that tune writes is a link to /dev/null. Tune writes it only once, after both searches, as
-    a FIFO in its place would need, and does not replace the link."""
+    """Makes a link to /dev/null at the path where tune writes its config. Tune must not replace this link. It must
+    write the config only once, after both searches, because the link could also lead to a FIFO."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
     run = tune(config, only="batch,rate")

@@ -1,4 +1,5 @@
-// RunsNamed(): the runs that a run name on the command line stands for: one run, or the folds of a cross-validation.
+// RunsNamed(): returns the runs that the user means by a name on the command line: one run, or the folds of a
+// cross-validation.
 //
 // Layout: `lockstep train CONFIG --folds 5` trains the runs RUN/fold-0 to RUN/fold-4. RUN itself has no config and no
 // weights of its own; a command that takes RUN uses all of its folds. RUN@best and RUN@last are the checkpoints @best

@@ -40,9 +40,9 @@ at::Tensor BestOf(const at::Tensor& probabilities);
 // `best_only`, which is only for classes, returns BestOf() of the probabilities. For segmentation, which only one model
 // may predict, returns the class with the greatest output, uint8 [samples, height, width].
 //
-// `predictors` is not empty. All predictors have the same task and classes. On a CPU they also have the same
-// preprocessing of pixels, because the loader threads preprocess the samples for all of them. Every rank must call the
-// function, and gets all predictions in the order of the data set.
+// `predictors` must not be empty. All predictors must have the same task and classes. On a CPU they must also have the
+// same preprocessing of pixels, because the loader threads preprocess the samples for all of them. Every rank must call
+// the function, and gets all predictions in the order of the data set.
 at::Tensor Predict(std::span<const Predictor> predictors, const Dataset& dataset,
                    int64_t global_batch, const LoaderOptions& loader_options, const World& world,
                    bool best_only);

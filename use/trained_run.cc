@@ -65,8 +65,8 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Returns the samples that training held back; null if there are none. In the samples, no unreadable sample is replaced
-// by another one.
+// Returns the samples that training held back; null if there are none. If one of these samples is unreadable, reading
+// it fails, whatever data.bad_samples says.
 std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
                                         const World& world) {
   // An unreadable sample must not be replaced by another one, because the user asked for the prediction of this sample.
@@ -83,8 +83,8 @@ LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& reques
   });
 }
 
-// Returns a Predictor with the model of `loaded`. Its samples may be another run's, if both runs read files in the same
-// way.
+// Returns a Predictor with the model of `loaded`. loaded.dataset may be the data set of another run, if both runs read
+// files in the same way.
 Predictor PredictorOf(const LoadedRun& loaded, const config::Data& config) {
   Predictor predictor{.model = *loaded.model,
                       .preprocessing = *loaded.preprocessing,

@@ -1,7 +1,7 @@
 // EvaluateRun() computes metrics with the weights of a trained run, and PredictRuns() writes predictions of one run or
 // of the folds of a cross-validation.
 //
-// Promise: files are predicted by all runs, and a prediction is the mean of the runs' probabilities or regression
+// Promise: all runs predict the given files, and a prediction is the mean of the runs' probabilities or regression
 // outputs. If the runs read files in the same way, each sample is read once for all of them. A sample that training
 // held back is predicted only by the run that held it back, so no run predicts a sample that it was trained on.
 //

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the name of the temporary file for `path`, except the process ID at its end.
+// Returns the name of the temporary file for `path`, without the process ID at the end of the name.
 std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
 
 // A temporary file, which the destructor removes. If the file was renamed before, no file has the temporary name, and
@@ -94,7 +94,7 @@ class Appender {
   size_t filling_ = 0;  // the index in pieces_ of the piece that is being filled
   size_t filled_ = 0;   // how many bytes of that piece are filled
   int64_t written_ = 0;
-  std::future<void> under_way_;  // the last member, so its destructor waits for the write first
+  std::future<void> under_way_;  // the last member: it is destroyed first, and waits for the write
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ class OutputFile {
 
   // SetDirect(true) makes later writes bypass the system's page cache (O_DIRECT) if the file system supports this,
   // which is faster for large content. The address of the bytes, the offset and the length of each write must then be
-  // multiples of kDirectAlignment. SetDirect(false) ends this.
+  // multiples of kDirectAlignment. SetDirect(false) makes later writes use the page cache.
   static constexpr size_t kDirectAlignment = 4096;
   void SetDirect(bool direct);
 

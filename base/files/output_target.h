@@ -1,5 +1,5 @@
-// OutputTarget: the target to which a command writes its result, which is a plain file or something else (a pipe, a
-// device, /dev/stdout).
+// OutputTarget: the target to which a command writes its result. The target is a plain file or something else (a pipe,
+// a device, /dev/stdout).
 //
 // Promise: a plain file is replaced only when the new file is complete (base/files/atomic_file.h). If a link leads to
 // the file, the file is replaced and the link stays. A target that is not a plain file, or that this process has

@@ -52,7 +52,7 @@ void RemoveAbandoned(const std::string& parent) {
 
 ScratchFolder::ScratchFolder(const std::string& parent) {
   RemoveAbandoned(parent);
-  // If another process removes the new folder before this process has locked it, makes another folder.
+  // The loop makes another folder if another process has removed the new folder before this process could lock it.
   constexpr int kTries = 10;
   for (int i = 0; i < kTries && lock_.get() < 0; ++i) {
     std::string path = parent + "/" + kPrefix + "XXXXXX";

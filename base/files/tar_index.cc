@@ -56,7 +56,7 @@ class Walk {
                      what, archive_.bytes());
   }
 
-  // Returns the 512 bytes at at_.
+  // Returns the block of 512 bytes that begins at the offset at_ of the archive.
   std::string_view Block() {
     if (at_ < window_at_ || at_ + kTarBlock > window_at_ + window_bytes_) {
       window_at_ = at_;

@@ -3,8 +3,9 @@
 // Promise: the bytes depend only on the members' names and contents: time, owner and group are 0, and the mode is
 // 0644. tar, Python's tarfile and base/files/tar_index.h read the archive.
 //
-// Lockstep does not use libarchive, because it needs only two kinds of members, files and pax records. The pax records
-// that libarchive writes depend on libarchive's version, but a shard that is made again must have the same bytes.
+// Lockstep does not use libarchive, for two reasons. Lockstep's archives have only two kinds of members, files and pax
+// records. The pax records that libarchive writes depend on libarchive's version, but a shard that is made again must
+// have the same bytes.
 #pragma once
 
 #include <cstddef>

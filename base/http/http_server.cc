@@ -40,7 +40,7 @@ FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> place(found, freeaddrinfo);
   FileDescriptor listener(socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Without this option, connections of a process that has ended would keep the port for a minute.
+  // Without this option, connections of a process that has ended would keep the port in use for a minute.
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (listener.get() >= 0 && bind(listener.get(), place->ai_addr, place->ai_addrlen) == 0 &&

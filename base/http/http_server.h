@@ -2,8 +2,8 @@
 // separate thread.
 //
 // HttpServer uses the HTTP server of libevent, because Open MPI needs libevent anyway. (CivetWeb's threads have stacks
-// of 100 KiB, which the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and
-// Brotli to every bundle.)
+// of only 100 KiB, and cuBLASLt's thread-local variables alone take that much. Debian's cpp-httplib would add OpenSSL
+// and Brotli to every bundle.)
 //
 // Invariants:
 //   1. The function is called on the server's thread only, for one request at a time.

@@ -51,8 +51,8 @@ class NoAutocast {
   AutocastGuard guard_;
 };
 
-// Keeps the weights that autocast has rounded until the outermost RoundedWeights is destroyed. The weights must not
-// change until then, because the rounded copies would not change with them.
+// Makes autocast keep its rounded copies of weights until the outermost RoundedWeights is destroyed. The weights must
+// not change until then, because the rounded copies would not change with them.
 class RoundedWeights {
  public:
   RoundedWeights();

@@ -3,12 +3,12 @@
 // Promise: with the same calls in the same order, CachingAllocator reserves as many bytes of the device, in segments of
 // the same sizes, as c10/cuda/CUDACachingAllocator.cpp does with its default settings on one stream.
 //
-// How: sizes are rounded up to a multiple of 512 bytes. Blocks of up to 1 MiB are cut from segments of 2 MiB, others of
-// less than 10 MiB from segments of 20 MiB, and a larger block has a segment of its own, whose size is rounded up to a
-// multiple of 2 MiB. An allocation takes the smallest free block that is large enough. The rest of the block becomes a
-// free block of its own if it has at least 512 bytes (in a segment of 2 MiB) or more than 1 MiB (in a larger one).
-// Adjacent free blocks are merged. Memory that is allocated during the capture of a CUDA graph lies in separate
-// segments, which are never released.
+// How: sizes are rounded up to a multiple of 512 bytes. Blocks of up to 1 MiB are cut from segments of 2 MiB, and
+// larger blocks of less than 10 MiB from segments of 20 MiB. A block of 10 MiB or more has a segment of its own, whose
+// size is rounded up to a multiple of 2 MiB. An allocation takes the smallest free block that is large enough. The rest
+// of the block becomes a free block of its own if it has at least 512 bytes (in a segment of 2 MiB) or more than 1 MiB
+// (in a larger one). Adjacent free blocks are merged. Memory that is allocated during the capture of a CUDA graph lies
+// in separate segments, which are never released.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/tensor/caching_allocator_test.cc)
 //   the device has too little memory -> kNone from Allocate(), after it has released the free segments

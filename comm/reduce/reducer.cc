@@ -215,7 +215,7 @@ std::vector<at::Tensor> Reducer::GapsOf(const Bucket& bucket) const {
   return gaps;
 }
 
-// Makes the gradients and scalars views into the buckets. Gradients and scalars that exist already keep their values.
+// Turns the gradients and the scalars into views of the buckets' memory. Those that exist already keep their values.
 void Reducer::PointGradientsIntoBuckets() {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {
@@ -572,8 +572,9 @@ void Reducer::WaitForParameters() {
 }
 
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
-  // Tensors are broadcast in groups of at least this size. A collective for each tensor would take longer to start than
-  // to run. A single collective for all tensors would need a copy of all tensors at once.
+  // The tensors of each dtype are broadcast in groups of at least this size; only the last group may be smaller. A
+  // collective for each tensor would take longer to start than to run. A single collective for all tensors would need a
+  // copy of all tensors at once.
   constexpr int64_t kGroupBytes = int64_t{64} << 20;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("rank 0's values");

@@ -22,9 +22,9 @@
 //   6. The host never waits for the device, so a step can be captured in a CUDA graph.
 //   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
 //      overwrites it (base/tensor/gradient_memory.h).
-//   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the next step's first
-//      gradient of the bucket, so forward's activations can use that memory. Only bucket 0 keeps its memory,
-//      and so do the copies of the gradients in reduce_dtype.
+//   8. With one rank, the gradients of a bucket take no memory from ReleaseGradients() until the next step computes the
+//      bucket's first gradient, so forward's activations can use that memory. There are two exceptions, which keep
+//      their memory: bucket 0, and the copies of the gradients in reduce_dtype.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars count as zero
@@ -39,10 +39,10 @@
 //      reached this point
 //   7. Norm(), if the decision about the update needs it
 //   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
-//      successive buckets. It ends as soon as its buckets have kStageBytes together, or are kMostStageBuckets in number;
-//      the last stage may be smaller. If the update does
-//      not depend on all gradients, the updates of the first stages overlap with the collectives of the last stages.
-//      (The collectives of the last stages begin at the end of backward, so they cannot overlap with backward)
+//      successive buckets. It ends as soon as its buckets have kStageBytes together, or are kMostStageBuckets in
+//      number; the last stage may be smaller. If the update does not depend on all gradients, the updates of the first
+//      stages overlap with the collectives of the last stages. (The collectives of the last stages begin at the end of
+//      backward, so they cannot overlap with backward)
 //   9. ReleaseGradients()
 //  10. WaitForParameters(): with `shard`, waits until this rank has the weights that the other ranks have updated.
 //      These collectives run while the caller prepares the next step
@@ -79,7 +79,8 @@ struct ReducerOptions {
   // The type, kHalf or kBFloat16, to which float32 gradients are rounded before they are sent. After the reduction they
   // are converted back to float32.
   std::optional<at::ScalarType> reduce_dtype;
-  // Each rank updates 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020).
+  // Whether each rank updates only 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020). Without
+  // `shard`, each rank updates all parameters.
   bool shard = false;
 };
 
@@ -99,8 +100,9 @@ struct Shard {
 class Reducer {
  public:
   static constexpr int64_t kScalars = 6;
-  // A stage gets further buckets until it has at least this many bytes. With smaller stages there would be more kernel
-  // launches, which would take more time than the overlap of updates with collectives saves.
+  // A stage gets further buckets until it has at least this many bytes, or kMostStageBuckets buckets. With smaller
+  // stages there would be more kernel launches, which would take more time than the overlap of updates with collectives
+  // saves.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
   // The maximum number of buckets of a stage. The kernel that updates a stage gets the addresses of the stage's buckets
   // as arguments, and a kernel can have only a limited number of arguments.
@@ -145,8 +147,8 @@ class Reducer {
   // Returns float32 [kScalars]: further values, such as the loss, that a step sums over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
-  // Returns, with MissingGradient::kZero and after Wait(), float32 [parameters]: on how many ranks each parameter got a
-  // gradient in this step, in the order of the constructor's list. Without kZero returns an undefined tensor.
+  // Returns float32 [parameters]: for each parameter of the constructor's list, the number of ranks on which it got a
+  // gradient in this step. The values are valid after Wait(). Without MissingGradient::kZero the tensor is undefined.
   const at::Tensor& used() const { return used_; }
 
   // stages() returns the number of stages, and shards(stage) the shards that this rank updates in a stage. Without

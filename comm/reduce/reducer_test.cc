@@ -250,7 +250,7 @@ TEST_P(ReducerTest, ARankWithoutSamplesTakesPart) {
   }
 }
 
-// Updates this rank's shards by a formula in which other bits of a gradient or parameter give other results.
+// Updates this rank's shards by a formula that depends on all bits of the gradients and parameters.
 void Update(Reducer& reducer) {
   const at::NoGradGuard no_grad;
   const at::Tensor factor = 0.5 / (reducer.Norm() + 0.1);
@@ -468,8 +468,8 @@ class OwnGradient : public torch::autograd::Function<OwnGradient> {
 };
 
 // Checks the gradients of steps in which OwnGradient, autograd, both or neither write the gradient of `weight`. Each
-// `Uses` describes one step. The order of the steps makes the first gradient come from OwnGradient and from autograd
-// after different preceding steps. The gradient of `other` always comes from autograd.
+// `Uses` describes one step. In different steps the first gradient comes from OwnGradient or from autograd, and the
+// step before had one of several kinds. The gradient of `other` always comes from autograd.
 TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
   struct Uses {
     int own;       // how often OwnGradient uses `weight`, with the factors 1, 2, ...

@@ -206,8 +206,8 @@ TEST(FlightStory, SaysWhereAllWaitAndWhereNothingIsWrong) {
             "at step 31, in MPI collective 2: all-reduce of 4160 bytes (bucket 1: fc.weight)");
 }
 
-// Checks that no rank is blamed for a collective that all ranks have passed. Rank 1 has enqueued collective 1 but not
-// recorded that it is done, as if rank 1 had been killed before.
+// Checks that no rank is blamed for a collective that all ranks have passed. Rank 1 has enqueued collective 1, but has
+// not recorded that the collective is done, as if rank 1 had been killed before it could record this.
 TEST(FlightStory, BlamesNoCollectiveThatAllHavePassed) {
   EXPECT_EQ(Disagreement({FlightWith(0, {kFirst}, 1), FlightWith(1, {kFirst}, 0)}), std::nullopt);
   EXPECT_THAT(*Disagreement({FlightWith(0, {kFirst, kSecond}, 1), FlightWith(1, {kFirst}, 0)}),

@@ -50,7 +50,7 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
     }
     if (calls.size() < 2) continue;
     // The smallest group of ranks comes first, because these ranks are most likely wrong. Between groups of equal size,
-    // the group whose first rank is higher comes first, because Lockstep takes rank 0 as the reference elsewhere, too.
+    // the group whose first rank is higher comes first, so that the group with rank 0 serves as the reference.
     std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.size(), -a.second.front()) <
              std::pair(b.second.size(), -b.second.front());

@@ -435,7 +435,8 @@ class Watchdog::Impl {
   // ---- Judging ----------------------------------------------------------------------------------
 
   void Judge(double now) {
-    // A rank has already said why the run ends. mpirun ends this process, or this process ends itself after kLauncherS.
+    // If ending_at_ is set, a rank has already said why the run ends. mpirun then ends this process, or this process
+    // ends itself after kLauncherS.
     if (ending_at_) {
       if (now - *ending_at_ > kLauncherS) std::_Exit(status_);
       return;

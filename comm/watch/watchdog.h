@@ -78,9 +78,9 @@ class Watchdog {
   void SetRunFolder(const std::string& run_dir);
 
   // Sets a function that the watchdog calls on the rank that reports why the job ends, unless the reason is an error of
-  // this rank itself. This is usually rank 0, or its deputy if rank 0 is lost. The arguments are the job's exit status,
-  // and the verdict or a text that names the rank that ended with its own error. The process ends soon after, so `tell`
-  // must return at once. It is called on the watchdog's thread, and must not call the watchdog.
+  // this rank itself. The rank that reports is usually rank 0, or its deputy if rank 0 is lost. The arguments are the
+  // job's exit status, and the verdict or a text that names the rank that ended with its own error. The process ends
+  // soon after, so `tell` must return at once. It is called on the watchdog's thread, and must not call the watchdog.
   void SetOnFailure(std::function<void(int status, const std::string& why)> tell);
 
   // Sends `note` to rank 0 with one of this rank's next heartbeats. A note that was not sent yet is replaced. Neither
@@ -89,8 +89,8 @@ class Watchdog {
   // On rank 0, returns the newest note of each other rank that has sent one since the last call, by rank.
   std::map<int, std::string> TakeNotes();
 
-  // Tells the other ranks that this rank has finished without an error, so that its silence after this call is no
-  // fault.
+  // Tells the other ranks that this rank has finished without an error, so that they do not take its silence after this
+  // call for a fault.
   void Leave();
 
   // Ends this process with `error`, an error of this rank that has already been printed, and ends all other ranks.

@@ -41,8 +41,8 @@ bool WaitFor(int fd, short events, double deadline);
 // Connects to `address`. If there is no connection before `deadline`, the returned descriptor is empty.
 FileDescriptor ConnectTo(const Address& address, double deadline);
 
-// Sends a message. If the receiver does not read, gives up after a second, when only a part of the message may be sent;
-// the receiver then counts as silent.
+// Sends a message. If the receiver does not read, gives up after a second. The receiver may then have only a part of
+// the message, and counts as silent.
 void Send(int fd, const watch::Message& message);
 
 // Removes the first message from `inbox` and returns it. Returns nothing if `inbox` does not hold a whole message yet,
@@ -50,7 +50,7 @@ void Send(int fd, const watch::Message& message);
 std::optional<watch::Message> TakeMessage(std::string& inbox);
 
 // Appends the bytes that have arrived to `inbox`. Returns false if the other end has closed the connection, an error
-// occurred, or `inbox` holds more than a message may have.
+// occurred, or `inbox` holds more bytes than a message may have.
 bool Receive(int fd, std::string& inbox);
 
 // Waits for a message and returns it, or nothing if no message comes before `deadline`. The bytes after the message

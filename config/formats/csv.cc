@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Checks that `columns` are column numbers, as in a config for files without a header, whose columns have no names.
+// Checks that `columns` are column numbers. A config for files without a header must give numbers, because their
+// columns have no names.
 void RequireNumbers(const FieldCheck& check, const std::string& name,
                     const FieldCheck::Texts& columns) {
   for (const std::string& column : columns) {
@@ -159,7 +160,7 @@ class Tables : public Format {
       };
     }
     const CsvTable table = ReadCsv(options);
-    // If statistics had to be fitted to the training rows, ReadCsv() has already divided the samples.
+    // If statistics had to be fitted to the training rows, ReadCsv() has already called divide(), which sets `split`.
     if (!split) divide(table.dataset->size());
     Keep(table, *found.mutable_csv());
     return {.samples = table.dataset, .split = std::move(split)};

@@ -1,5 +1,5 @@
-// Converts between CsvColumn, the columns of a CSV file with the statistics that were fitted to the training rows, and
-// the config in which a run stores them.
+// Stores the columns of a CSV file in a run's config, and reads them back from it. A CsvColumn also holds the
+// statistics that were fitted to the training rows.
 //
 // what can fail -> nothing here; a config that another program wrote is checked in config/formats/csv.cc
 #pragma once

@@ -1,8 +1,8 @@
 // Datasets: a registry of the data sets that a program defines itself, by name.
 //
-// A data set of a program's own is a class that derives from Dataset (data/dataset/dataset.h). main() adds it to the
-// Datasets that it passes to Lockstep (docs/data.md, 'Your own data set'). Lockstep does the rest: the order of the
-// samples, their division among ranks, loader threads, and the preprocessing of pixels.
+// A data set of a program's own is a class that derives from Dataset (data/dataset/dataset.h). main() adds this class
+// to the Datasets object that main() passes to Lockstep (docs/data.md, 'Your own data set'). Lockstep does the rest:
+// the order of the samples, their division among ranks, loader threads, and the preprocessing of pixels.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/own_data_test.py)
 //   a name that was not added, an option in the config that the data set does not read -> Error (kUsage)

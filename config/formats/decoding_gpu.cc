@@ -8,9 +8,11 @@
 namespace lockstep {
 
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores) {
-  // This many CPU cores decode as many images per second as the fastest GPU trains ResNet-50 with.
+  // With this many cores the CPU decodes at least as many images per second as the fastest GPU needs to train
+  // ResNet-50.
   constexpr int kManyCores = 4;
-  // A GPU with fewer multiprocessors trains ResNet-50 with no more images per second than two CPU cores decode.
+  // To train ResNet-50, a GPU with fewer multiprocessors needs at most as many images per second as two CPU cores
+  // decode.
   constexpr int kManyMultiprocessors = 100;
   switch (config.decode()) {
     case config::Images::CPU:

@@ -1,5 +1,5 @@
-// FormatOf(): returns the data format that a config names (config/formats/formats.inc). Beside it are queries about the
-// format's samples.
+// FormatOf(): returns the data format that a config names (config/formats/formats.inc). The other functions answer
+// questions about the samples of this format.
 #pragma once
 
 #include "config/formats/format.h"

@@ -237,7 +237,8 @@ class Npy : public Dataset {
 
  private:
   // Sets spec_.shape and spec_.channels_last for images of the shape [samples, height, width], [samples, channels,
-  // height, width] or [samples, height, width, channels]. The last of these layouts is the most common in memory.
+  // height, width] or [samples, height, width, channels]. The channels are taken as last if the last dimension is 1 or
+  // 3 and the second is not.
   void SetPixels(const std::vector<int64_t>& shape) {
     if (!inputs_.holds_bytes() || (shape.size() != 3 && shape.size() != 4)) {
       throw DataError("{}: PIXELS are unsigned bytes of 3 or 4 dimensions, not [{}]",

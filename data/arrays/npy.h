@@ -25,7 +25,7 @@ struct NpyOptions {
   // empty: the targets are unknown.
   std::string targets{};
   Task task = Task::kClassification;
-  int64_t classes = 0;  // 0: the greatest label + 1, or the size of one target
+  int64_t classes = 0;  // as in SampleSpec; 0: the greatest label + 1, or the size of one target
   // The inputs' type, as in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: the inputs are tokens,
   // integers of the shape [samples, tokens] or [samples, inputs, tokens]. kFloat: the inputs are numbers of any type
   // that MapNpy() supports.
@@ -35,7 +35,7 @@ struct NpyOptions {
 // Returns a data set of arrays that NumPy saved. The elements of an array may be floats of 16, 32 or 64 bits, integers
 // of 8 to 64 bits (both little-endian), or booleans. Inputs become float32, except that pixels stay bytes and tokens
 // become int64. MapNpy() maps the inputs into memory without reading them, and reads and checks the targets. Throws
-// Error (kData). Read() of the data set also throws Error (kData), if a token is below 0.
+// Error (kData). Read() of the data set throws Error (kData) if a token is below 0.
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 struct NpyInfo {

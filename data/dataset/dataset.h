@@ -3,8 +3,8 @@
 //
 // Promise: size() and spec() never change. Many threads may call Read() at once. Read() gives the same bytes every time
 // for the same index and epoch. A reader of a format checks the whole file when it opens the file, so a bad row is an
-// error at the start of training and not hours later. Image files are an exception: an image is checked only when
-// Read() reads it (data/images/image_dataset.h).
+// error at the start of training and not hours later. Images and tokens are exceptions: they are checked only when
+// Read() reads them (data/images/image_dataset.h, data/tokens/tokens.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace lockstep {
 // The kinds of target that a sample can have.
 enum class Task {
   kClassification,  // a class: int64 in [0, classes)
-  kMultiLabel,      // for each label, 1 if it applies and else 0: float32 [classes]
+  kMultiLabel,      // for each label, 1 if the label applies and 0 if not: float32 [classes]
   kRegression,      // the numbers to predict: float32 [classes]
   kLanguage,        // the next token after each token of the input: int64 [tokens]
   kSegmentation,  // the class of each pixel: uint8 [height, width], in [0, classes) or kIgnoredPixel
@@ -61,9 +61,9 @@ struct SampleSpec {
   int64_t targets() const;       // the number of elements of one target
 };
 
-// EmptyInputs() returns uninitialised memory for `count` inputs, [count, shape...], in the memory format of
-// spec.channels_last. EmptyTargets() returns uninitialised memory for `count` targets, [count, target_shape...].
-// `where` says on which device the memory is and whether it is page-locked.
+// EmptyInputs() returns uninitialised memory for `count` inputs, [count, shape...], in the memory format that
+// spec.channels_last asks for. EmptyTargets() returns uninitialised memory for `count` targets, [count,
+// target_shape...]. `where` says on which device the memory is and whether it is page-locked.
 at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 
@@ -92,11 +92,12 @@ class Dataset {
   // NaN. If the data set augments samples at random, Read() gives a different variant of a sample in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
-  // Writes the same bytes to `target` as Read(), and no input.
+  // Writes the target of sample `index`, as Read() does, but not its input.
   virtual void ReadTarget(int64_t index, std::byte* target) const;
 
-  // Reads the samples `indices`, and writes their inputs and their targets one after the other, each as Read() does.
-  // Throws the exception of the first sample that fails.
+  // Reads the samples `indices`. Writes their inputs to `input` and their targets to `target`, in the order of
+  // `indices` and without gaps. The bytes of each sample are those that Read() writes. Throws the exception of the
+  // first sample that fails.
   virtual void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                         std::byte* target) const;
 

@@ -15,8 +15,8 @@ namespace lockstep {
 // Returns the bytes of the file `path`. Throws Error (kData) if the file cannot be read or is empty.
 std::string ReadWholeFile(const std::string& path);
 
-// Returns a data set of samples in memory. `inputs` holds inputs of spec.bytes() bytes, one after the other, and
-// `targets` as many targets of spec.target_bytes() bytes.
+// Returns a data set of samples in memory. `inputs` holds one input of spec.bytes() bytes for each sample, one after
+// the other, and `targets` holds one target of spec.target_bytes() bytes for each sample.
 std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
                                             std::vector<std::byte> targets);
 

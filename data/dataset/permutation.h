@@ -36,9 +36,9 @@ class Permutation {
 
   // The number of rounds of the network. Four rounds are enough if both parts have many bits and the hash functions are
   // random (Luby and Rackoff). With a small n the parts have one or two bits. For such n all n! orders are equally
-  // likely only from 16 rounds on. (For n = 6, the chi-square of the counts of the orders is 73 standard deviations
-  // above its expected value with 8 rounds, and 10 standard deviations with 12 rounds.) 24 rounds leave a margin, and
-  // one call of Of() takes about 80 ns.
+  // likely only with 16 or more rounds. (For n = 6, the chi-square of the counts of the orders is 73 standard
+  // deviations above its expected value with 8 rounds, and 10 standard deviations with 12 rounds.) 24 rounds leave a
+  // margin, and one call of Of() takes about 80 ns.
   static constexpr int kRounds = 24;
 
   uint64_t n_;

@@ -4,11 +4,13 @@
 // sample is in both parts. Both lists are in ascending order.
 //
 // Invariants:
-//   1. Samples are assigned in the order Permutation(samples, seed, 2^64 - 1) (data/dataset/permutation.h). The order
-//      of groups of equal size is that of Permutation(groups, seed, 2^64 - 1). No epoch uses this round of Permutation,
-//      so a division does not depend on the order of any epoch. FoldsBy::kTime uses no random order.
+//   1. Samples are put in the order Permutation(samples, seed, 2^64 - 1) (data/dataset/permutation.h); for kStratified
+//      they are then sorted by class, and samples of the same class stay in that order. Groups are put in the order
+//      Permutation(groups, seed, 2^64 - 1), and are then sorted by size; groups of equal size stay in that order. No
+//      epoch uses this round of Permutation, so a division does not depend on the order of any epoch. FoldsBy::kTime
+//      uses no random order.
 //   2. In a cross-validation, each sample is held back by exactly one fold. FoldsBy::kTime is the exception: no fold
-//      holds back the samples of the first part.
+//      holds back the samples of part 1.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/split_test.cc)
 //   one part would be empty, or there are fewer groups than folds -> Error (kUsage) with the numbers -> *.Refuses*
@@ -37,9 +39,9 @@ enum class FoldsBy : uint8_t {
   // All samples of a group are in one fold. The largest groups are assigned first, each to the fold that has the fewest
   // samples so far, as in scikit-learn's GroupKFold.
   kGroup,
-  // The samples, in the order of the files, form the parts 1 to count + 1. All parts have samples / (count + 1)
-  // samples, rounded down, and part 1 also has the rest. Fold i validates on part i + 2, and trains on all samples
-  // before this part, as in scikit-learn's TimeSeriesSplit.
+  // The samples, in the order of the files, form the parts 1 to count + 1. Each of the parts 2 to count + 1 has
+  // samples / (count + 1) samples, rounded down, and part 1 has all samples before part 2. Fold i validates on part i +
+  // 2, and trains on all samples before this part, as in scikit-learn's TimeSeriesSplit.
   kTime,
 };
 
@@ -51,7 +53,8 @@ struct FoldOptions {
 };
 
 // Returns the split that holds back the fold options.fold. `keys` holds the class of each sample for kStratified, and
-// the group of each sample, in [0, number of groups), for kGroup. Otherwise `keys` is not used. Throws Error (kUsage).
+// the group of each sample, in [0, number of groups), for kGroup. The other values of FoldsBy do not use `keys`. Throws
+// Error (kUsage).
 Split SplitByFold(int64_t samples, const FoldOptions& options, std::span<const int64_t> keys);
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 // StandardizedTargets: a regression data set whose targets are standardised: (target - mean) / standard deviation, for
 // each column of targets.
 //
-// A model whose outputs begin near zero then learns targets of any unit, and a model that always predicts the mean has
-// a mean squared error of 1. spec() holds the means and deviations, for code that shows the user numbers in the unit of
-// the files.
+// With standardised targets, a model whose first outputs are near zero can learn targets of any unit, and a model that
+// always predicts the mean has a mean squared error of 1. spec() holds the means and deviations, for code that shows
+// the user numbers in the unit of the files.
 #pragma once
 
 #include <memory>

@@ -40,7 +40,7 @@ double LogGamma(double shape, SampleRandom& random) {
 
 // Draws a number from Beta(a, a).
 double Beta(double a, SampleRandom& random) {
-  a = std::max(a, 1e-100);  // for a smaller `a`, both logarithms may be -infinity
+  a = std::max(a, 1e-100);  // for a smaller `a`, the exponent below may be NaN
   const double first = LogGamma(a, random);
   return 1 / (1 + std::exp(LogGamma(a, random) - first));
 }

@@ -18,9 +18,9 @@
 //   4. If both Mixup and CutMix are set, each of them is used with probability 1/2.
 //
 // In a micro-batch, the box and the shares that were drawn for the first sample are used for all samples. Each sample
-// is mixed with the sample before it, and the first sample with the last one. Which samples are mixed therefore depends
-// on the number of ranks and of micro-batches in a step. Nothing else in a run's samples depends on the number of ranks
-// or micro-batches.
+// is mixed with the sample before it, and the first sample with the last one. The pairs of samples that are mixed
+// therefore depend on the number of ranks and of micro-batches in a step. Nothing else in a run's samples depends on
+// the number of ranks or micro-batches.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/augment_test.cc)
 //   Beta's parameter is so small that a share is below what a double holds -> 0 or 1, never NaN

@@ -50,7 +50,7 @@ struct DeviceFeed::Gpu {
   std::vector<double> waited_until = std::vector<double>(kRemembered);
   int in_use = -1;
   int next = 0;
-  bool prefetched = false;  // slots[next] is filled or being filled
+  bool prefetched = false;  // whether the copy into slots[next] was queued
 };
 
 DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch,
@@ -136,7 +136,8 @@ void DeviceFeed::CountGaps() {
 
 void DeviceFeed::Prefetch() {
   if (!gpu_ || std::exchange(gpu_->prefetched, true)) return;
-  // The event is recorded before the wait for the loader, because the device may run out of work during this wait.
+  // The event is recorded before the wait for the loader, because the device may run out of work during this wait, and
+  // waited_s must include the time from then on.
   const Gpu::Event done = Gpu::Record(at::cuda::getCurrentCUDAStream(gpu_->device.index()));
   HostBatch batch = NextOfLoader();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];

@@ -9,11 +9,11 @@
 //      micro-batch, and records an event behind the work that is queued in the current stream. The next copy into the
 //      slot of this micro-batch waits, on the device, for this event. The current stream waits, on the device, for the
 //      copy of the micro-batch that Next() returns.
-//   3. The feed releases a slot of the loader together with the event at the end of the copy from this slot. A loader
-//      thread waits for this event before it writes to the slot again.
+//   3. When the copy from a slot of the loader is queued, the feed releases the slot, and passes the loader a function
+//      that waits for the end of the copy. A loader thread calls this function before it writes to the slot again.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   the loader throws -> Next() or Prefetch() throws the same -> data/feed/loader_test.cc
+//   the loader throws -> Next() or Prefetch() throws the same exception -> data/feed/loader_test.cc
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +38,9 @@ class DeviceFeed final : public MicroBatches {
 
   DeviceBatch Next() override;
 
-  // Takes the micro-batch after the current one from the loader, for which it may have to wait, and starts its copy to
-  // the GPU. Does nothing on the CPU, or if that copy was already started.
+  // Takes the micro-batch after the current one from the loader, and starts the copy of this micro-batch to the GPU.
+  // May have to wait until the loader has read the micro-batch. Does nothing on the CPU, or if that copy was already
+  // started.
   void Prefetch() override;
 
   // Returns the seconds for which training stood still because a micro-batch was not ready. On a GPU this is the time
@@ -50,9 +51,9 @@ class DeviceFeed final : public MicroBatches {
   // Returns the tensors of the slots in GPU memory; on the CPU, returns an empty list.
   std::vector<at::Tensor> DeviceMemories() const;
 
-  // Both functions are for a GPU. queued() returns how many copies of micro-batches were queued so far, without the
-  // first copy. waited_s(n) returns the part of waited_s() that belongs to the first n of these copies; n must be one
-  // of the latest kRemembered values of queued().
+  // On a GPU, queued() returns how many copies of micro-batches were queued so far, not counting the first copy, and
+  // waited_s(n) returns the part of waited_s() that belongs to the first n of these copies; n must be one of the latest
+  // kRemembered values of queued(). On the CPU, queued() returns 0, and waited_s(n) returns the same as waited_s().
   int64_t queued() const;
   double waited_s(int64_t batches);
   static constexpr int64_t kRemembered = 4096;

@@ -1,7 +1,7 @@
 // Loader: reads a sampler's micro-batches ahead of training, with threads that fill a ring of fixed slots.
 //
 // Promise: Next() returns the sampler's micro-batches in the sampler's order; the content of a micro-batch does not
-// depend on the number of threads nor on when a thread runs.
+// depend on the number of threads or on when a thread runs.
 //
 // Invariants:
 //   1. Ticket t stands for the t-th micro-batch, which is made in slot t % slots. A thread that opens a ticket takes
@@ -14,18 +14,17 @@
 //   3. All slots are allocated in the constructor, in pinned memory if LoaderOptions::pinned is set. Nothing is
 //      allocated later except the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
-//   5. The first working_ threads take work, and the other threads sleep. Next() tunes the number working_
-//      (thread_tuner.h), from the number of samples that were read, and the time that training waited, since the last
-//      tuning.
+//   5. The first working_ threads take work, and the other threads sleep. Next() tunes working_ (thread_tuner.h). The
+//      tuning uses how many samples were read, and how long training waited, since the tuning before.
 //
-// Lockstep does not read files ahead of the threads that decode them. Measured on two cores with a cold page cache on a
-// virtual disk, two threads gave 0.72 of the images a second that they give with a warm cache. With readahead of 8 or
-// 32 files two threads gave 0.75. Eight threads without readahead gave 0.86, and the tuning finds this number of
-// threads.
+// Lockstep does not read files ahead of the threads that decode them, because additional threads help more. Measured on
+// two cores with a cold page cache on a virtual disk, two threads reached 0.72 of the images a second that they reach
+// with a warm cache. With a readahead of 8 or 32 files, two threads reached 0.75 of this rate. Eight threads without
+// readahead reached 0.86 of it, and the tuning finds this number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws the exception in place of that micro-batch; if several of its
-//     samples fail, that of the first one -> LoaderWithThreads.CarriesAnExceptionToTheCaller
+//     samples fail, the exception of the first of these samples -> LoaderWithThreads.CarriesAnExceptionToTheCaller
 //   the loader is destroyed while threads read or wait -> they are joined -> LoaderWithThreads.StopsInAnyState
 #pragma once
 
@@ -66,7 +65,7 @@ struct HostBatch {
   at::Tensor draws;
 };
 
-// How the time since the construction of the loader was spent, in seconds.
+// The seconds that the loader has spent in each activity since its construction.
 struct LoaderTimes {
   double available = 0;  // the time of all threads that take work; 0 without threads
   double reading = 0;    // the time of all threads together in Dataset::ReadSome
@@ -94,8 +93,7 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // Returns the next micro-batch. The tensors of the micro-batch are valid until Release() releases the micro-batch.
-  // The caller may hold up to slots
-  // - 1 micro-batches at once.
+  // The caller may hold up to LoaderOptions::slots - 1 micro-batches at once.
   HostBatch Next();
 
   // Releases the oldest micro-batch that Next() returned and that was not yet released. If `until_unused` is given, a
@@ -111,8 +109,8 @@ class Loader {
   // Returns how many threads take work at present.
   int threads() const;
 
-  // Tells the loader that training has done something besides using the micro-batch since the last Next(), such as an
-  // evaluation. The next tuning ignores the time from the last tuning to this call.
+  // Tells the loader that the time since the last Next() includes other work than training on the micro-batch, such as
+  // an evaluation. The next tuning ignores the time from the last tuning to this call.
   void Rest();
 
  private:

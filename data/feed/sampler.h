@@ -11,9 +11,9 @@
 //      0, 1, 2, ...
 //   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch,
 //      samples)).
-//   3. These n positions are cut into ranks * accumulation pieces, as equal as can be: piece j is
-//      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A
-//      piece of a short last batch may be empty.
+//   3. The n positions of a step are cut into ranks * accumulation pieces, as equal as can be: piece j is
+//      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A piece of a short last
+//      batch may be empty.
 //   4. Every rank makes the same number of steps and micro-batches.
 //   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start returns. Seek() and Next()
 //      take O(micro-batch) time, and no memory grows with `samples`.

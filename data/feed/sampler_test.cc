@@ -63,9 +63,9 @@ TEST(Permutation, TakesNoMemoryThatGrowsWithTheData) {
 // Statistics of a set of orders of n samples. After `random:`, a comment gives the expected value for uniformly random
 // permutations.
 struct Spread {
-  // The positions and the indices are each divided into 16 equal stretches. This is the chi-square of the table that
-  // counts, over all orders, how often an index of stretch i is at a position of stretch j. It has 225 degrees of
-  // freedom, because the sums of the rows and columns are fixed.
+  // The positions and the indices are each divided into 16 equal stretches. `chi_square` is that of the table that
+  // counts, over all orders, how often an index of stretch i is at a position of stretch j. This chi-square has 225
+  // degrees of freedom, because the sums of the rows and columns are fixed.
   double chi_square = 0;
   double mean_displacement = 0;   // mean |order[i] - i| / n; random: (n^2 - 1) / (3 n^2)
   double mean_fixed_points = 0;   // random: 1

@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWaits = 0.01;  // training waits if it waits for a greater share of a window
-constexpr double kBusy = 0.9;    // threads are busy if they read for a greater share of a window
+constexpr double kWaits = 0.01;  // training waits if it stands still for more of a window
+constexpr double kBusy = 0.9;    // threads are busy if they read for more of a window
 constexpr double kSpare = 1.25;  // how many threads are kept for each busy thread
 
 }  // namespace

@@ -1,11 +1,11 @@
-// ThreadTuner: decides how many threads of a loader work, from the number of samples a second that earlier numbers of
-// threads achieved.
+// ThreadTuner: chooses how many of a loader's threads take work, from the samples a second that were measured with
+// earlier choices.
 //
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
 // More threads help if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a
 // trial of more threads does not raise the samples a second by the factor kWorthwhile, the tuner goes back to the
-// previous number of threads and does not try again for
-// kPatience windows. If training does not wait and threads are idle, the tuner stops one thread.
+// previous number of threads, and does not try more threads than that for kPatience windows. If training does not wait
+// and threads are idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, with simulated machines that have few cores, slow disks or slow models.
 #pragma once
@@ -45,8 +45,8 @@ class ThreadTuner {
   // The number of threads before the trial, and the samples a second that these threads achieved.
   int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // no trial has more threads than this, because one failed
-  int patience_ = 0;  // the number of windows until more threads may be tried again
+  int enough_;        // the maximum for trials; below most_ while a failed trial counts
+  int patience_ = 0;  // the number of windows until enough_ becomes most_ again
 };
 
 }  // namespace lockstep

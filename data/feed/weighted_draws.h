@@ -1,9 +1,9 @@
 // WeightedDraws: chooses the samples of an epoch if some samples are to be used more often than others.
 //
-// Promise: an epoch of n draws (n is the number of samples) takes sample i floor(e) or ceil(e) times, where e = n *
-// weights[i] / (sum of all weights). Each epoch chooses between floor(e) and ceil(e) at random, so that the mean over
-// many epochs is e. This is systematic sampling (Madow 1949); torch.utils.data.WeightedRandomSampler draws
-// independently, so that its counts vary more.
+// Promise: an epoch of n draws (n is the number of samples) takes each sample either floor(e) or ceil(e) times, where
+// e = n * weights[i] / (sum of all weights) for sample i. Each epoch chooses between floor(e) and ceil(e) at random, so
+// that the mean over many epochs is e. This is systematic sampling (Madow 1949).
+// torch.utils.data.WeightedRandomSampler, in contrast, makes independent draws, so its counts vary more.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/weighted_draws_test.cc)
 //   a weight is negative or not finite, or all are zero -> Error (kData) -> WeightedDraws.Refuses*

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr int64_t kPaletteEntryBytes = 4;
 
-// Returns the number that `count` little-endian bytes from the offset `at` on hold. Throws Error (kData) if they reach
+// Returns the little-endian number of `count` bytes at the offset `at`. Throws Error (kData) if these bytes reach
 // beyond the end of the file.
 uint32_t NumberAt(std::span<const std::byte> file, int64_t at, int count) {
   if (at + count > static_cast<int64_t>(file.size())) throw DataError("truncated BMP file");

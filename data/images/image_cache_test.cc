@@ -98,7 +98,7 @@ class ImageCacheTest : public testing::TestWithParam<const char*> {
       if (entry.is_regular_file()) files.push_back(entry.path());
     }
     for (const fs::path& file : files) {
-      fs::resize_file(file, 0);  // so that open file descriptors read nothing, either
+      fs::resize_file(file, 0);  // so that file descriptors that are already open read nothing
       fs::remove(file);
     }
   }

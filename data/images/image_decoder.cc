@@ -53,8 +53,8 @@ struct Range {
   int64_t end;  // exclusive
 };
 
-// Returns the range of pixels, of the `size` pixels of an axis, that must be read to resize the part of `length` pixels
-// from `start` on to `output` pixels.
+// Returns which of the `size` pixels of an axis must be read to resize a part of the axis to `output` pixels. The part
+// begins at `start` and is `length` pixels long.
 Range Needed(double start, double length, int64_t output, int64_t size) {
   const double support = std::max(1.0, length / static_cast<double>(output));
   const double limit = static_cast<double>(size);

@@ -31,9 +31,9 @@
 // (JDCT_IFAST) would make crops 2 % faster and change a resized 224 x 224 image by 0.9 grey levels on average. Plain
 // upsampling would make crops 3 % faster and change the image by 1.0 levels (18 at most). Both together would make
 // crops 5 % faster and change the image by 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second
-// (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for
-// 100 x 100. Huffman codes take 70 % of the time. Huffman codes are always decoded from the file's beginning to the
-// last row that is needed, even if only some columns are needed or the image is reduced.
+// (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for an output of 224 x 224, and 1,440 whole
+// files for an output of 100 x 100. Huffman codes take 70 % of the time. Huffman codes are always decoded from the
+// file's beginning to the last row that is needed, even if only some columns are needed or the image is reduced.
 //
 // Colours: grey is repeated in R, G and B. CMYK and YCCK values are taken as inverted, as Adobe writes them, whether
 // the file has Adobe's marker or not. They are converted by R = C * K / 255, where C and K are the inverted values of

@@ -2,8 +2,8 @@
 //
 // The benchmark makes the image itself: slopes with noise, 500 x 375 pixels, 4:2:0, some 62 KiB, which is like a photo
 // of ImageNet. The limit is the speed of libjpeg's Huffman decoder, which must decode all rows down to the end of the
-// crop, also if the image is cropped or reduced. BM_Parse measures the Huffman decoder alone. bytes_per_second counts
-// the bytes of the JPEG file for each decode.
+// crop, even if the decoder needs only some columns or reduces the image. BM_Parse measures the Huffman decoder alone.
+// bytes_per_second counts the bytes of the JPEG file for each decode.
 
 #include <benchmark/benchmark.h>
 

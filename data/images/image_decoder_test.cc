@@ -899,7 +899,7 @@ TEST(ImageDecoder, SurvivesMutations) {
     const size_t which = random() % files.size();
     std::string file = files[which];
     for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
-      // Half of the changes are in the first 640 bytes, where the headers are.
+      // At least half of the changes, on average, are in the first 640 bytes, where the headers are.
       const size_t range = random() % 2 == 0 ? std::min<size_t>(file.size(), 640) : file.size();
       file[random() % range] = static_cast<char>(random());
     }

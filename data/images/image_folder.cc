@@ -24,7 +24,7 @@ struct Folder {
   TextList images;
   TextList folders;
   LeftOut left_out;
-  int64_t first_folder = 0;  // the index of its first subfolder in `all`; the others follow
+  int64_t first_folder = 0;  // the index of its first subfolder in `all`; the others follow it
 };
 
 TextList Sorted(const TextList& names) {

@@ -4,8 +4,8 @@
 // folder's name in the sorted list of the folders' names, or in options.classes if that is given.
 //
 // Invariants:
-//   1. When a data set is opened for the first time, only the names of files and folders are read. Later, only the
-//      times of change of the folders are read, which show whether entries were added or removed
+//   1. When a data set is opened for the first time, only the names of files and folders are read. When it is opened
+//      again, only the times of change of the folders are read. They show whether entries were added or removed
 //      (data/images/index_cache.h).
 //   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could form a
 //      cycle.

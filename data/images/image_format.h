@@ -15,7 +15,8 @@ inline constexpr char kImageExtensions[] = ".jpg, .jpeg, .png, .webp or .bmp";
 inline constexpr size_t kFormatBytes = 18;
 
 // Returns the format that the first bytes of `file` show, or kNone. If `file` is shorter than kFormatBytes, only the
-// bytes that it has are compared; `file` must have at least four bytes, or two for JPEG and BMP.
+// bytes that it has are compared. JPEG and BMP need at least two bytes, and the other formats four; for fewer bytes the
+// result is kNone.
 ImageFormat FormatOf(std::span<const std::byte> file);
 
 }  // namespace lockstep

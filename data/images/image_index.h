@@ -1,12 +1,13 @@
 // ImageIndex: the list of a data set's images, in order. The list lies in memory or in a memory-mapped file.
 //
 // Promise: an index from a file equals the index from the columns that were written to the file. In the index, a sample
-// takes as many bytes as its name has, and 8 more. A sample in a shard takes 16 or 20 bytes in addition.
+// takes as many bytes as its name has, and 8 more. A sample in a shard takes 16 bytes in addition with kShards, and 20
+// with kNumberedShards.
 //
 // Invariants:
 //   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
-//      (by folders, as std::filesystem::path compares). Samples without a label come last. Samples that have their
-//      label from a .cls member (kNumberedShards) are in the order of the shards and archives.
+//      (by folders, as std::filesystem::path compares). Samples without a label come last. With kNumberedShards, where
+//      a .cls member holds the label, samples are in the order of the shards and of the members in each shard.
 //   2. A file has a header, facts (what was listed, with stamps to compare) and content. Two checksums (XXH3) cover the
 //      whole file. content_hash() depends only on the images' names and their places in folders or shards. It does not
 //      depend on times, or on the path below which the data set is mounted.
@@ -89,7 +90,7 @@ struct ImageColumns {
   std::vector<uint64_t> first_of_class;
   TextList paths;                  // the path of each sample below its class's folder
   std::vector<ImagePlace> places;  // with shards: the place of each sample's image
-  std::vector<int32_t> labels;     // with kNumberedShards: each sample's label; -1: none
+  std::vector<int32_t> labels;     // with kNumberedShards: each sample's label; -1: no label
 };
 
 class ImageIndex {
@@ -115,7 +116,8 @@ class ImageIndex {
   // Returns the first sample of class c. The samples of class c are [FirstOf(c), FirstOf(c + 1)).
   int64_t FirstOf(int64_t c) const;
   std::string_view path(int64_t sample) const { return paths_[sample]; }
-  // Returns the path of a sample, which begins with the name of its class if it has one, such as "dog/1.jpg".
+  // Returns the path of a sample, such as "dog/1.jpg". If the sample has a class with a name, the path begins with this
+  // name.
   std::string PathWithClass(int64_t sample) const;
   const ImagePlace& place(int64_t sample) const { return places_[sample]; }
   std::span<const int32_t> labels() const { return labels_; }

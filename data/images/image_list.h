@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// The names of the listed files in error messages.
+// The names that error messages use for the images and classes of an index.
 struct ImageNames {
   std::string all;                                 // the name of the folder, or of the shards
   std::function<std::string(int64_t row)> image;   // names the image with number `row` in the index

@@ -18,14 +18,14 @@ bool IsShardName(std::string_view name);
 // Counts the files and links that lie among the images and are left out, by their kind.
 class LeftOut {
  public:
-  // kImages are image files of formats that Lockstep does not read, kFiles other files.
+  // kImages are image files of formats that Lockstep does not read, and kFiles are all other files.
   enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
 
   // Returns kImages or kFiles, depending on the extension of `name`.
   static Kind KindOf(std::string_view name);
 
   void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
-  // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
+  // Adds the counts of `more`. `prefix` names the folder or archive in which the files counted by `more` lie.
   void Add(const LeftOut& more, std::string_view prefix);
 
   // Returns one line for each kind that was counted, with the count, the first path of this kind, and advice.

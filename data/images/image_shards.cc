@@ -223,7 +223,8 @@ class OpenShards {
   // another stamp than `stamp`.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
-    // The file is opened without holding the lock, because a slow file system may take long.
+    // The file is opened without holding the lock, because a slow file system may take long, and other threads would
+    // wait.
     auto file = std::make_shared<const ReadableFile>(paths_[shard]);
     if (file->stamp() != stamp) throw Changed(shard);
     Keep(shard, file);
@@ -246,7 +247,7 @@ class OpenShards {
   void Keep(uint32_t shard, std::shared_ptr<const ReadableFile> file) {
     std::shared_ptr<const ReadableFile> dropped;  // this file is closed after the lock is released
     const std::lock_guard lock(mutex_);
-    if (place_.contains(shard)) return;  // another thread was faster
+    if (place_.contains(shard)) return;  // another thread has opened it meanwhile
     recent_.emplace_front(shard, std::move(file));
     place_[shard] = recent_.begin();
     if (recent_.size() <= most_) return;

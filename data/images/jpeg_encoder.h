@@ -20,7 +20,7 @@ struct JpegKind {
   bool progressive = false;
   int restart_interval = 0;
   bool ycck = false;
-  bool optimized = false;  // whether the file has Huffman tables made for its image
+  bool optimized = false;  // whether the file's Huffman tables are computed for its image
 };
 
 // Returns the bytes of a JPEG file. `samples` holds the rows of the image without gaps, and the channels of a pixel lie

@@ -12,7 +12,8 @@ constexpr size_t kHead = sizeof(uint64_t);
 }  // namespace
 
 bool MemoryBudget::Take(int64_t bytes) {
-  // If too little of the budget is left, a thread only reads the counter and does not write to it.
+  // If too little of the budget is left, a thread only reads the counter. A write would take the counter's cache line
+  // from other threads.
   int64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > bytes_ - used) return false;

@@ -26,8 +26,8 @@ namespace lockstep {
 
 struct MaskValues {
   std::vector<int> of_classes{};  // the value of each class
-  // The value of pixels that have no class. If this value is also in `of_classes`, the pixels have the class that it
-  // has there.
+  // The value of pixels that have no class. If this value is also in `of_classes`, its pixels have the class that
+  // `of_classes` gives it.
   int ignored = 255;
 };
 
@@ -74,8 +74,8 @@ struct MaskFindings {
 struct FindMaskOptions {
   int64_t classes = 0;  // the number of classes; 0: the greatest value + 1
   int ignored = 255;    // the same as MaskValues::ignored
-  // Whether the user gave `ignored`. If the user did not, `classes` is 0 or 2, and the masks hold exactly the values 0
-  // and 255, then these two values are the classes.
+  // Whether the user gave `ignored`. The values 0 and 255 are the classes if three conditions hold: `ignored_is_given`
+  // is false, `classes` is 0 or 2, and the masks hold exactly these two values.
   bool ignored_is_given = false;
   bool skip_bad = false;  // whether masks that cannot be read are skipped
   int threads = 1;

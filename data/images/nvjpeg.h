@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The functions of nvJPEG that Lockstep uses. Their names lack the prefix `nvjpeg`.
+// The functions of nvJPEG that Lockstep uses. The members are named like the functions, without the prefix `nvjpeg`.
 struct Nvjpeg {
   decltype(&nvjpegCreateExV2) CreateExV2 = nullptr;
   decltype(&nvjpegJpegStateCreate) JpegStateCreate = nullptr;

@@ -17,8 +17,8 @@ std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the number that the `count` bytes from the offset `at` on hold, in little-endian order if `little`, and
-// otherwise in big-endian order. Returns nullopt if they reach beyond the end of `bytes`.
+// Returns the number of `count` bytes at the offset `at`, which is little-endian if `little` is true, and otherwise
+// big-endian. Returns nullopt if these bytes reach beyond the end of `bytes`.
 std::optional<uint32_t> NumberAt(std::string_view bytes, size_t at, size_t count, bool little) {
   if (at > bytes.size() || count > bytes.size() - at) return std::nullopt;
   uint32_t number = 0;

@@ -16,8 +16,8 @@
 namespace lockstep {
 
 // The way in which a picture is turned. Pixel (x, y) of the turned picture is pixel (x, y) of the stored picture, or
-// pixel (y, x) if `transposed`. If `mirrored_x` or `mirrored_y`, the x or y coordinate of the stored pixel is counted
-// from the other end.
+// pixel (y, x) if `transposed`. If `mirrored_x`, the x coordinate of the stored pixel is counted from the right edge;
+// if `mirrored_y`, its y coordinate is counted from the bottom edge.
 struct Orientation {
   bool transposed = false;
   bool mirrored_x = false;

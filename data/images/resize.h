@@ -20,12 +20,12 @@
 //      reverse order.
 //
 // Arithmetic: all computation is in integers. A weight has 16 bits, and a product is truncated to 8.8 bits (fixed
-// point). A sum of products has 16 bits. The sum starts with half of the greatest possible loss by truncation. Filters
-// of 44 and more pixels have small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16
-// bits, and the sums of the runs in 32 bits. For n weights with c = n / 2^shift, truncation changes the result of a
-// pass by at most c / 512 grey levels, and rounding the weights changes it by at most c / 512, too. c is below 46, so
-// in both passes together the errors are less than 0.36 levels. Rounding to 8 bits between the passes changes the
-// result by at most 0.5 levels. The total is less than 1 level.
+// point). A sum of products has 16 bits. To centre the error, the sum starts with half of the greatest possible loss by
+// truncation. Filters of 44 and more pixels have small weights. These weights are scaled up by 2^shift. Runs of 8
+// products are summed in 16 bits, and the sums of the runs in 32 bits. For n weights with c = n / 2^shift, truncation
+// changes the result of a pass by at most c / 512 grey levels, and rounding the weights changes it by at most c / 512,
+// too. c is below 46, so in both passes together the errors are less than 0.36 levels. Rounding to 8 bits between the
+// passes changes the result by at most 0.5 levels. The total is less than 1 level.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)

@@ -4,8 +4,8 @@
 // own image.
 //
 // Each GPU thread computes one output pixel from all source pixels under its filter, in 32-bit floats. The CPU's code
-// makes two passes, a vertical and a horizontal one. On the GPU, two passes would need less arithmetic, too, but
-// additional memory.
+// makes two passes, a vertical and a horizontal one. Two passes would need less arithmetic on the GPU than one, but
+// they would need additional memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,8 +1,9 @@
 // Decodes WebP files in memory, with libwebp.
 //
-// Promise: the pixels are those that libwebp gives with its default options, which Pillow uses, too. Transparency is
-// dropped, and the colours stay as they are stored. A file may be lossy or lossless. A file that is cut short is
-// refused. Other damage to a lossy file may not be noticed, because a lossy file has no checksum.
+// Promise: the pixels are those that libwebp gives with its default options. Pillow uses the same options, so its
+// pixels are equal. Transparency is dropped, and the colours stay as they are stored. A file may be lossy or lossless.
+// A file that is cut short is refused. Other damage to a lossy file may not be noticed, because a lossy file has no
+// checksum.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early, is damaged, is an animation -> Error (kData) -> WebpDecoder.Refuses*

@@ -17,8 +17,8 @@
 //
 // Invariants:
 //   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
-//      takes four bytes for each number of its input. A category column takes four bytes of a sample in all, because
-//      Read() makes the ones and zeros.
+//      takes four bytes for each number of its input. A category column is an exception: it takes only four bytes for
+//      all of its ones and zeros, which Read() makes.
 //   2. If no value has to be fitted to the data, each file is parsed once. The scalings ROBUST and QUANTILE take eight
 //      bytes for each number of the training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
@@ -51,14 +51,14 @@ namespace lockstep {
 
 struct CsvTable {
   std::shared_ptr<const Dataset> dataset;
-  // The fitted values, which CsvOptions::columns takes when other files are read; empty if nothing was fitted.
+  // The fitted values, for CsvOptions::columns of later calls that read other files; empty if nothing was fitted.
   std::vector<CsvColumn> columns;
   // The names of the label columns; empty if the files have no header.
   std::vector<std::string> labels;
 };
 
-// Reads options.files. The data set that it returns holds the samples in memory, and has the labels' texts as
-// spec().class_names. Throws Error (kData), and any exception that options.training_rows throws.
+// Reads options.files. The returned data set holds the samples in memory, and its spec().class_names are the labels'
+// texts. Throws Error (kData), and any exception that options.training_rows throws.
 CsvTable ReadCsv(const CsvOptions& options);
 
 }  // namespace lockstep

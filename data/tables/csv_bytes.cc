@@ -76,8 +76,8 @@ class Text {
 // ---- gzip ---------------------------------------------------------------------------------------
 
 // Returns the unpacked length that the last four bytes of a gzip file with one member state, or 0 if these bytes are 0.
-// (They are 0 in a file of bgzip, which ends in an empty member.) The bytes state the length modulo 4 GiB, so as many
-// times 4 GiB are added as make it at least the size of the file.
+// (They are 0 in a file of bgzip, which ends in an empty member.) The bytes state the length modulo 4 GiB, so the
+// function adds 4 GiB until the length is at least the size of the file.
 size_t LengthInGzip(std::string_view packed) {
   if (packed.size() < sizeof(uint32_t)) return 0;
   uint32_t bytes = 0;  // little-endian, like the machines that Lockstep runs on

@@ -8,8 +8,8 @@
 // Invariants:
 //   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory
 //      as long as the CsvBytes object exists. Each process unpacks the file for itself.
-//   2. A file whose text has more than `most_bytes` bytes is refused, after at most `most_bytes` bytes and 1 MiB of it
-//      were unpacked.
+//   2. A file whose text has more than `most_bytes` bytes is refused, after at most `most_bytes` bytes plus 1 MiB of
+//      the text were unpacked.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile

@@ -20,7 +20,7 @@ class Parts {
   bool ok() const { return ok_; }
   bool empty() const { return text_.empty(); }
 
-  // Parses exactly `digits` digits, and returns their number.
+  // Parses exactly `digits` digits, and returns the number that they form.
   int Number(size_t digits) {
     int number = 0;
     for (size_t i = 0; i < digits; ++i) {

@@ -22,8 +22,8 @@ using TextCounts = std::map<std::string, int64_t, std::less<>>;
 // The greatest number of categories of a column. A column with more categories is refused as a mistake.
 constexpr size_t kMaxCategories = 10000;
 
-// The greatest number of different texts of a column that are counted, if rare texts become one category. So many texts
-// take some 100 MB of memory.
+// The greatest number of different texts of a column that are counted, if rare texts become one category. This number
+// of texts takes some 100 MB of memory.
 constexpr size_t kMaxCountedTexts = 1000000;
 
 // The greatest number of quantiles of all columns together. A run's config holds all quantiles, and this limit keeps
@@ -224,8 +224,8 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
-  // The values, and the counts of the texts, of each feature column; empty if nothing is fitted to numbers, or to
-  // categories.
+  // Both vectors have an element for each feature column: numbers_ the numbers or dates, categories_ the counts of the
+  // texts. numbers_ is empty if nothing is fitted to numbers, and categories_ if nothing is fitted to categories.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
   size_t quantiles_ = 0;  // how many quantiles the rows read so far will give

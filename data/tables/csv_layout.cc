@@ -111,7 +111,8 @@ class Assignment {
 };
 
 // Returns the layout of a file that is not a training file. `header` must hold the names of the training files'
-// columns, in any order. The ignored columns may be missing and, if labels are optional, all label columns.
+// columns, in any order. The ignored columns may be missing. If labels are optional, the label columns may be missing,
+// but only all together.
 CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
                      std::vector<std::string> header) {
   CsvLayout layout{.roles = std::vector<CsvRole>(header.size(), {Kind::kIgnored}),

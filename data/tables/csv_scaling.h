@@ -6,10 +6,10 @@
 //   kRobust    (x - median) / (75th percentile - 25th percentile), as in scikit-learn's RobustScaler
 //   kQuantile  F^-1(r), where F is the standard normal distribution function and r is the share of the training rows
 //              below x, interpolated between up to kMostQuantiles quantiles; the least value and all values below it
-//              become F^-1(1e-7) = -5.199, the greatest value and all values above it 5.199, as in scikit-learn's
-//              QuantileTransformer (subsample=None). scikit-learn does the same to values that differ from the least or
-//              the greatest value by less than 1e-7. Lockstep does not, because a column of small numbers would lose
-//              its information.
+//              become F^-1(1e-7) = -5.199, the greatest value and all values above it become 5.199, as in
+//              scikit-learn's QuantileTransformer (subsample=None). scikit-learn does the same to values that differ
+//              from the least or the greatest value by less than 1e-7. Lockstep does not, because a column of small
+//              numbers would lose its information.
 //
 // what can fail -> nothing; the tests are in data/tables/csv_scaling_test.cc
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr size_t kMostQuantiles = 1000;
 double QuantileOf(std::span<const double> sorted, size_t part, size_t parts);
 
 // Writes the values that `scaling` needs, except the mean and the standard deviation, to `column`. `values` holds the
-// numbers of the training rows, at least one, and may be sorted by FitScaling().
+// numbers of the training rows, at least one; FitScaling() may sort them.
 void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& column);
 
 // Returns the number that replaces a missing number: the median with kRobust and kQuantile, because these scalings are

@@ -300,7 +300,7 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
 
 TEST(Csv, SaysWhereValuesAreMissing) {
   CsvOptions options{.mean_if_missing = true, .missing_indicator = true};
-  // In the third column only row 3 lacks a value, which is not a training row, so this column has no indicator.
+  // In the third column only row 3 lacks a value. Row 3 is not a training row, so this column has no indicator.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2}; };
   const CsvTable table = Read("1,2,3,0\n,5,9,1\n4,NA,3,0\n7,8,,1\n", options);
   EXPECT_EQ(table.dataset->spec().shape, std::vector<int64_t>{5});
@@ -340,8 +340,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
             4.25);
 
-  // The column is given by its number and scaled, and two training rows have a time of day. For a missing date, all
-  // sines and cosines are 0.
+  // The options give the column by its number and scale it, and two training rows have a time of day. For a missing
+  // date, all sines and cosines are 0.
   options = {.date = {"0"},
              .mean_if_missing = true,
              .missing_indicator = true,

@@ -1,21 +1,22 @@
 // Byte pair encoding with GPT-2's vocabularies (Sennrich et al. 2016; Radford et al. 2019).
 //
-// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files. At first, each byte of a
-// word (data/tokenizers/gpt2_words.h) is a token. The encoder then looks for the pair of neighbouring tokens that comes
-// first in the list of merges, and replaces the pair by one token. If this pair occurs several times in the word, the
-// encoder replaces the leftmost one. The encoder repeats this step until no pair of neighbouring tokens is in the list.
+// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files of a vocabulary (described
+// below). At first, each byte of a word (data/tokenizers/gpt2_words.h) is a token. The encoder then looks for the pair
+// of neighbouring tokens that comes first in the list of merges, and replaces the pair by one token. If this pair
+// occurs several times in the word, the encoder replaces its leftmost occurrence. The encoder repeats this step until
+// no pair of neighbouring tokens is in the list.
 //
 // Files: one folder has encoder.json or vocab.json, a JSON object that maps the text of each token to its number, and
-// vocab.bpe or merges.txt, which has one merge in each line, in the order of their ranks, after a line that begins with
-// #version. Both files write each byte of a token as a character. A byte that is a printable character of Latin-1 is
-// written as that character, and the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the
+// vocab.bpe or merges.txt, which begins with a line #version and then has one merge in each line, in the order of the
+// merges' ranks. Both files write each byte of a token as a character. A byte that is a printable character of Latin-1
+// is written as that character, and the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the
 // token between texts. If a text contains the characters <|endoftext|>, they become ordinary tokens.
 //
 // Cost: O(n log n) for a word of n bytes. A hash table with 65,536 entries caches the tokens of words of up to 15 bytes
 // and 7 tokens, so most words cost one look-up.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
-//   no such files, no JSON, no numbers, a number twice, more than 65,536, a byte or <|endoftext|> that is
+//   no such files, no JSON, no numbers, a number twice, more than 65,536 tokens, a byte or <|endoftext|> that is
 //     missing, a merge of unknown tokens -> Error (kData) with file and line -> Vocabulary.Refuses*
 //   a text that is not UTF-8 -> BadText -> BytePairEncoder.RefusesBadUtf8
 #pragma once
@@ -91,8 +92,8 @@ class BytePairEncoder : public Tokenizer {
     uint16_t count = 0;
   };
 
-  // A token of a word that is being merged. `before` and `after` are the indices in symbols_ of the tokens before and
-  // after it.
+  // One token of the word whose tokens are being merged. `before` and `after` are the indices in symbols_ of the tokens
+  // before and after it.
   struct Symbol {
     int32_t before;
     int32_t after;  // -1: none

@@ -80,7 +80,7 @@ TEST(BytePairEncoder, TellsWordsApart) {
   const TinyVocabulary tiny({{"a", "b"}, {"ab", "c"}});
   BytePairEncoder encoder(std::make_shared<BytePairVocabulary>(Parse(tiny)));
   // Words of up to 15 bytes are cached, so the words of this test have 0 to 22 bytes. The words of the second loop
-  // consist of zero bytes, and differ only in their number.
+  // consist of zero bytes, and differ only in their length.
   for (int length = 0; length < 20; ++length) {
     for (const std::string tail : {"", "c", "abc"}) {
       const std::string word = std::string(length, 'x') + tail;

@@ -1,13 +1,13 @@
 // Cuts a text into words, as GPT-2's tokenizer does before it encodes each word.
 //
-// Promise: the words of a text, one after the other, give the text again. The words are the matches of
+// Promise: the words of a text, joined in their order, are the text. The words are the matches of
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // (encoder.py of github.com/openai/gpt-2), where \s is a character with Unicode's property White_Space.
 //
 // A text may be cut before white space that follows a character that is not white space. The words of the text are then
 // the words of the two parts, because no match extends over such a place. White space can begin a match, but it cannot
-// continue a match that began with other characters. A match that ends at the cut does not depend on the text after the
-// cut either, because the only look-ahead, (?!\S), stands after white space.
+// continue a match that began with other characters. A match that ends at the cut would be the same without the text
+// after the cut, because the only look-ahead, (?!\S), comes after white space in the pattern.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/gpt2_words_test.cc)
 //   a text that is not UTF-8 -> BadText with the first byte that is wrong -> Gpt2Words.FindsBadUtf8

@@ -22,11 +22,11 @@ struct TokensOptions {
   int64_t classes = 50257;  // all tokens must be in [0, classes)
 };
 
-// Returns a data set of token files. Sample i is the tokens [i * length, (i + 1) * length) of a file, and its target is
-// the tokens [i * length + 1, (i + 1) * length + 1). Samples are numbered through all files, and i counts from the
-// first sample of a file. Tokens at the end of a file that do not fill a sample are not used. MapTokens() maps the
-// files into memory without reading the tokens. Throws Error (kData). Read() of the data set also throws Error (kData),
-// if a token is out of range.
+// Returns a data set of token files. The i-th input of a file, from 0, consists of the file's tokens [i * length,
+// (i + 1) * length), and its target of the tokens [i * length + 1, (i + 1) * length + 1). The data set has the samples
+// of the first file, then those of the second file, and so on. Tokens at the end of a file that do not fill a sample
+// are not used. MapTokens() maps the files into memory without reading the tokens. Throws Error (kData). Read() of the
+// data set throws Error (kData) if a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
 
 }  // namespace lockstep

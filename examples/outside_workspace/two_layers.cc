@@ -1,4 +1,5 @@
-// A user-defined model and data set in a separate Bazel workspace, as a program with the whole lockstep command line.
+// Registers a user-defined model and data set, and makes a program with the whole lockstep command line that can use
+// them. The program is built in a separate Bazel workspace.
 
 #include <torch/nn/modules/linear.h>
 

@@ -1,4 +1,5 @@
-// A user-defined model: a module and its name, as a program with the whole lockstep command line.
+// Defines a model, registers it under a name, and makes a program with the whole lockstep command line that can train
+// the model.
 
 #include <torch/nn/modules/linear.h>
 

@@ -44,8 +44,8 @@ def lines_of(path):
 
 
 def numbers_of(line, names):
-    """Returns the numbers of a line of the log, by their names in the tracker. `names` are the renamed fields of its
-    event."""
+    """Returns the numbers of a line of the log, by their names in the tracker. `names` has the tracker's names for
+    those fields of the line that have another name there."""
     numbers = {
         names.get(field, field): value
         for field, value in line.items()

@@ -221,8 +221,8 @@ OpenMpi FindOpenMpi(const Libraries& also) {
     }
   }
   mpi.libraries.insert(also.begin(), also.end());
-  // A plugin that works on one machine may also need libraries that are not in `mpi.libraries` so far: system
-  // libraries, Open MPI's own libraries, libmunge, and libpmix, through which mpirun communicates with its ranks.
+  // A plugin that does not use a network may need these libraries besides those in `mpi.libraries`: system libraries,
+  // Open MPI's own libraries, libmunge, and libpmix, through which mpirun communicates with its ranks.
   const auto may_be_added = [](const std::string& library) {
     return IsTheSystems(library) || library.starts_with("libmca_common_") ||
            library.starts_with("libpmix.") || library.starts_with("libmunge.");

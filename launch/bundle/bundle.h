@@ -10,9 +10,9 @@
 //
 // How: the bundle contains the program that runs (/proc/self/exe), so a user's program with models of its own can
 // bundle itself.
-//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin is taken for a plugin
-//      of a network if it needs a library that neither the program nor mpirun nor orted needs (FindOpenMpi() lists
-//      exceptions). Plugins of networks are left out, because a bundle is for one machine
+//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin counts as a plugin of
+//      a network if it needs a library that neither the program nor mpirun nor orted needs (FindOpenMpi() lists
+//      exceptions). Plugins of networks are left out, because the ranks that a bundle starts run on one machine
 //   2. the needed libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the
 //      compiler (libstdc++ and libgcc_s, because torch needs the machine's own versions)
 //   3. objdump tells which versions of glibc and libstdc++ the bundle's programs, libraries and plugins need. These
@@ -26,7 +26,7 @@
 //   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins
 //   lockstep/share/, etc/         Open MPI's and PMIx's texts and settings
 //   lockstep/examples/digits/     a config and its data
-//   lockstep/manifest.json        the bundle's files, and the versions that it needs
+//   lockstep/manifest.json        the list of the bundle's files, and the versions that the bundle needs
 //
 // A wheel contains the files of this folder in lockstep/_program, and the modules of the Python package
 // (python/lockstep). These modules start the program through the start script. The wheel's platform tag names the

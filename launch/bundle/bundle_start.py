@@ -15,7 +15,7 @@ what can fail -> what the user sees -> the test that shows it (tests/bundle_test
     -> test_another_torch_is_said
   a library of a wheel, or of the bundle, is missing -> the library's name, and how to get it
     -> test_a_missing_library_is_said
-  the machine's glibc or libstdc++ is too old, or its CPU architecture is another -> what the machine has or lacks, and
+  the machine's glibc or libstdc++ is too old, or the CPU architecture differs -> what the machine has or lacks, and
     what the bundle needs
     -> test_another_machine_is_said
   files of the bundle are not executable -> the script makes them executable, or says what to do
@@ -173,7 +173,8 @@ def find_torch(manifest, sites):
                 % (version, site, wanted, manifest["pip"], elsewhere)
             )
         if cuda != manifest["cuda"]:
-            # --force-reinstall is needed, because pip takes an installed 2.11.0+cu128 for 2.11.0.
+            # Without --force-reinstall, pip would keep an installed 2.11.0+cu128, because this version satisfies
+            # "torch==2.11.0".
             fail(
                 "torch %s in %s is built for %s: the program needs %s: pip install --force-reinstall %s%s"
                 % (version, site, "the CPU alone" if cuda in (None, "None") else "CUDA " + cuda, wanted,

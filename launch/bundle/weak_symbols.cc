@@ -62,7 +62,7 @@ void MakeWeak(std::string& library, const std::vector<std::string>& functions) {
   const Elf64_Shdr* needs = elf.SectionOf(SHT_GNU_verneed);
   if (symbols == nullptr || versions == nullptr || needs == nullptr) return;
 
-  std::map<int, bool> is_weak;  // by version number: whether all its symbols become weak
+  std::map<int, bool> is_weak;  // version number -> whether all symbols of the version become weak
   const uint64_t names = elf.Section(symbols->sh_link)->sh_offset;
   for (uint64_t i = 0; i < symbols->sh_size / sizeof(Elf64_Sym); ++i) {
     auto* symbol = elf.At<Elf64_Sym>(symbols->sh_offset + i * sizeof(Elf64_Sym));

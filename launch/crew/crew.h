@@ -72,7 +72,7 @@ struct CrewJob {
 
 struct CrewOptions {
   std::string folder;  // the folder that has crew.json
-  int64_t places = 1;  // how many jobs run at the same time
+  int64_t places = 1;  // how many jobs run at the same time, at most
   bool stops_at_failure = false;
   double patience_s = HUGE_VAL;  // seconds from a signal's request to stop until jobs are killed
 };
@@ -96,7 +96,8 @@ class Crew {
   bool IsBusy() const;
 
   // Starts the jobs that may be started, and then waits until a job ends or a signal comes, for a fifth of a second at
-  // most. Returns the numbers of the jobs that have ended, also of those that were done before or could not be started.
+  // most. Returns the numbers of the jobs that have ended, including the jobs that were done before or could not be
+  // started.
   std::vector<int64_t> Wait();
 
   // The numbers of the running jobs, in the order in which they were started.

@@ -1,12 +1,12 @@
 // CrewFile: writes and reads FOLDER/crew.json, which has the state of each job of a crew (launch/crew/crew.h). Other
-// processes can read it, too, and it stays when the crew has ended.
+// processes can read the file, and the file stays when the crew has ended.
 //
-// Promise: a reader always sees a complete file, as the crew wrote it after one of its changes. Once a crew has ended,
+// Promise: a reader always sees a complete file, which has the states of all jobs at one moment. Once a crew has ended,
 // for whatever reason, Read() returns none of its jobs as running.
 //
 // Protocol: the crew holds a lock on FOLDER/crew.lock from its beginning to its end, and replaces FOLDER/crew.json in
-// one step after each change. If a reader can take the lock, there is no crew. Jobs that the file still calls running
-// were then stopped by the end of the crew.
+// one step after the states of jobs have changed. If a reader can take the lock, there is no crew. Jobs that the file
+// still calls running were then stopped by the end of the crew.
 //
 // The format: {"jobs": [JOB, ...]}, in the order of Crew::Add(). JOB has "name" and "state" ("waiting", "running",
 // "done", "stopped", "failed"). Once the job has begun, JOB also has "begin" in Unix seconds. Once the job has ended,

@@ -5,8 +5,8 @@
 // before, whether or not other folds still train. The result of a fold therefore does not depend on whether its
 // training was stopped and continued. With `deterministic: true` the result is the same bit for bit.
 //
-// How: each fold trains on one GPU. Folds that train at the same time have different GPUs, as far as there are enough.
-// On a CPU the cores are divided among the folds that train at the same time, because several small trainings use the
+// How: each fold trains on one GPU. Folds that train at the same time have different GPUs if there are enough GPUs. On
+// a CPU the cores are divided among the folds that train at the same time, because several small trainings use the
 // cores better than one training with many threads. If the user's command has options that start ranks, one fold trains
 // at a time, on all GPUs and cores.
 //
@@ -38,7 +38,8 @@ struct FoldPlan {
                                      const std::string& fold_dir) const;
 };
 
-// Returns `words` without the options of `names`, each of which has a value ("--folds 5" or "--folds=5").
+// Returns `words` without the options that `names` lists and without the values of these options ("--folds 5" or
+// "--folds=5").
 std::vector<std::string> WithoutOptions(const std::vector<std::string>& words,
                                         const std::vector<std::string>& names);
 

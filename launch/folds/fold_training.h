@@ -40,7 +40,7 @@ class FoldTraining {
   // Trains all folds. Call it once. Returns kDone, kStopped or kInterrupted. Throws Error, also if a fold fails.
   ExitStatus Train();
 
-  // Runs a command that uses the trained folds as a job of the crew, and returns the command's exit status. The command
+  // Runs a command as a job of the crew, and returns the command's exit status. The command uses the trained folds, and
   // prints to the standard output and error of this process. `name` is the name of the job in crew.json. Throws Error
   // (kUsage, kPeer).
   ExitStatus Run(const std::string& name, const std::vector<std::string>& command);

@@ -1,13 +1,13 @@
 // Sets the environment variable GOMP_SPINCOUNT before the first library is initialised.
 //
 // LibTorch's threads wait for each other in OpenMP's barriers. By default libgomp's threads spin for a millisecond
-// before they sleep. If other processes occupy the cores, the thread that they wait for may not run in that time. The
-// first training of the README, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two
-// cores the training takes 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds,
-// the same training takes 5.3 to 5.9 s beside the busy processes. Without other processes it then makes 6 % fewer
-// samples a second than with libgomp's default. (With OMP_WAIT_POLICY=passive the training takes 4.8 to 6.2 s beside
-// the busy processes, but without other processes it takes 3.5 times as long as by default.) libgomp reads
-// GOMP_SPINCOUNT in its constructor, and has no function that changes the value later.
+// before they sleep. If other processes occupy the cores, the thread that the spinning threads wait for may not run in
+// that millisecond. The first training of the README, in one process, takes 0.4 s if no other process runs. Beside four
+// busy processes on two cores the training takes 61 to 89 s, nearly all of this time in barriers. If threads sleep
+// after some microseconds, the same training takes 5.3 to 5.9 s beside the busy processes. Without other processes the
+// training then processes 6 % fewer samples a second than with libgomp's default. (With OMP_WAIT_POLICY=passive the
+// training takes 4.8 to 6.2 s beside the busy processes, but without other processes it takes 3.5 times as long as by
+// default.) libgomp reads GOMP_SPINCOUNT in its constructor, and has no function that changes the value later.
 //
 // How: before any library is initialised (.preinit_array, System V ABI), the program sets GOMP_SPINCOUNT and executes
 // itself again. This takes some milliseconds. The process ID, the arguments, the open files and the signal mask of the

@@ -10,8 +10,9 @@ namespace {
 sigset_t mask_at_start;
 
 void BeforeLibraries(int /*count*/, char** arguments, char** environment) {
-  // StartWithEnvironment() is called before the signals are blocked. Otherwise the program that it executes would
-  // inherit the signal mask, and MaskAtStart() would say there that the parent had blocked the signals.
+  // StartWithEnvironment() is called before the signals are blocked. Otherwise the program that StartWithEnvironment()
+  // executes would inherit the blocked signals, and its MaskAtStart() would wrongly say that the parent had blocked
+  // them.
   StartWithEnvironment(arguments, environment);
   sigset_t early;
   sigemptyset(&early);

@@ -68,8 +68,8 @@ std::string NetworkOf(const std::vector<uint32_t>& addresses,
                       const std::vector<Interface>& interfaces) {
   const Interface* smallest = nullptr;
   for (const Interface& interface : interfaces) {
-    // A network with a single address (mask 255.255.255.255) is left out, because Open MPI would take this mask for all
-    // networks.
+    // A network with a single address (mask 255.255.255.255) is left out, because Open MPI would treat this mask as one
+    // that matches all addresses.
     const bool holds_all =
         interface.mask != ~0U && std::ranges::all_of(addresses, [&](uint32_t address) {
           return (address & interface.mask) == (interface.address & interface.mask);

@@ -53,7 +53,7 @@ void KeepTo(const cpu_set_t& cores) {
 bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
 
 Job::Job() {
-  // Without this variable Kineto, the profiler, writes to standard error that a machine has no GPU.
+  // Without this variable Kineto, the profiler, prints a message to standard error on a machine that has no GPU.
   setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   if (!IsRank()) {
     host_ = MakeAlone(at::kCPU);
@@ -112,8 +112,8 @@ World Job::Connect(config::Config::Device wanted) {
     // The default stream cannot be captured in a CUDA graph.
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
   });
-  // This is not inside Together(): while NCCL connects, the ranks wait for each other, so a rank on which the
-  // connection fails must end and cannot agree with the other ranks on the error.
+  // ConnectGpus() is not called inside Together(): while NCCL connects, the ranks wait for each other, so a rank on
+  // which the connection fails must end and cannot agree with the other ranks on the error.
   gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
   return {*device,       *gpus_,    *host_, cores,     local_rank(),
@@ -147,8 +147,8 @@ at::Device Job::ChooseDevice(config::Config::Device wanted) const {
         "CUDA_VISIBLE_DEVICES",
         local_ranks(), local_ranks() == 1 ? "" : "s");
   }
-  // If the launcher has given each rank one GPU, the rank sees only that GPU, as number 0. The remainder of the
-  // division by the number of visible GPUs is therefore used. RequireOwnGpus() throws if there are too few GPUs.
+  // If the launcher has given each rank one GPU, the rank sees only that GPU, as number 0. The index of the GPU is
+  // therefore local_rank() modulo the number of visible GPUs. RequireOwnGpus() throws if there are too few GPUs.
   return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank() % gpus)};
 }
 

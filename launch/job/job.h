@@ -1,5 +1,5 @@
-// Job: tells this process which rank it is among the ranks that were started together, and how it joins and leaves
-// them.
+// Job: finds out which rank this process is among the ranks that were started together, and makes the process join and
+// leave these ranks.
 //
 // Promise: a process that mpirun or Slurm started is a rank of its job. Any other process runs alone and never uses
 // MPI. A rank ends when the mpirun that started it ends, and when the other ranks end.

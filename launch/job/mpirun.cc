@@ -63,7 +63,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   };
   // The settings are environment variables, because Open MPI 5 fails at options that only Open MPI 4 has.
   // orte_execute_quiet keeps mpirun from printing long texts when a rank fails. On one machine plm=isolated and
-  // btl=self,vader avoid ssh and the network. Shared memory without process_vm_readv works in containers.
+  // btl=self,vader avoid ssh and the network. btl_vader_single_copy_mechanism=none keeps ranks from calling
+  // process_vm_readv, which containers may forbid.
   add({"env", "OMPI_MCA_orte_execute_quiet=1"});
   // On one machine mpirun listens on the loopback interface only, so that other machines cannot reach it.
   if (machines.one()) add({"OMPI_MCA_plm=isolated", "OMPI_MCA_oob_tcp_if_include=lo"});

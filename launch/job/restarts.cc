@@ -16,7 +16,7 @@ namespace {
 constexpr int kEnough = 3;
 
 // Failures whose steps differ by at most this number count as failures at the same step. On GPUs the host runs ahead of
-// the GPU, so the step that it has begun differs a little from one failure to the next.
+// the GPU, so the last step that the host has begun differs a little from one failure to the next.
 constexpr int64_t kSameSteps = 8;
 
 constexpr double kFirstDelayS = 1;

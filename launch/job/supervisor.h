@@ -10,10 +10,10 @@
 //                              ends the job at once; status 128 + the signal
 //   SIGQUIT                    ends the job at once; status 128 + the signal
 //   SIGUSR1                    sends the job SIGUSR1
-// If the supervisor has told the job to end at once, and another such signal comes or the job has not ended five
-// seconds later, the supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the job does not
-// begin to train within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and stopping',
-// has the table.)
+// If the supervisor has told the job to end at once, and another signal that ends the job at once comes or the job has
+// not ended five seconds later, the supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the
+// job does not begin to train within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and
+// stopping', has the table.)
 //
 // How: the constructor blocks these signals, and the supervisor then takes one signal after the other, so no signal is
 // lost. mpirun runs in a process group of its own, so that the terminal's Ctrl-C does not reach mpirun, which would
@@ -66,9 +66,9 @@ class Supervisor {
     int end_at_once = 0;  // the signal that makes the program end the job at once
     // True: the program (mpirun) starts the ranks; false: it is itself the only rank.
     bool launches = true;
-    // Returns whether the job's rank 0 holds the lock of its run folder. It is set only for jobs on several machines.
-    // If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun if it still
-    // runs ten seconds after rank 0 has ended.
+    // Returns whether the job's rank 0 holds the lock of its run folder. This function is set only for jobs on several
+    // machines. If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun if
+    // mpirun still runs ten seconds after rank 0 has ended.
     std::function<bool()> is_held{};
   };
 
@@ -92,7 +92,7 @@ class Supervisor {
   bool asked_ = false;        // a signal has asked the job to stop
   bool interrupted_ = false;  // SIGINT (Ctrl-C) has asked for the stop
   int demands_ = 0;           // how many SIGTERM and SIGINT signals have come
-  int patient_for_ = 0;       // the first signal but SIGUSR2 that asked the job to stop; 0: none
+  int patient_for_ = 0;       // the first signal except SIGUSR2 that asked for a stop; 0: none
   Clock::time_point patient_until_;
   int ended_by_ = 0;             // the signal for which the job must end at once
   int ends_ = 0;                 // how often a signal or a time limit made the job end at once

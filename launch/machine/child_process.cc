@@ -41,7 +41,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
     dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (error >= 0) dup2(error, STDERR_FILENO);
-    // This process ignores SIGPIPE and SIGXFSZ. The child would inherit that, so it restores their default effect.
+    // This process ignores SIGPIPE and SIGXFSZ. A child process inherits ignored signals, so the child restores the
+    // default effect of both.
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);

@@ -69,7 +69,7 @@ std::vector<Group> GroupsOf(const std::string& check,
   return groups;
 }
 
-// Replaces the groups that are ok and have a value, if there are several, by the group with the least value.
+// If several groups are ok and have a value, keeps only the one with the least value of these groups.
 void LeaveTheLeast(std::vector<Group>& groups) {
   const auto measured_well = [](const Group& group) {
     return group.finding.state == State::kOk && !std::isnan(group.finding.value);

@@ -21,9 +21,9 @@ constexpr double kGib = 1 << 30;
 constexpr int64_t kCopied = int64_t{256} << 20;  // bytes of each copy
 constexpr int kCopies = 8;
 
-// A copy is called slow if its speed is less than this share of the hardware's maximum: within the GPU's memory, over
-// PCIe, and over NVLink. (Healthy machines reach 0.85 to 0.9 within the GPU's memory and over PCIe, and 0.75 over
-// NVLink.)
+// A copy is slow if its speed is less than a share of the hardware's maximum: kLeastMemory for copies within the GPU's
+// memory, kLeastPcie for copies over PCIe, and kLeastNvlink for copies over NVLink. (Healthy machines reach 0.85 to 0.9
+// within the GPU's memory and over PCIe, and 0.75 over NVLink.)
 constexpr double kLeastMemory = 0.7;
 constexpr double kLeastPcie = 0.5;
 constexpr double kLeastNvlink = 0.5;

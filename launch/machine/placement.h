@@ -35,7 +35,7 @@ size_t MachinesOf(const std::vector<Place>& places);
 // Returns the ranks on the machine of `rank`, in ascending order.
 std::vector<int> RanksBeside(const std::vector<Place>& places, int rank);
 
-// Checks that no ranks or all ranks have a GPU, and that no two ranks on one machine have the same GPU. Otherwise
+// Checks that either every rank or no rank has a GPU, and that no two ranks on one machine have the same GPU. Otherwise
 // throws Error (kUsage), with the same message on every rank.
 void RequireOwnGpus(const std::vector<Place>& places);
 

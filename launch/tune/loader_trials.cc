@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 // The time limit is divided among kTrials trials, because a search rarely needs more. Each trial starts a process,
-// which takes about kStart_s seconds, and then warms up and measures for equally long.
+// which takes about kStart_s seconds. The warm-up and the measurement then take equally long.
 constexpr int kTrials = 12;
 constexpr double kStart_s = 1;
 
@@ -40,7 +40,7 @@ bool HasRoomFor(int64_t bytes) {
   return 2 * bytes < host.memory_total - host.memory_used;
 }
 
-// Measures the loader with the setting of each call.
+// A function object that measures the loader with a setting.
 class LoaderMeter {
  public:
   LoaderMeter(TrialRunner& runner, const ConfigWith& config_with, bool cold, double trial_s)

@@ -30,7 +30,7 @@ struct LoaderSearch {
   double end_s = 0;   // when the search ends, on the clock of SecondsSinceBoot()
 };
 
-// Looks for the fastest setting, and returns all that the trials found. Calls `on_trial` after each trial. Throws
+// Looks for the fastest setting, and returns the results of all trials. Calls `on_trial` after each trial. Throws
 // Error.
 SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
                          const LoaderSearch& search,

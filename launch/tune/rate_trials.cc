@@ -71,13 +71,13 @@ double LossOf(const Trial& trial, bool validates) {
 // Returns the mean time of a step in seconds, from a log that has all steps; 0 if the log has fewer than three steps.
 double StepSeconds(const LoggedRun& log) {
   const std::vector<LoggedStep>& steps = log.steps;
-  // The first step is left out, because it takes longer than later steps, which it prepares.
+  // The time until the line of the second step is left out, because the first steps take longer than later steps.
   if (steps.size() < 3) return 0;
   return (steps.back().time - steps[1].time) / static_cast<double>(steps.size() - 2);
 }
 
-// Returns the number of warm-up steps for a trial of `steps` steps, in proportion to those of a run of `run_steps`
-// steps with `warmup_steps`.
+// Returns the number of warm-up steps for a trial of `steps` steps. The trial's share of warm-up steps is
+// `warmup_steps` / `run_steps`, as in a whole run.
 int64_t ScaledWarmup(int64_t warmup_steps, int64_t run_steps, int64_t steps) {
   if (warmup_steps == 0) return 0;
   const double share = static_cast<double>(warmup_steps) / static_cast<double>(run_steps);

@@ -3,7 +3,7 @@
 // First a range test (launch/tune/range_test.h) finds the rates at which the loss falls. Then the config is trained
 // with several rates, and the losses at the end of these trainings are compared. Each of these trainings has as many
 // steps as the time limit allows, but not more than the config's run. It uses the config's own schedule, so that the
-// comparison holds for the run, too.
+// best rate of the trainings is likely to be the best rate for the run.
 //
 // If the config has a warm-up, the trainings have the same share of warm-up steps. Otherwise the trainings have a
 // warm-up of a twentieth of the steps. For optimizers with beta2, the decay rate of the second moment, the warm-up of a

@@ -43,23 +43,22 @@ struct SettingTrial {
 
 class SettingTrials {
  public:
-  // Another setting replaces the user's setting only if it is faster by this fraction, which is more than the speed of
-  // one setting varies from trial to trial.
+  // Another setting replaces the user's setting only if it is faster by at least this fraction. From trial to trial,
+  // the speed of one setting varies by less than that.
   static constexpr double kFasterBy = 0.02;
 
   using Measure = std::function<SettingTrial(const Setting&)>;
 
-  // Measures the config as it is. `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot(). No
-  // trial is begun that would end later if it took as long as the slowest trial so far. Calls `on_trial` after each
-  // trial. Rethrows the exceptions of `measure`.
+  // Measures the config as it is. `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot(). A
+  // trial begins only if it would end before `end_s` even if it took as long as the slowest trial so far. Calls
+  // `on_trial` after each trial. Rethrows the exceptions of `measure`.
   SettingTrials(Measure measure, double end_s, std::function<void(const SettingTrial&)> on_trial);
 
   // Returns whether there is time for another trial.
   bool Goes() const;
 
-  // Adds the fields of `added` to the best setting so far, and measures the result. Returns the samples/s; nothing if
-  // there was
-  // no time left or a signal came.
+  // Joins the best setting so far with the fields in `added`, and measures the joined setting. Returns its samples/s;
+  // nothing if there was no time left or a signal came.
   std::optional<double> Try(const Setting& added);
 
   // Measures the best setting and the user's setting once more, if there is time. If the best setting is not clearly

@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Another way replaces the user's way only if it is faster by this fraction, which is more than the speed of one way
-// varies from trial to trial.
+// Another way replaces the user's way only if it is faster by at least this fraction. From trial to trial, the speed of
+// one way varies by less than that.
 constexpr double kFasterBy = 0.02;
 
 config::Config ConfigFor(config::Config config, const StepWay& way) {

@@ -1,10 +1,10 @@
 // CategoryEmbeddings: learnt embeddings of a table's categorical columns, for the models that take tables.
 //
-// The input has each categorical column one-hot encoded, as a range of features (data.csv.category). A column with more
-// than `width` categories is replaced by an embedding of `width` numbers: the one-hot features are multiplied with a
-// weight matrix [categories, width], which selects a row of the matrix, as torch.nn.Embedding does. A category that did
-// not occur in the training rows has only zeros as features, and so a zero embedding. All other features are kept
-// unchanged and come before the embeddings in the output.
+// In the input each categorical column is one-hot encoded, as a range of features (data.csv.category). A column with
+// more than `width` categories is replaced by an embedding of `width` numbers: the one-hot features are multiplied with
+// a weight matrix [categories, width], which selects a row of the matrix, as torch.nn.Embedding does. If a category did
+// not occur in the training rows, its features are all zero, and therefore its embedding is zero. All other features
+// are kept unchanged and come before the embeddings in the output.
 #pragma once
 
 #include <ATen/core/Tensor.h>

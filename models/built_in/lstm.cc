@@ -16,7 +16,8 @@ Lstm::Lstm(const ModelSpec& spec) {
   const config::Lstm& config = spec.config.lstm();
   const std::vector<int64_t>& shape = spec.input_shape;
   const int64_t numbers = c10::multiply_integers(shape);
-  // By default each row of an image is a time step: the rows of all channels, one after the other.
+  // By default each row of an image is a time step. The rows of the first channel come first, then those of the second
+  // channel, and so on.
   steps_ = config.steps() > 0 ? config.steps() : shape.size() > 1 ? numbers / shape.back() : 0;
   if (steps_ == 0 || numbers % steps_ != 0) {
     throw UsageError(

@@ -24,7 +24,7 @@ using ops::Activation;
 
 struct Design {
   std::vector<int> blocks;  // the number of blocks in each of the four stages
-  bool bottleneck = true;   // whether a block is 1x1, 3x3, 1x1 convolutions; otherwise two of 3x3
+  bool bottleneck = true;   // true: a block has 1x1, 3x3, 1x1 convolutions; false: two 3x3
 };
 
 const Design& DesignOf(int depth) {

@@ -24,7 +24,7 @@ class ResNet : public Model {
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 
-  // Converts weights that older versions of torchvision saved, which have no num_batches_tracked.
+  // Adds to `weights` the buffers num_batches_tracked, which files of older versions of torchvision lack.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:

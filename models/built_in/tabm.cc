@@ -106,7 +106,7 @@ at::Tensor TabM::Together(const at::Tensor& outputs) const {
 
 at::Tensor TabM::LossSum(const at::Tensor& output, const at::Tensor& target) {
   if (!is_training()) return Model::LossSum(output, target);
-  // Each target is repeated for all members, as if each member had a sample of its own.
+  // Each target is repeated once for each member, because each member has an output of its own.
   std::vector<int64_t> sizes = target.sizes().vec();
   sizes.insert(sizes.begin() + 1, members_);
   const at::Tensor targets = target.unsqueeze(1).expand(sizes).flatten(0, 1);

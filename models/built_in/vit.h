@@ -20,7 +20,8 @@ class Vit : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   std::vector<std::string> HeadPrefixes() const override { return {"heads."}; }
-  // Returns no weights: the only convolution is the patch embedding, whose windows do not overlap.
+  // Returns no weights, so the only convolution, the patch embedding, keeps PyTorch's default layout. Its windows do
+  // not overlap, so it reads each pixel only once.
   std::vector<at::Tensor> ConvolutionWeights(bool /*rounds*/) const override { return {}; }
 
   // Converts weights that older versions of torchvision saved, in which the layers of an MLP are called linear_1 and

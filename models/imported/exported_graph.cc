@@ -180,8 +180,9 @@ void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
   }
 }
 
-// Removes the running statistics from the arguments of a norm in training mode that backward computes again, because
-// the first computation has already updated them.
+// Removes the running statistics from `stack`, the node's arguments, if the node is a norm in training mode. The
+// function is called only when backward computes the node again: the first computation has already updated the
+// statistics.
 void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
   const std::string& name = node.operation->schema().name();
   if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&
@@ -227,7 +228,7 @@ struct ExportedGraph::Parsed {
   exported::Program program;
   exported::SharedStatistics shared;
   int64_t batch_norms = 0;
-  Values tensors;       // by value: parameters, buffers and constants; None for other values
+  Values tensors;       // for each value: the parameter, buffer or constant; None for others
   exported::Cuts cuts;  // empty: there is no activation checkpointing
 
   // Calls nodes [begin, end). Tensors are released after their last use.

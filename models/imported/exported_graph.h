@@ -39,8 +39,8 @@ class ExportedGraph {
     // Whether to use activation checkpointing: Run() then keeps only the tensors at the cuts of segments.h for
     // backward, which computes the others again.
     bool checkpoints = false;
-    // The ranks that share the statistics of BatchNorm, which must exist as long as the graph; null: each rank has its
-    // own statistics.
+    // The ranks that share the statistics of BatchNorm; null: each rank has its own statistics. The object must exist
+    // as long as the graph.
     ops::NormRanks* ranks = nullptr;
   };
 
@@ -65,8 +65,8 @@ class ExportedGraph {
   // Returns the number of BatchNorm operations in training mode in the graph.
   int64_t batch_norms() const;
 
-  // Returns the weights of the graph's conv2d operations that are tensors of the module and not results of other
-  // operations.
+  // Returns the weights of the graph's conv2d operations. Leaves out weights that are results of other operations, and
+  // not tensors of the module.
   std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:

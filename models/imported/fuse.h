@@ -3,7 +3,7 @@
 // The table in fuse.cc names the operation at which each pattern is looked for. The patterns are
 //
 //   leave_out_pad.h             pads of size 0
-//   fuse_fork.h                 1x1 convolutions whose input other operations read, too
+//   fuse_fork.h                 1x1 convolutions whose input is also read by other operations
 //   fuse_squeeze_excite.h       products of an image and a gate that is computed from the image's mean
 //   fuse_batch_norm.h           BatchNorm with the addition and the activation that follow
 //   fuse_scaled_sum.h           residual sums with a layer scale
@@ -15,10 +15,10 @@
 //   fuse_max_pool.h             max-pooling
 //   fuse_windows.h              the windows into which Swin transformers divide images
 //   fuse_linear.h               linear layers with the activation that follows
-//   fuse_pointwise.h            element-wise operations that the other patterns have left
+//   fuse_pointwise.h            element-wise operations that the other patterns have not fused
 //
 // A chain is fused only if no node outside it uses its intermediate results (rewriter.h). A fused operation gives the
-// same result as the chain, within rounding. Where a fused operation has no kernel for its arguments, it calls
+// same result as the chain, except for rounding. Where a fused operation has no kernel for its arguments, it calls
 // LibTorch's operations itself.
 #pragma once
 

@@ -23,7 +23,7 @@ enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal
 // ---- The operations ------------------------------------------------------------------------------
 
 // Returns the operation for attention without a mask. Its arguments are a tensor with queries, keys and values, the
-// shape that separates them, and the shape of the result.
+// shape to which this tensor is reshaped to separate them, and the shape of the result.
 FusedOperation Attention(double dropout, bool causal) {
   return [dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     constexpr size_t kHeads = 3;
@@ -46,7 +46,7 @@ enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstSh
 // scaled_dot_product_attention.
 enum class Form { kScores, kAttention };
 
-// Returns the sum of the bias and, if there is one, `hiding`, which the attention adds to its scores.
+// Returns the tensor that the attention adds to its scores: the bias, or, if there is a `hiding`, the sum of both.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
@@ -120,7 +120,8 @@ bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& argu
          ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
 }
 
-// Returns the operation for attention with a mask. `scale` applies to Form::kScores, and `dropout` to Form::kAttention.
+// Returns the operation for attention with a mask. `scale` is used only for Form::kScores, and `dropout` only for
+// Form::kAttention.
 FusedOperation AddingAttention(Form form, double scale, double dropout) {
   return [form, scale, dropout](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
@@ -150,7 +151,7 @@ struct Packed {
   Argument input, shape;
 };
 
-// Finds the unbind whose results are the queries, keys and values `parts`, and the operations before the unbind.
+// Finds the unbind operation whose results are the queries, keys and values `parts`, and the operations before it.
 // Returns nothing unless the only user of each part i is the node users[i].
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
                                  const std::vector<int64_t>& users) {
@@ -183,7 +184,7 @@ std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
 }
 
 // Replaces the nodes of `packed`, `inner` and `result` by `operation`. The arguments of `operation` are the packed
-// tensor, the shape that separates its parts, the shape of the result, and `more`.
+// tensor, the shape to which it is reshaped to separate its parts, the shape of the result, and `more`.
 void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
                   const std::vector<int64_t>& result, FusedOperation operation,
                   const std::vector<Argument>& more, int64_t like) {
@@ -197,7 +198,8 @@ void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<in
   rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
 }
 
-// The tensors that are added to the scores: the operation's arguments from kBias on, and the nodes that add them.
+// The tensors that are added to the scores, which are the operation's arguments from kBias on, and the nodes that add
+// these tensors.
 struct Added {
   std::vector<Argument> arguments;
   std::vector<int64_t> nodes;

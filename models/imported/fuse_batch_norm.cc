@@ -38,8 +38,8 @@ at::Tensor TensorOf(const IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-// Throws c10::Error if each channel has only one value. Called for norms whose statistics this rank does not share with
-// others. A norm with shared statistics counts the values of all ranks itself.
+// Throws c10::Error if each channel has only one value. This function is called only for norms whose statistics this
+// rank does not share with other ranks. A norm with shared statistics counts the values of all ranks itself.
 void CheckValues(const at::Tensor& x) {
   TORCH_CHECK(
       x.numel() > x.size(1),
@@ -81,8 +81,8 @@ class Norm {
   // Returns whether the samples count in the statistics: false on a rank without samples.
   bool counts() const { return shared_->has_samples; }
 
-  // Returns normed(inputs), where all inputs have one shape. On a rank without samples, calls `normed` with inputs of
-  // no rows, so that the rank takes part in the collectives, and returns ones in the shape of the inputs.
+  // Returns normed(inputs). All inputs must have the same shape. On a rank without samples, calls `normed` with inputs
+  // of no rows, so that the rank takes part in the collectives, and returns ones in the shape of the inputs.
   template <typename Normed>
   at::Tensor Counted(const std::vector<at::Tensor>& inputs, const Normed& normed) const {
     if (shared_->has_samples) return normed(inputs);

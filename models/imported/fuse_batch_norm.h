@@ -8,8 +8,8 @@
 // A norm is fused if it uses the statistics of its batch. Like torch.nn's BatchNorm, the fused norm refuses a batch
 // with only one value for each channel.
 //
-// If SharedStatistics has ranks, the fused operations share the statistics among them. A graph has been exported for at
-// least one sample, so a rank without samples runs it with dummy samples, which the norms do not count.
+// If SharedStatistics has ranks, the fused operations share the statistics among these ranks. An exported graph takes
+// at least one sample, so a rank without samples runs it with dummy samples, which the norms do not count.
 #pragma once
 
 #include <cstdint>

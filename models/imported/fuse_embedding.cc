@@ -16,8 +16,8 @@ using c10::IValue;
 // The arguments of aten::embedding.
 enum EmbeddingArgument : size_t { kWeight, kIndices, kPadding, kByFrequency, kSparse, kArguments };
 
-// Returns whether the node is an embedding as ops::Embedded describes one, whose gradients are neither scaled nor
-// sparse.
+// Returns whether the node is an embedding that ops::Embedded can describe: its gradients must be neither scaled by
+// frequency nor sparse.
 bool IsEmbedding(const Node& node) {
   return NameOf(node) == "aten::embedding" && node.results[0].value >= 0 &&
          IsValue(node.arguments[kWeight]) && IsValue(node.arguments[kIndices]) &&

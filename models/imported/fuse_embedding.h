@@ -3,7 +3,7 @@
 //
 //   embedding [-> add of another embedding ...]      EmbeddingSum()
 //
-// An embedding whose result other operations use, too, is not part of the fused sum.
+// An embedding is not part of the fused sum if other operations also use its result.
 #pragma once
 
 #include <cstdint>

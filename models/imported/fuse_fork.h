@@ -1,4 +1,5 @@
-// 1x1 convolutions whose input other operations read, too (fuse.h), for example at the beginning of a residual block:
+// 1x1 convolutions whose input is also read by other operations (fuse.h), for example at the beginning of a residual
+// block:
 //
 //   conv2d of 1x1 pixels      PointwiseConvolution(), which also returns its input, for later operations
 //
@@ -12,7 +13,8 @@
 
 namespace lockstep::exported {
 
-// Fuses the conv2d operation `node` if it is a 1x1 convolution without a bias, and later operations read its input.
+// Fuses the conv2d operation `node` if it can be a 1x1 convolution, has no bias, and later operations also read its
+// input.
 void FuseFork(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

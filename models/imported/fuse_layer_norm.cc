@@ -37,7 +37,7 @@ FusedOperation NormOfRows(const RowsNormUses& uses) {
 }
 
 // Returns the operation whose arguments are the norm's, the two addends, and the shape to which their sum is reshaped,
-// or None. Its results are the reshaped sum, the norm, and the norm rounded to 16 bits.
+// or None if it is not reshaped. Its results are the reshaped sum, the norm, and the norm rounded to 16 bits.
 FusedOperation SumAndNorm(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor x = arguments[kNormArguments].toTensor();

@@ -1,9 +1,9 @@
-// Fuses the element-wise operations that the other patterns have left, such as sums, products and activations: each
-// group of them becomes one generated kernel (ops/generated/pointwise.h).
+// Fuses the element-wise operations that the other patterns have not fused, such as sums, products and activations:
+// each group of them becomes one generated kernel (ops/generated/pointwise.h).
 //
 // A group is a tree: only nodes of the group use its intermediate results. An in-place operation can be part of a group
-// if it writes to an intermediate result. The table in fuse_pointwise.cc lists the operations; to add one, add a line
-// with its forward expression there, from which the backward is derived.
+// if it writes to an intermediate result. The table in fuse_pointwise.cc lists the operations. To add an operation, add
+// a line with its forward expression to the table; the backward is derived from this expression.
 #pragma once
 
 #include <cstdint>

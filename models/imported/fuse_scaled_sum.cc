@@ -41,8 +41,8 @@ ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const 
           .rounded = rounds ? rounded.movedim(-1, *dimension) : at::Tensor()};
 }
 
-// Returns the operation whose arguments are the two factors and the other addend. Its results are the sum, and the sum
-// rounded to 16 bits if `rounds` and a kernel computes it; otherwise the second result is the sum, too.
+// Returns the operation whose arguments are the two factors and the other addend. Its results are the sum, and, if
+// `rounds` is true and a kernel can round, the sum rounded to 16 bits. If nothing is rounded, both results are the sum.
 FusedOperation SumOfProduct(bool rounds) {
   return [rounds](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor branch = arguments[0].toTensor();

@@ -5,8 +5,8 @@
 //   ...                    the operations that compute the gate from the mean stay as they are
 //   mul                    Excite()
 //
-// Whether x is an image for which there are kernels is known only when the graph runs; if it is not, LibTorch's
-// operations are called.
+// Whether there are kernels for the image is known only when the graph runs; if there are none, LibTorch's operations
+// are called.
 #pragma once
 
 #include <cstdint>

@@ -95,8 +95,8 @@ size_t NodesOf(const std::string& text) { return Fused(text).nodes.size(); }
 
 using ExpectedOf = std::function<Tensor(const Tensor& x, const ExportedGraph::Tensors& tensors)>;
 
-// Checks that the graph gives the output, the gradients and the buffers of `expected`. `make` is called for each of the
-// two, and makes the same tensors each time.
+// Checks that the graph gives the output, the gradients and the buffers of `expected`. `make` is called once for the
+// graph and once for `expected`, and makes the same tensors both times.
 void ExpectAlike(const std::string& text, const Tensor& x, double tolerance,
                  ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const ExportedGraph::Tensors tensors = make();
@@ -348,8 +348,8 @@ Tensor RmsNormedBy(const Tensor& x, const ExportedGraph::Tensors& tensors) {
          (wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + 1e-6));
 }
 
-// Checks that the sum before the norm is fused with the norm although a second sum reads the first one, too, in
-// float32.
+// Checks that the sum before the norm is fused with the norm although a second sum also reads the result of the first
+// sum, in float32.
 TEST(Fuse, TakesTheSumToLlamasNorm) {
   const std::string text =
       RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6),
@@ -388,8 +388,8 @@ TEST(Fuse, ComputesNormsOfRoots) {
   });
 }
 
-// Checks that a residual sum is fused with the norm that follows although a second sum reads the residual sum, too, as
-// in a transformer block.
+// Checks that a residual sum is fused with the norm that follows although a second sum also reads the result of the
+// residual sum, as in a transformer block.
 TEST(Fuse, TakesTheSumToTheNormOfRows) {
   const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), RowsNorm(6, 7),
                                            Linear(7, 3, 8), Sum("add", 6, 8, 9)}),
@@ -400,8 +400,8 @@ TEST(Fuse, TakesTheSumToTheNormOfRows) {
     const Tensor sum = x + at::linear(x, square);
     return sum + at::linear(RowsNormed(sum, tensors), square);
   });
-  // The sum is reshaped before the norm, and a sum, which does not round, reads the norm's result besides the linear
-  // layer.
+  // Here the sum is reshaped before the norm. The norm's result has two users: a linear layer, which rounds it under
+  // autocast, and a second sum, which does not.
   const std::string reshaped = RowsText(
       Chain({Linear(0, 3, 5), Sum("add", 5, 0, 6), Reshape(6, "[-1, 8]", 7), RowsNorm(7, 8),
              Linear(8, 3, 9), Sum("add", 9, 8, 10), Sum("add", 10, 7, 11)}),
@@ -465,7 +465,7 @@ TEST(Fuse, SumsEmbeddings) {
            const auto [a, b, c] = rows(x, tensors);
            return RowsNormed(a + b + c, tensors);
          });
-  // An embedding that another operation reads, too, stays a node of its own.
+  // An embedding stays a node of its own if another operation also reads its result.
   expect(graph({Sum("add", 6, 7, 9), Sum("add", 9, 8, 10), Sum("mul", 10, 8, 11)}, 11), 4,
          [&](auto& x, auto& tensors) {
            const auto [a, b, c] = rows(x, tensors);
@@ -495,7 +495,7 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   };
   EXPECT_EQ(NodesOf(RowsText(nodes("add"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add"), 9), expected);
-  // An in-place addition is fused, too.
+  // An in-place addition is also fused.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
   // Nothing is fused, because exp_ changes a tensor in place between the product and the sum.
@@ -565,8 +565,8 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
   EXPECT_EQ(NodesOf(RowsText(Chain(AttentionNodes("[2, 0, 1, 3, 4]")), 13)), 7);
 }
 
-// Returns the text of a graph. Its values are: 0 x; 1 a weight [24, 8]; 2 a bias for the scores [heads, 6, 6]; 3 a mask
-// that hides tokens [2, 6, 6].
+// Returns the text of a graph. Its values are: 0 x; 1 a weight [24, 8]; 2 a bias [heads, 6, 6] for the scores; 3 a mask
+// [2, 6, 6] that hides tokens.
 std::string WindowsText(const std::vector<std::string>& nodes) {
   return fmt::format(
       R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2}}, "buffers": {{"hiding": 3}},
@@ -783,8 +783,8 @@ TEST(Fuse, CutsImagesIntoWindows) {
   }
 }
 
-// Checks the chain that torchvision has for images whose sides are no multiples of the window's: the chain cuts off the
-// padding before the roll.
+// Checks torchvision's chain for images whose sides are not multiples of the window's sides: after it has joined the
+// windows, the chain cuts off the padding and then rolls the image.
 TEST(Fuse, CutsPaddedImagesIntoWindows) {
   const std::string text = RowsText(
       Chain({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
@@ -801,8 +801,8 @@ TEST(Fuse, CutsPaddedImagesIntoWindows) {
   });
 }
 
-// Checks the results of a roll with windows that do not fit the image, with a size of -1 in the shape of the result,
-// and of pixels that are not contiguous.
+// Checks the results of a roll in three cases: the windows do not fit the image, the shape of the result has a size of
+// -1, and the pixels are not contiguous.
 TEST(Fuse, RollsWhatIsNoWindow) {
   // The first view has 2 x 2 windows of 3 x 2 pixels, which do not fit the rolled images of 4 x 6 pixels.
   const std::string before = RowsText(

@@ -4,8 +4,8 @@
 //   (roll) -> view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view      ToWindows()
 //   view [.., .., .., .., .., ..] -> permute -> (contiguous) -> view -> (roll)      FromWindows()
 //
-// Without a roll the two chains are the same. The sizes are known when the graph runs; if they are not those of
-// windows, LibTorch's operations run.
+// Without a roll the two chains are the same, and become ToWindows(). The sizes are known only when the graph runs; if
+// they are not those of windows, LibTorch's operations are called.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ using Json = nlohmann::json;
 constexpr char kDescription[] = "lockstep.model";
 constexpr int64_t kVersion = 1;
 
-// The dtypes of inputs. The first input has the samples' dtype; others, such as a mask, may have a different one.
+// The dtypes that inputs may have. The first input has the samples' dtype; others, such as a mask, may have a different
+// one.
 const std::map<std::string, at::ScalarType> kTypes{
     {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 
@@ -146,7 +147,7 @@ Imported::Imported(const ModelSpec& spec)
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
     for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
-      const std::string name = fmt::format("constant {}", i);  // no Python name contains a space
+      const std::string name = fmt::format("constant {}", i);  // no tensor's name has a space
       tensors.constants[std::to_string(i)] =
           register_buffer(name, file.Read(fmt::format("constant.{}", i)));
       unsaved_.insert(name);
@@ -193,7 +194,7 @@ at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
   }
   const ExportedGraph& graph = is_training() ? *training_ : *evaluation_;
   const at::Tensor output = has_samples ? graph.Run(inputs) : graph.RunWithoutSamples(inputs);
-  // The output may have more columns than there are classes.
+  // The shape that the output must have, except that its class dimension `classes` may be greater than classes_.
   std::vector<int64_t> expected{input.size(0), classes_};
   if (task_ == Task::kLanguage) expected.insert(expected.begin() + 1, input.size(1));
   if (task_ == Task::kSegmentation) {

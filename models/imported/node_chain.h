@@ -1,5 +1,5 @@
-// NodeChain: a walk through a program that is being rewritten, from node to node, in which each node is the only user
-// of the previous node's result. Patterns use a NodeChain to describe the chain that they look for.
+// NodeChain: walks through a program that is being rewritten. A step goes from a node to the only user of its result,
+// or from this user back to the node. Patterns use a NodeChain to describe the chain that they look for.
 //
 // If a step does not find the node that it asks for, the walk fails, and all further steps fail, too.
 #pragma once

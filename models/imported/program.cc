@@ -22,7 +22,8 @@ using c10::TypeKind;
 using c10::TypePtr;
 using Json = nlohmann::json;
 
-// A file with more values is damaged, or was made to exhaust the memory.
+// The greatest number of values that is accepted. A file with more values is damaged, or was made to exhaust the
+// memory.
 constexpr int64_t kMostValues = 1'000'000;
 
 struct SymName {
@@ -64,8 +65,8 @@ const std::unordered_set<std::string_view>& AllowedOperations() {
   return kAllowed;
 }
 
-// Returns the text of a JSON value for an error message; for a list or an object, which may be nested very deeply, its
-// type.
+// Returns the text of a JSON value for an error message. For a list or an object, returns only its type, because it may
+// be nested very deeply.
 std::string Shown(const Json& json) {
   return json.is_structured() ? std::string("an ") + json.type_name() : json.dump();
 }
@@ -193,7 +194,7 @@ class Reader {
         return {.constant = ListOf(argument.element_type, std::move(elements))};
       }
       case TypeKind::TensorType:
-        // As in Python's x + 1, the number does not change the dtype of the tensor.
+        // As in Python's x + 1, a wrapped number does not change the dtype of the operation's result.
         if (json.is_number_integer()) return {.constant = WrappedNumber(json.get<int64_t>())};
         if (!json.is_object() || !json.contains("f")) break;
         return {.constant = WrappedNumber(Float(json["f"], where_))};
@@ -303,8 +304,8 @@ class Reader {
     node.results.push_back({.value = Arises(out[0])});
   }
 
-  // Checks the argument called `name`, with number `index`, if it is a size or a stride of a convolution's or pooling's
-  // window.
+  // If the operation is a convolution or a pooling, and argument `index`, called `name`, is a number by which it
+  // divides, checks that the argument is positive. An argument that is not a constant is checked when the graph runs.
   void CheckWindow(const std::string& operation, const std::string& name, size_t index,
                    Node& node) const {
     const bool has_window =
@@ -386,7 +387,7 @@ bool Writes(const c10::Argument& argument) {
 }
 
 void FillLastUses(Program& program) {
-  std::vector<int64_t> last_use(program.values, -1);  // by value: the last node that uses it
+  std::vector<int64_t> last_use(program.values, -1);  // for each value: the last node that uses it
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     program.nodes[i].last_uses.clear();
     for (const int64_t value : ValuesOf(program.nodes[i])) {

@@ -90,7 +90,7 @@ struct Node {
 struct Program {
   std::string where;  // the file and the graph in it, for error messages
   int64_t values = 0;
-  std::vector<int64_t> inputs;  // by input: its value; -1: the graph does not use the input
+  std::vector<int64_t> inputs;  // for each input: its value; -1: the graph does not use it
   std::map<std::string, int64_t> parameters, buffers, constants;
   std::vector<Node> nodes;
   int64_t output = 0;

@@ -31,7 +31,8 @@ bool IsConstant(const Argument& argument, const c10::IValue& value);
 // empty list if the argument is not a list.
 std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument);
 
-// Returns the argument's value if it is a constant, finite number, also as a 0-dimensional tensor; otherwise nothing.
+// Returns the argument's value if it is a constant, finite number, which may be a 0-dimensional tensor; otherwise
+// nothing.
 std::optional<double> NumberOf(const Argument& argument);
 
 // Returns whether the argument is a list of these integers.
@@ -68,8 +69,8 @@ class Rewriter {
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
   // OnlyUser() returns the only node that uses the result of `node`, if that user runs in the same grad and autocast
-  // modes and has one result itself; -1 if there is no such user. OnlyUserOf() does the same for any value, with the
-  // modes of `like`.
+  // modes as `node` and itself has one result; -1 if there is no such user. OnlyUserOf() does the same for any value,
+  // with the modes of `like`.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
@@ -81,7 +82,7 @@ class Rewriter {
   bool IsParameter(int64_t value) const;
 
   // IsWritten() returns whether an operation changes the value's memory in place, through this value or through another
-  // one of its memory group. IsWrittenAfter() returns whether an operation after `node` does so.
+  // value of its memory group. IsWrittenAfter() returns whether an operation after `node` does so.
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
 
@@ -115,12 +116,12 @@ class Rewriter {
   bool IsRoundedBy(int64_t user, int64_t value) const;
 
   Program& program_;
-  std::vector<int64_t> maker_;               // by value: the node that computes it; -1: none
-  std::vector<std::vector<int64_t>> users_;  // by value: the nodes that use it, once for each use
+  std::vector<int64_t> maker_;               // for each value: the node that computes it; -1: none
+  std::vector<std::vector<int64_t>> users_;  // for each value: its users, once for each use
   std::set<int64_t> buffers_, parameters_;   // the values of buffers and of parameters
   const int64_t values_;                     // the number of values before any were added
   MemoryGroups groups_;
-  std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to its memory
+  std::map<int64_t, int64_t> last_written_;  // for each group: the last node that writes to it
   std::set<int64_t> gone_;                   // nodes that were fused or left out
   std::map<int64_t, Node> fused_;            // operations, by the last node of the replaced chain
 };

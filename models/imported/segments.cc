@@ -134,7 +134,8 @@ class Cutter {
         unrepeatable_[change.node] = true;
       }
     }
-    // For each cut: the number of ranges without cuts that begin at it, minus the number of ranges that end at it.
+    // For each cut: the number of ranges in which cuts are forbidden that begin at this cut, minus the number that end
+    // at it.
     std::vector<int64_t> begins(count_ + 2, 0);
     for (int64_t group = 0; group < program_.values; ++group) {
       if (last_change[group] == kBeforeAll || has_module[group]) continue;
@@ -174,7 +175,7 @@ class Cutter {
         if (++in_group[groups_.Of(value)] == 2) ++shared;
       }
       alive_[cut] = alive;
-      // A cut at which no value that may need a gradient is alive is forbidden, too.
+      // A cut is also forbidden if no value that may need a gradient is alive at this cut.
       if (shared > 0 || alive == 0) forbidden_[cut] = true;
     }
   }
@@ -221,16 +222,16 @@ class Cutter {
 
   const Program& program_;
   int64_t count_;
-  std::vector<int64_t> arises_, last_used_;  // by value: the node that defines it or uses it last
-  // By value: whether the value is a tensor of the module, and whether it may need a gradient.
+  std::vector<int64_t> arises_, last_used_;  // for each value: the defining node, the last user
+  // For each value: whether it is a tensor of the module, and whether it may need a gradient.
   std::vector<bool> of_module_, reached_;
-  std::vector<bool> group_reached_;  // by group: whether one of its values may need a gradient
+  std::vector<bool> group_reached_;  // for each group: whether a value of it may need a gradient
   MemoryGroups groups_;
   std::vector<Change> changes_;  // in-place changes
-  // By node: the result Cuts::once, and whether the node must not be computed twice.
+  // For each node: the result Cuts::once, and whether the node must not be computed twice.
   std::vector<bool> once_, unrepeatable_;
-  std::vector<bool> forbidden_;  // by cut, where cut i is before node i: whether it is forbidden
-  std::vector<int64_t> alive_;   // by cut: the result of FindAlive()
+  std::vector<bool> forbidden_;  // for each cut: whether it is forbidden; cut i is before node i
+  std::vector<int64_t> alive_;   // for each cut: the number of values that FindAlive() counts
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // CutsOf(): divides an exported graph into segments for activation checkpointing (models/activation_checkpoint.h).
 //
-// A good place for a cut is where few tensors are alive that need a gradient. Between the blocks of a residual network
-// or a transformer there is one such tensor. There are about as many segments as there are nodes in a segment. The
-// memory for the tensors at the cuts and for the activations of one segment is then about the square root of the memory
-// for all activations (Chen et al. 2016).
+// A good place for a cut is one at which few of the live tensors need a gradient: between two blocks of a residual
+// network or a transformer only one does. A graph of n nodes gets about sqrt(n) segments of about sqrt(n) nodes each.
+// The memory for the tensors at the cuts and for the activations of one segment then grows with sqrt(n), and not with n
+// (Chen et al. 2016).
 //
 // Promise: a segment that is computed twice gives the same results the second time. Therefore no cut lies between the
 // definition of a tensor and an operation that changes it in place. An operation that changes a tensor of the module in
@@ -34,7 +34,7 @@ struct Segment {
 
 struct Cuts {
   std::vector<Segment> segments;
-  std::vector<bool> once;  // by node: whether it changes a tensor of the module in place
+  std::vector<bool> once;  // for each node: whether it changes a tensor of the module in place
 };
 
 // Divides a graph into segments. `trainable` holds the values of the parameters that require a gradient. The last

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 // Returns the line of an exception's text that says what went wrong: the first line, or, in a traceback of TorchScript,
-// the first line after the last "<--- HERE" mark that is not indented.
+// the first line without indentation after the last "<--- HERE" mark.
 std::string ReasonOf(const std::exception& exception) {
   const std::string text = WhatOf(exception);
   const size_t mark = text.rfind("<--- HERE");

@@ -10,7 +10,7 @@
 //   a script without parameters to train -> Error (kUsage) -> test_a_frozen_script
 //   an output that is not a tensor, or has another shape -> Error (kUsage), in the first step
 //     -> test_a_script_that_returns_something_else
-//   an exception inside the script -> Error (kUsage) with its last line -> test_a_script_that_fails
+//   an exception inside the script -> Error (kUsage) with its reason -> test_a_script_that_fails
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>

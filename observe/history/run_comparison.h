@@ -1,7 +1,7 @@
 // RunComparison: finds the config fields in which several runs differ, and compares their metrics.
 //
-// Promise: the values are in the order of the given runs. A run may be given twice. If a run does not have a value, the
-// value is NaN, and the value's step is 0. (observe/history/run_comparison_test.cc)
+// Promise: the values are in the order of the given runs. A run may be given twice. A value that a run does not have is
+// NaN, and the step of that value is 0. (observe/history/run_comparison_test.cc)
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace lockstep {
 
 struct MetricComparison {
   std::string name;  // "train_loss", "val_loss", ...
-  // `steps` has the latest steps for which all runs have a value, in ascending order. at_step[i][j] is the value of run
-  // j at steps[i].
+  // `steps` has the steps at which the runs are compared, in ascending order. at_step[i][j] is the value of run j at
+  // steps[i].
   std::vector<int64_t> steps;
   std::vector<std::vector<double>> at_step;
   // The last value and the best value of each run, and the steps of these values.
@@ -36,7 +36,8 @@ std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistor
 // Returns no steps if a run has no step lines.
 MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64_t windows);
 
-// Compares each metric that at least one of the runs has. MetricComparison::steps has at most `most_steps` steps.
+// Compares each metric that at least one of the runs has. MetricComparison::steps has the latest steps for which all
+// runs have a value, at most `most_steps` steps.
 std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,
                                              size_t most_steps);
 

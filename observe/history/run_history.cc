@@ -109,7 +109,8 @@ std::optional<BestValue> RunHistory::best() const {
 
 double RunHistory::samples_per_s() const {
   const auto found = log().done.find("samples_per_s");
-  // If a run that was already done is started again, no step is made, so the new `done` line has no speed.
+  // If a run that was already done is started again, no step is made, so the new `done` line has no speed. The speed is
+  // then taken from the last step line.
   if (found != log().done.end() && found->is_number() && *found > 0) return found->get<double>();
   return log().last_step && !std::isnan(log().last_step->samples_per_s)
              ? log().last_step->samples_per_s

@@ -60,8 +60,8 @@ class RunHistory {
   // metric of the evaluations; nothing if no evaluation has this metric.
   std::optional<BestValue> best() const;
 
-  // Returns the speed of the whole run if the run is done, and otherwise the speed of the last step line; a negative
-  // number if neither speed is known.
+  // Returns the speed that the log's `done` line has for the whole run. If there is no such speed, returns the speed of
+  // the last step line; a negative number if neither speed is known.
   double samples_per_s() const;
 
   // Return the log's last verdict, which says what the run lost time to, and the remedy that the verdict names; empty

@@ -31,8 +31,8 @@ constexpr size_t kMostCauses = 64;
 // An exception that is thrown for a line whose fields have wrong types.
 struct NoLogLine {};
 
-// Returns the count in the field `name`, or no value if there is no such field. Throws NoLogLine if the field is not a
-// count.
+// Returns the integer in the field `name`, or no value if there is no such field. Throws NoLogLine if the field is not
+// an integer from 0 to 2^63 - 1.
 std::optional<int64_t> CountIn(const Json& line, const char* name) {
   const auto found = line.find(name);
   if (found == line.end()) return std::nullopt;
@@ -372,7 +372,7 @@ void RunLog::BeginJob(double time) {
   if (keep_ == Keep::kAllSteps) run_.jobs.push_back({time, run_.earlier_s});
 }
 
-// Adds the seconds for which the last job trained to earlier_s. Must be called at each `start` line, which begins a new
+// Adds to earlier_s the seconds for which the last job trained. Must be called at each `start` line, which begins a new
 // job.
 void RunLog::EndJob() {
   ParseLastStep();

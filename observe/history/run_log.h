@@ -1,8 +1,8 @@
 // RunLog: reads a run's log.jsonl (trainer/run/run_folder.h lists its lines), also while a job writes it.
 //
 // Promise: a log of any size and content is read to its end. A line that is not complete yet is read when it is
-// complete. A line that is not a JSON object, or whose fields have wrong types, is skipped and counted. Reading needs
-// no more memory than the lines that are kept. A million step lines are read in a fraction of a second: with
+// complete. A line that is not a JSON object, or whose fields have wrong types, is skipped and counted. Memory is
+// needed only for the lines that are kept. A million step lines are read in a fraction of a second: with
 // Keep::kLastStep only the last step line is parsed, and with Keep::kAllSteps step lines need no general JSON parser
 // (observe/history/step_line.h).
 //
@@ -111,7 +111,7 @@ struct LoggedRun {
   std::vector<LoggedMetrics> epochs;  // each line has only the value "train_loss"
   std::vector<LoggedMetrics> evaluations;
   std::vector<int64_t> checkpoints;  // the steps of checkpoints
-  // The following five lists are in the order of the log, and empty without Keep::kAllSteps.
+  // The following five lists are in the order of the log. They are empty without Keep::kAllSteps.
   std::vector<LoggedSeconds> seconds_lines;
   std::vector<std::string> causes;     // the names of the causes of lost time
   std::deque<LoggedVerdict> verdicts;  // the last 300 verdicts
@@ -172,7 +172,7 @@ class RunLog {
   uint64_t inode_ = 0;
   std::string begun_line_;     // the beginning of a line that is not complete yet
   bool skips_line_ = false;    // whether the current line is skipped because it is too long
-  std::string unparsed_step_;  // the last step line, with Keep::kLastStep
+  std::string unparsed_step_;  // with Keep::kLastStep: the last step line, until it is parsed
 };
 
 }  // namespace lockstep

@@ -145,8 +145,8 @@ class GpuReader::Gpu {
   }
 
   void ReadMemory(const Asker& ask, GpuReading& reading) const {
-    // The _v2 function does not count the memory that the driver reserves for itself as used, and neither does
-    // nvidia-smi. Older drivers have only the function without _v2, which counts this memory as used.
+    // Like nvidia-smi, the _v2 function does not count as used the memory that the driver reserves for itself. Older
+    // drivers have only the function without _v2, which counts this memory as used.
     nvmlMemory_v2_t memory{.version = nvmlMemory_v2};
     nvmlMemory_t old{};
     if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo_v2)>("nvmlDeviceGetMemoryInfo_v2", handle_,
@@ -210,8 +210,8 @@ class GpuReader::Gpu {
       reading.nvlink_received_bytes_per_s = nvlink_received_.At(now, ValueOf(fields[3]));
     }
     if (has_fields && fields[0].nvmlReturn == NVML_SUCCESS) return;
-    // If the driver does not have the PCIe counters, nvmlDeviceGetPcieThroughput measures the throughput for 20 ms, in
-    // KB/s.
+    // If the driver does not have the PCIe counters, nvmlDeviceGetPcieThroughput is called, which measures the
+    // throughput over 20 ms and returns KB/s.
     constexpr double kKilo = 1e3;
     for (const auto& [counter, rate] :
          {std::pair(NVML_PCIE_UTIL_TX_BYTES, &reading.pcie_sent_bytes_per_s),

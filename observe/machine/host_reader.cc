@@ -36,7 +36,7 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
     double ticks = 0;
     constexpr int kIdle = 3;
     constexpr int kWaitsForDisk = 4;
-    constexpr int kFields = 8;  // the fields after these are parts of USER and NICE
+    constexpr int kFields = 8;  // the later fields are not read: USER and NICE include their ticks
     for (int field = 0; field < kFields && numbers >> ticks; ++field) {
       time.all += ticks;
       if (field != kIdle && field != kWaitsForDisk) time.busy += ticks;
@@ -47,7 +47,7 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
 
 namespace {
 
-// Returns the bytes in the line "NAME: ... kB" of a file; 0 if there is no such line.
+// Returns the size that the line "NAME: ... kB" of a file has, in bytes; 0 if there is no such line.
 double BytesIn(const std::string& path, std::string_view name) {
   constexpr double kKibibyte = 1024;
   std::ifstream file(path);

@@ -4,8 +4,8 @@
 // Promise: training never waits for the monitor (base/mailbox.h). If the driver is slow, the reading comes late.
 //
 // Invariants:
-//   1. The first reading comes after one period, or after a second if the period is longer. The first reading cannot
-//      come at once, because rates and the use of cores are differences between two readings.
+//   1. The first reading comes after one period, or after 1 s if the period is longer than 1 s. The first reading
+//      cannot come at once, because rates and the use of cores are differences between two readings.
 //   2. The destructor waits for at most one call of the driver.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)

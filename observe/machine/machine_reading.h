@@ -24,7 +24,7 @@ struct GpuReading {
   std::optional<double> use;
   std::optional<double> memory_use;
   std::optional<int64_t> memory_used;   // in bytes, by all processes
-  std::optional<int64_t> memory_free;   // in bytes; neither used nor reserved by the driver
+  std::optional<int64_t> memory_free;   // in bytes, without memory that the driver reserves
   std::optional<int64_t> memory_total;  // in bytes
   std::optional<int> rank;              // the rank of the job that computes on this GPU
   // The bytes of the GPU's memory that the process of `rank` uses.
@@ -49,10 +49,9 @@ struct GpuReading {
 struct HostReading {
   double cpu_use = 0;  // the used fraction of all cores' time since the previous reading
   int cores = 0;
-  int64_t memory_used =
-      0;  // in bytes, without the page cache's pages that the kernel can give back
-  int64_t memory_total = 0;       // in bytes; the limit of the control group, if that is less
-  int64_t process_memory = 0;     // the resident memory of this process, in bytes
+  int64_t memory_used = 0;     // in bytes, without pages of the page cache that the kernel can free
+  int64_t memory_total = 0;    // in bytes; the machine's memory, or the cgroup's limit if less
+  int64_t process_memory = 0;  // the resident memory of this process, in bytes
   int64_t process_anonymous = 0;  // the part of process_memory that belongs to no file
 };
 

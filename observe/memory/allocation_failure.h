@@ -1,6 +1,6 @@
 // AllocationFailure: the state of a GPU's memory at the moment when an allocation failed, and its explanation in words.
 //
-// Promise: fragmentation is named as the cause only if the free memory would have sufficed had it been contiguous.
+// Promise: fragmentation is named as the cause only if the free memory would have been enough as one contiguous block.
 #pragma once
 
 #include <cstdint>

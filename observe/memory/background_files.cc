@@ -27,7 +27,7 @@ std::string ErrorOfWriting(const std::string& path, const std::string& content) 
 void BackgroundFiles::Write(std::string path, std::string content) {
   const std::scoped_lock lock(mutex_);
   if (!is_writing_) {
-    // The previous thread has left its loop, so the assignment, which joins it, does not wait.
+    // The previous thread has left its loop, so the assignment, which joins that thread, does not wait.
     writer_ = std::jthread([this] { WriteAll(); });
     is_writing_ = true;
   }

@@ -8,7 +8,7 @@
 // Invariants:
 //   1. An allocation keeps the label (phase, owner, module) that was current when it was made, unless Own() changes its
 //      owner.
-//   2. Begin() forgets everything. Hold() comes before the first Allocate().
+//   2. Begin() forgets everything. After Begin(), all calls of Hold() must come before the first Allocate().
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/memory_tally_test.cc)
 //   memory is freed that was neither held nor allocated -> the free does not count

@@ -123,8 +123,8 @@ TEST(MemoryTally, CountsWhatOthersTake) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kOther), 100);
 }
 
-// Checks that Own() changes the owner of memory afterwards. A library's workspace is allocated while the module runs
-// that first needs the workspace, so the workspace first gets the label of that module.
+// Checks that Own() changes the owner of memory that is already allocated. A library's workspace is allocated while the
+// first module that needs the workspace runs, so the workspace has the label of this module until Own() is called.
 TEST(MemoryTally, LearnsAfterwardsWhatMemoryIsFor) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kParameters);

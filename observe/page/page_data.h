@@ -47,9 +47,9 @@ class PageData {
   std::vector<std::unique_ptr<RunData>> runs_;
 };
 
-// Returns the run folders that a user names: each given run folder, and for each given folder that contains run folders
-// all of these run folders, in the order of their names. Throws Error (kUsage) if a given folder is neither of the two,
-// or if there are more than kMostRuns run folders.
+// Returns the run folders that a user names. A given run folder stands for itself. A given folder that contains run
+// folders stands for all of these run folders, in the order of their names. Throws Error (kUsage) if a given folder
+// neither is a run folder nor contains one, or if there are more than kMostRuns run folders.
 std::vector<std::string> RunFoldersFor(const std::vector<std::string>& folders);
 
 }  // namespace lockstep

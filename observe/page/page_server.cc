@@ -28,7 +28,8 @@ std::optional<Number> NumberOf(std::string_view text) {
 }
 
 HttpReply Answer(int status, std::string type, std::string body) {
-  // These headers make the browser store nothing, and send the URL with the token to no other server.
+  // With these headers the browser stores nothing, and does not send the URL, which contains the token, to other
+  // servers.
   return {.status = status,
           .type = std::move(type) + "; charset=utf-8",
           .body = std::move(body),

@@ -1,7 +1,7 @@
 // Profiles: reads the summaries of a run's profiles, RUN/profiles/STEP/summary.json.
 //
-// Promise: a file is read again only when it has changed. If there are many profiles, only the first profile and the 5
-// newest profiles are read.
+// Promise: a file is read again only when it has changed. If there are more than 6 profiles, only the first profile and
+// the 5 newest profiles are read.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/profiles_test.cc)
 //   a summary is not JSON, too long, a link or a pipe, or cannot be read -> an object with step and `why_not`

@@ -107,7 +107,8 @@ struct GraphNodes::Watch {
     operation_begin = nodes.size();
   }
 
-  // Sets the FLOPs of the node if the operation has only one node. The FLOPs of each of several kernels are not known.
+  // Sets the FLOPs of the node if the operation has only one node. If an operation has several nodes, it is not known
+  // how its FLOPs are divided among them.
   void LeaveOperation() {
     const std::lock_guard lock(mutex);
     NoteNodes();

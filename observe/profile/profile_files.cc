@@ -51,7 +51,8 @@ void AppendCompressed(const std::string& text, const AppendBytes& append) {
     throw CheckpointError("a trace cannot be compressed: zlib says {}", status);
 }
 
-// Returns the text of a file, which may be compressed. Throws Error (kUsage).
+// Returns the text of a file, which may be compressed by gzip. Throws Error (kUsage) if the compressed data are cut off
+// or damaged.
 std::string TextOf(const std::string& path) {
   constexpr size_t kMost = size_t{4} << 30;  // no trace is so large, but a malicious file may be
   const MappedFile file(path);

@@ -53,7 +53,7 @@ void WriteRunProfile(const RunProfile& profile, const std::string& run_dir);
 std::vector<int64_t> ProfilesOf(const std::string& run_dir);
 
 // Reads a profile. `name` is RUN@STEP, a run folder (which means its last profile), a summary.json, or a trace file of
-// this program or of PyTorch, compressed or not. Throws Error (kUsage).
+// this program or of PyTorch, compressed or not. Throws Error (kUsage) if the profile cannot be read.
 RunProfile ReadRunProfile(const std::string& name);
 
 // Returns whether `name` names a profile: RUN@STEP or a regular file.

@@ -55,7 +55,7 @@ class AlertWorker final : public EventWorker {
   }
 
  private:
-  // Notes the time of any other event, which shows that the run goes on.
+  // Notes the time of an event that has no overload of its own, because the event shows that the run goes on.
   template <typename Event>
   void Take(const Event&) {
     last_life_ = Clock::now();

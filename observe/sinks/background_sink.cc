@@ -75,7 +75,7 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Calls the worker until End() was called, and then destroys the worker, which may take as long as a call.
+  // Calls the worker until End() was called, and then destroys the worker. Destroying it may take as long as a call.
   void Run() {
     Clock::time_point next = Clock::now() + kPeriod;
     for (bool ends = false; !ends && !is_left_;) {

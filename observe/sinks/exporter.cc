@@ -118,8 +118,8 @@ bool Exporter::BecomeOwner() {
   if (socket_.get() < 0) socket_ = FileDescriptor(::socket(AF_UNIX, kKind, 0));
   const Address address = AddressOf(name_);
   if (bind(socket_.get(), Raw(address), address.bytes) != 0) return false;
-  // This option must not be set before bind(), because Linux gives a socket with this option another name when the
-  // socket sends.
+  // This option must not be set before bind() succeeds. When a socket with this option sends before it has a name,
+  // Linux gives the socket a name, and bind() fails from then on.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
   owner_ = true;

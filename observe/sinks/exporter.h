@@ -13,7 +13,8 @@
 //      drops the figures of ranks from which nothing came for kFreshS seconds, opens the port if it is not open yet,
 //      and replaces the file by a rename. No other user can make the owner write to another file: whatever has the name
 //      of the file or of its partial file is replaced, and links are not followed.
-//   4. When the owner's job ends normally, the owner removes the file, because node_exporter would show it for ever.
+//   4. When the owner's job ends normally, the owner removes the file. If the file stayed, node_exporter would show its
+//      figures for ever.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
 //   the port is taken -> Error (kUsage) from Show(), and the next Show() tries again

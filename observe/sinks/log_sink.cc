@@ -276,7 +276,7 @@ class LogSink final : public EventSink {
   }
 
  private:
-  // The log has at most one line of machine readings in this period, in seconds.
+  // The minimum time in seconds between two lines of machine readings in the log.
   static constexpr double kReadingsPeriod = 10;
 
   bool IsDue(const MachineReading& reading) {

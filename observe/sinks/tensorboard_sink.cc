@@ -46,7 +46,7 @@ class TensorBoardWorker final : public EventWorker {
   }
 
  private:
-  // Ignores all other events.
+  // Ignores the events that have no overload of their own.
   template <typename Event>
   void Take(const Event&) {}
 
@@ -149,8 +149,8 @@ class TensorBoardWorker final : public EventWorker {
     file_.Add(event.SerializeAsString());
   }
 
-  // Writes the first records of the file. Must be called after RunResumed, which says from which step the run is
-  // resumed.
+  // Writes the first records of the file. If the run is resumed, Begin() must be called after the event RunResumed,
+  // which has the step from which the run is resumed.
   void Begin() {
     tensorboard::Event version = EventOf(0);
     version.set_file_version("brain.Event:2");

@@ -5,8 +5,8 @@
 // and the rest of the step counts as computing.
 //
 // Invariants:
-//   1. The time of a step lasts from the end of the previous step to its own end, so no time lies between two steps. On
-//      a GPU these are the times at which the GPU finished the steps.
+//   1. The time of a step lasts from the end of the previous step to the end of the step, so no time lies between two
+//      steps. On a GPU a step ends when the GPU has finished it.
 //   2. The ideal time of steps of one shape (number of samples of the global batch) is the 5th percentile of their
 //      computing time. The rest of the computing time counts as Loss::kOther, unless the verdict (verdict.h) finds a
 //      cause for this rest.
@@ -32,8 +32,8 @@ struct StepSeconds {
   double exchange = 0;       // sending data to other ranks, and waiting for other ranks
   double idle = 0;           // the time in which the GPU was idle before the step, for any reason
   double between = 0;        // evaluation, checkpoints and all other time given to Ledger::Spend()
-  // The time that a GPU takes for a step if all the step's work is queued before the GPU begins it; 0: not measured in
-  // this step. A step with this time has no other times.
+  // The time that a GPU takes for a step if all the step's work is queued before the GPU begins the step; 0: not
+  // measured in this step. A step with this time has no other times.
   double unbroken = 0;
 };
 
@@ -43,7 +43,8 @@ struct RankSeconds {
   double wall_s = 0;
   double ideal_s = 0;
   double computed_s = 0;  // wall_s minus the sum of lost_s
-  // The time that a GPU would take for all steps if each step was queued before the GPU begins it; 0: not measured.
+  // The time that a GPU would take for all steps if all the work of each step were queued before the GPU begins the
+  // step; 0: not measured.
   double unbroken_s = 0;
   std::array<double, kLosses.size()> lost_s{};
   // The fractions of the waiting time for samples that were spent on reading them and on copying them to the device.

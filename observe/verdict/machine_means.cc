@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the fraction of its clock rate that the GPU has lost to a fault.
+// Returns the fraction of the GPU's clock rate that is lost to a fault.
 double ThrottledShare(const GpuReading& gpu) {
   if (!gpu.throttle_reasons || !IsSlowedByFault(*gpu.throttle_reasons) || !gpu.sm_clock_mhz ||
       gpu.sm_clock_limit_mhz.value_or(0) <= 0) {

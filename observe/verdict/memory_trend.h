@@ -1,7 +1,7 @@
 // MemoryTrend: finds out whether the memory of a process or of a GPU keeps growing.
 //
-// Promise: memory that grows at the beginning and then stays constant, as that of allocators and caches, is no trend. A
-// trend is growth that goes on at about the same rate in each quarter of the later half of the run.
+// Promise: it is no trend if memory grows at the beginning and then stays constant, as the memory of allocators and
+// caches does. A trend is growth that goes on at about the same rate in each quarter of the later half of the run.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class MemoryTrend {
 
   double least_growth_bytes_;
   std::vector<Point> points_;
-  int64_t spacing_ = 1;  // one of spacing_ calls of Add() adds a point
+  int64_t spacing_ = 1;  // every spacing_-th call of Add() adds a point
   int64_t calls_ = 0;
 };
 

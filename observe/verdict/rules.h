@@ -36,7 +36,7 @@ struct KeptTensors {
 struct MemoryGrowth {
   bool on_gpu = false;
   KeptTensors kept{};             // tensors on this device that one of the last steps kept
-  double device_bytes = 0;        // growth of the GPU's tensors per step; 0: none
+  double device_bytes = 0;        // bytes by which the GPU's tensors grow per step; 0: none
   double device_steps_left = -1;  // the steps until the GPU's memory is full; -1: unknown
 };
 

@@ -18,8 +18,8 @@ class TypicalTime {
 
   int64_t count() const { return count_; }
 
-  // Returns the seconds that the fraction `share` of the durations, in [0, 1], does not exceed; 0 if there are no
-  // durations.
+  // Returns the duration, in seconds, that a fraction of `share` of all durations does not exceed; 0 if there are no
+  // durations. `share` is in [0, 1].
   double Percentile(double share) const;
 
  private:

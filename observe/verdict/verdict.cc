@@ -43,14 +43,14 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
 }
 
-// Returns the seconds in which the GPU had nothing to do because the host had not launched the GPU's next kernel yet. A
-// CUDA graph has no such gaps.
+// Returns the seconds in which the GPU had nothing to do because the host had not launched the GPU's next kernel yet.
+// Steps that run as a CUDA graph lose no time in this way.
 double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& report,
                    const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
-  // No unbroken step was measured, because the host cannot queue a whole step ahead if the model waits for the GPU. In
-  // this case the idle time is estimated from the GPU's use. The driver reports this use, and misses some of the gaps.
+  // No unbroken step was measured: if the model waits for the GPU, the host cannot queue a whole step ahead. The GPU's
+  // idle time is then estimated from the GPU's use that the driver reports, which misses some of the idle time.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,

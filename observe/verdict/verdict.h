@@ -15,8 +15,8 @@
 //
 // Invariants:
 //   1. ideal_s and all lost_s add up to wall_s.
-//   2. There is no verdict before kLeastSteps steps and kLeastSeconds seconds, and none if no loss but `other` is at
-//      least kLeastShare of the wall time.
+//   2. There is a verdict only after kLeastSteps steps and kLeastSeconds seconds, and only if at least one loss other
+//      than `other` is at least kLeastShare of the wall time.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct RunFacts {
   std::string why_no_graph;
   std::string syncs;    // the operations of the forward pass that waited for the GPU; empty: none
   double gpu_use = -1;  // the fraction of the time in which a kernel ran; -1: unknown
-  double throttled_share = 0;  // the fraction of its clock rate that the GPU lost to heat or power
+  double throttled_share = 0;  // the fraction of the GPU's clock rate lost to heat or power
   int ranks_here = 1;          // the number of ranks on the machine
   int cores_here = 1;          // how many cores of the machine the job may use
   int cores = 1;               // how many cores each rank has for itself

@@ -18,8 +18,8 @@ struct Parts {
   HeadsView parts[3];  // with strides counted in units
 };
 
-// Copies the parts to `out`. Block (r, u, p) copies group r of rows and group u of units of part p. The values are
-// copied unchanged, so their type does not matter.
+// Copies the parts to `out`. Block (r, u, p) copies, for each row of group r, the units of group u in part p. The
+// values are copied unchanged, so their type does not matter.
 template <typename Unit>
 __global__ void __launch_bounds__(kUnits* kRowThreads)
     PackHeads(const __grid_constant__ Parts parts, Unit* __restrict__ out, int64_t rows,

@@ -2,7 +2,7 @@
 // them.
 //
 // out = softmax(q k^T / sqrt(size)) v for each head, where q, k and v are the head's queries, keys and values, and size
-// = width / heads. If `causal` is true, a token does not see the tokens after it.
+// is the number of values of a head. If `causal` is true, a token does not see the tokens after it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,9 @@ struct AttentionOptions {
 // The fused path runs on a GPU if qkv has 16 bits, the size of a head is a multiple of 8, and ATen chooses flash
 // attention or cuDNN's attention. If there is a mask, the fused path also requires that ATen chooses cuDNN's attention
 // and that the mask needs no gradient. In all other cases SelfAttentionTwin() runs. The fused path does not copy
-// queries, keys and values. Without dropout and mask, cuDNN's attention writes the gradients of queries, keys and
-// values side by side. In the other cases of the fused path, a kernel of its own packs these gradients side by side.
+// queries, keys and values. If there is neither dropout nor a mask, and HasPackedAttention() is true
+// (packed_attention.h), cuDNN's attention writes the gradients of queries, keys and values side by side. In the other
+// cases of the fused path, a separate kernel packs these gradients side by side.
 at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options);
 
 // Computes the same result as SelfAttention() with plain ATen calls, on any device and any type.

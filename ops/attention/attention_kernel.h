@@ -1,4 +1,4 @@
-// Declares the function that launches the kernel of attention.cc, which packs gradients.
+// Declares the function that launches the kernel with which attention.cc packs gradients into one tensor.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ struct HeadsView {
   int64_t token_stride;
 };
 
-// Enqueues the kernel that copies out[c, t, p, h, :] = parts[p][c, h, t, :]. `out` is [count, tokens, 3, heads, size],
+// Enqueues the kernel that sets out[c, t, p, h, :] to parts[p][c, h, t, :]. `out` is [count, tokens, 3, heads, size],
 // contiguous. All pointers point to device memory.
 void LaunchPackHeads(const std::array<HeadsView, 3>& parts, void* out, const AttentionShape& shape,
                      cudaStream_t stream);

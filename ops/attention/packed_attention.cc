@@ -116,8 +116,8 @@ CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, cons
 void Run(const PackedAttention& attention, Direction direction, const at::Tensor& qkv,
          CudnnPointers pointers) {
   if (qkv.is_meta()) {
-    // This line allocates the workspace that cuDNN 9 needs on an H100, where backward sums the gradients of the queries
-    // in float32.
+    // This code allocates as much workspace as cuDNN 9 needs on an H100. cuDNN's backward sums the gradients of the
+    // queries in float32 in the workspace.
     const AttentionShape& shape = attention.shape;
     const int64_t sums = shape.count * shape.heads * shape.tokens * (shape.size + 1);
     if (direction == Direction::kBackward) at::empty({sums}, qkv.options().dtype(at::kFloat));

@@ -3,7 +3,7 @@
 //
 // The first call with a shape makes a plan (cuDNN's prepared kernels) for this shape, which takes about 0.1 s. All
 // threads share the plan. The first call in each thread also makes the thread's cuDNN handle. A CUDA graph can capture
-// every later call, because a later call makes nothing.
+// all other calls, because they make neither a plan nor a handle.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,
@@ -31,7 +31,8 @@ struct PackedAttention {
 // d_qkv below, are contiguous 16-bit tensors [count, tokens, 3 * heads * size].
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention);
 
-// The name of forward for at::RecordFunction. The inputs of this event are qkv, heads and causal.
+// The name of the event that forward records with at::RecordFunction. The inputs of the event are qkv, heads and
+// causal.
 inline constexpr char kPackedAttentionEvent[] = "lockstep::attention";
 
 // Computes forward, and returns [count, tokens, heads, size], contiguous. `log_sums` is undefined, or float32 [count,

@@ -38,8 +38,8 @@ __device__ void Clear(char (&tiles)[kBytes]) {
   }
 }
 
-// Starts to copy the rows of kParts matrices to kParts consecutive tiles. In `from` adjacent rows lie `pitch` values
-// apart, and adjacent matrices `part_pitch` values.
+// Starts to copy the rows of kParts matrices to kParts consecutive tiles. In `from`, adjacent rows lie `pitch` values
+// apart, and adjacent matrices lie `part_pitch` values apart.
 template <int kParts, typename T>
 __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t part_pitch,
                          int tokens) {
@@ -76,8 +76,8 @@ __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, in
   return {offsets[0], offsets[1], offsets[2], offsets[3]};
 }
 
-// Return the maximum and the sum of a row whose columns are distributed over four lanes. The argument is that of the
-// lane's own columns.
+// Return the maximum and the sum of a row whose columns are distributed over four lanes. The argument is the maximum or
+// the sum of the lane's own columns.
 __device__ float MaximumOfRow(float maximum) {
   maximum = fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 1));
   return fmaxf(maximum, __shfl_xor_sync(~0U, maximum, 2));
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   Clear(tiles);
   __syncthreads();
   if (windows.first < windows.end) copy(windows.first, 0);
-  // The offsets are in shared memory, because d_bias takes the registers. Each thread reads only offsets that this
-  // thread has written.
+  // The offsets are in shared memory, because the sums for d_bias already take most of the registers. Each thread reads
+  // only offsets that this thread has written.
   float4* const offsets = reinterpret_cast<float4*>(d_scores + kScoreBytes) + threadIdx.x;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
   int buffer = 0;
   for (int64_t window = windows.first; window < windows.end; window += windows.stride) {
     AwaitCopies();
-    // After this barrier the window is in shared memory, and no thread uses the other buffer and the score tiles.
+    // After this barrier the window is in shared memory, and no thread uses the other buffer or the score tiles.
     __syncthreads();
     if (window + windows.stride < windows.end) copy(window + windows.stride, 1 - buffer);
     char* const own = tiles + buffer * kParts * kTileBytes;

@@ -8,7 +8,7 @@
 
 namespace lockstep::ops {
 
-// The maximum of WindowsShape::Packs(), because the kernels count packs in 31 bits.
+// The maximum of WindowsShape::Packs(). The limit exists because the kernels count packs in 31 bits.
 constexpr int64_t kMostWindowPacks = INT32_MAX;
 
 // The sizes for the kernels. All members but `down` and `right` are at least 1, and Packs() is at most

@@ -4,7 +4,7 @@
 // Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts the weights'
 // gradients to float32 in separate kernels, and cuDNN's heuristics choose how a convolution runs. After
 // UseOwnOperations(), Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. The results of
-// these functions are the same as those of LibTorch's operations within rounding, and can be differentiated twice, too.
+// these functions are the same as those of LibTorch's operations within rounding, and can be differentiated twice.
 //
 // LibTorch still computes: convolutions with dilation; convolutions whose stride or padding differs between height and
 // width; convolutions whose numbers of channels are not multiples of 8 (except a 7x7 stem); groups that cuDNN computes

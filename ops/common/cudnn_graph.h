@@ -1,8 +1,8 @@
 // CudnnGraph: a cuDNN graph, which describes an operation, together with the plan that computes the operation.
 //
 // All threads can share one CudnnGraph: a plan runs with any cuDNN handle of its device, not only with the handle with
-// which the plan was made. The first call in each thread makes the thread's handle. A CUDA graph can capture every
-// later call, because a later call makes nothing. The handles are ATen's and live as long as the process, so a
+// which the plan was made. The first call of Run() in each thread makes the thread's handle. A CUDA graph can capture
+// all other calls of Run(), because they make no handle. The handles are ATen's and live as long as the process, so a
 // CudnnGraph never outlives the handle with which it was made.
 #pragma once
 
@@ -32,7 +32,8 @@ class CudnnGraph {
         .set_compute_data_type(DataType_t::FLOAT);
   }
 
-  // Returns the graph, in which the caller must describe the operations and which the caller must build before Run().
+  // Returns the graph. The caller must describe the operations in the graph, and build the graph before the first
+  // Run().
   cudnn_frontend::graph::Graph& graph() { return graph_; }
 
   // Asks cuDNN how much workspace the graph needs. The graph must have been built before. Returns false if cuDNN

@@ -7,9 +7,9 @@
 namespace lockstep::ops {
 
 // Sums each column over the lanes, and calls give(c, sum) for each column c of the block that is below `end`. `block`
-// is the block's index among the blocks side by side. `sums` are the calling thread's sums, or zeros if the thread has
-// none. A block has at most kThreads threads, and all threads of the block must call this function. The lanes are added
-// in a fixed order, so each run gives the same bits.
+// is the block's index among the blocks that divide the columns. `sums` are the calling thread's sums, or zeros if the
+// thread has none. A block has at most kThreads threads, and all threads of the block must call this function. The
+// lanes are added in a fixed order, so each run gives the same bits.
 template <int kThreads, int kPack, typename Give>
 __device__ void SumLanes(const float (&sums)[kPack], int64_t block, int64_t end, const Give& give) {
   __shared__ float lanes[kThreads * kPack];

@@ -7,7 +7,7 @@
 // Invariant: an operation always gets the rounded form of the weight's present values, whichever code wrote these
 // values. If LibTorch's operations write a weight in place, as in a model that clips its weights in forward, the
 // weight's version changes, and the copy is made again. Code that writes a weight by its address does not change the
-// version. Only the optimizer may do this after the first copy was made.
+// version. After a copy was made, only the optimizer may write the weight by its address.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +42,7 @@ class WeightCopies {
   // Returns all copies.
   std::vector<at::Tensor> All() const;
 
-  // Removes the copy of a weight, because the optimizer is not going to update it.
+  // Removes the copy of `weight`. The caller must do this if the optimizer will not update the copy.
   void Forget(const at::Tensor& weight);
 
   // Makes Rounded() keep no new copies from this call on.

@@ -3,9 +3,9 @@
 // bazel run -c opt //ops/convolution:convolution_bench
 //
 // The arguments are input channels, output channels, side of the image, size of the window and stride, for 256 images.
-// The 4x4 convolution is the stem in squares of 2x2 pixels (stem_convolution.h). The fastest of several replays of a
-// CUDA graph counts. `first_us` is the time of cuDNN's first plan, without a search. `of_peak` is the rate divided by
-// the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
+// The 4x4 convolution is the stem in squares of 2x2 pixels (stem_convolution.h). Each time is that of the fastest of
+// several replays of a CUDA graph. `first_us` is the time of cuDNN's first plan, without a search. `of_peak` is the
+// rate divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

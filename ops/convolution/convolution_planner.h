@@ -7,21 +7,21 @@
 // this file takes less than a millisecond.
 //
 // A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are never used: plans
-// whose notes say that the result can differ from run to run (NONDETERMINISTIC), that they round more than the result
-// (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that they are compiled when they are made (RUNTIME_COMPILATION,
-// about a second), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The first plan is the
-// first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, the first plan is the first that
-// heuristic FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its candidates are the
-// plans that A proposes, and the neighbours of the best of these plans. A neighbour differs in the value of one knob.
-// FALLBACK's engines are not candidates: they use no tensor cores, and timing one of them takes longer than timing all
-// other candidates.
+// whose notes say that the result can differ from run to run (NONDETERMINISTIC), that values other than the result are
+// rounded (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that the plan is compiled when it is made, which takes
+// about a second (RUNTIME_COMPILATION), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The
+// first plan is the first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, the first plan
+// is the first that heuristic FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its
+// candidates are the plans that A proposes, and the neighbours of the best of these plans. A neighbour differs in the
+// value of one knob. FALLBACK's engines are not candidates: they use no tensor cores, and timing one of them takes
+// longer than timing all other candidates.
 //
 // All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several threads.
 // The first call of a thread makes the thread's cuDNN handle, and the first use of a plan makes the plan. A CUDA graph
-// can capture every later call, because a later call makes neither.
+// can capture all other calls, because they make neither a handle nor a plan.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/convolution/convolution_planner_test.cc)
-//   a convolution that it does not plan (below) -> ATen's result
+//   a convolution that has no plan (see Forward()) -> ATen's result
 //     -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
 //   cuDNN has no plan for a convolution -> ATen's result -> (none)
 //   sizes or types that do not fit together -> ATen's exception -> ConvolutionPlanner.SaysWhatDoesNotFit
@@ -46,8 +46,8 @@ namespace lockstep::ops {
 struct ConvolutionOptions {
   int64_t stride = 1;
   int64_t padding = 0;
-  // Whether a plan of this convolution may be searched for. It is false for convolutions that may occur only once, such
-  // as those of an evaluation.
+  // Whether a plan of this convolution may be searched for. Callers set `searches` to false for convolutions that may
+  // occur only once, such as those of an evaluation.
   bool searches = true;
   // The number of groups of channels between which the weight is zero. Code that counts floating-point operations
   // leaves out the products with these zeros.
@@ -70,7 +70,8 @@ struct MadeConvolutionPlan : ConvolutionPlan {
 
 using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
 
-// Computes convolutions with planned engines. Any number of threads may use one ConvolutionPlanner at the same time.
+// Chooses plans for convolutions, and computes convolutions with the chosen plans. Any number of threads may use one
+// ConvolutionPlanner at the same time.
 class ConvolutionPlanner {
  public:
   // Makes a planner whose plan files are in `folder`. If `folder` is empty, no files are kept.
@@ -105,9 +106,9 @@ class ConvolutionPlanner {
   PlanChoices<ConvolutionKey, MadeConvolutionPlan> choices_;
 };
 
-// The names of planned convolutions and of their gradients for at::RecordFunction. The inputs of a convolution's event
-// are the first inputs of at::convolution: x, weight, no bias, strides, paddings, dilations. The inputs of a gradient's
-// event are dy, x and weight.
+// The names of the events that planned convolutions and their gradients record with at::RecordFunction. The inputs of a
+// convolution's event are the first inputs of at::convolution: x, weight, no bias, strides, paddings, dilations. The
+// inputs of a gradient's event are dy, x and weight.
 inline constexpr char kConvolutionEvent[] = "lockstep::convolution";
 inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backward";
 

@@ -209,8 +209,8 @@ struct GradientGrid {
     const BlockColumns columns = ColumnsOf(shape.channels);
     const int lanes = std::min(kMostLanes, kThreads / (columns.units * shape.size));
     const int64_t rows = int64_t{shape.count} * shape.out_height;
-    // There are about four blocks for each multiprocessor: enough to keep all of them busy, but few, so that there are
-    // few partial sums.
+    // There are about four blocks for each multiprocessor. These are enough to keep all multiprocessors busy, and more
+    // blocks would write more partial sums.
     const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);
     return {columns, lanes,
             static_cast<int>(std::clamp<int64_t>(CeilDivide(rows, lanes), 1, wanted))};

@@ -42,8 +42,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
 }
 
 // Compares the results for several shapes. The channels fill one pack, a block, or blocks that are narrower than a
-// cache line; 3 channels are no whole pack. The rows have fewer pixels than a thread computes, as many as a block, or
-// more. Some images are smaller than the window.
+// cache line; 3 channels are no whole pack. Some rows have fewer pixels than a thread computes, some have as many as a
+// block computes, and some have more. Some images are smaller than the window.
 TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
   const std::vector<std::vector<int64_t>> images = {
       {2, 8, 7, 7},     {3, 24, 5, 9},   {1, 72, 2, 3}, {2, 16, 56, 57},

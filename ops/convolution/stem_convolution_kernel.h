@@ -22,7 +22,7 @@ struct SquaresShape {
   // The numbers of rows and columns of squares, including the frame of squares of zeros around the image.
   int framed_height;
   int framed_width;
-  int framed_channels;  // a multiple of 8, at least 4 channels
+  int framed_channels;  // a multiple of 8, and at least 4 * channels
   int frame;            // the number of rows, and of columns, of squares of zeros before the image
   int64_t strides[4];   // the image's strides between samples, channels, rows and columns
 };
@@ -75,9 +75,9 @@ int64_t StemGradientParts(const StemShape& shape);
 void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
                         const StemShape& shape, cudaStream_t stream);
 
-// Enqueues the kernel that adds up the parts, [parts, outputs, 4, 4, framed_channels], to the gradient of the weight
-// for squares. The kernel converts this gradient to the gradient of the 7x7 weight, and writes the gradient of the 7x7
-// weight to `to` with the strides of `shape`.
+// Enqueues the kernel that sums `partials`, [parts, outputs, 4, 4, framed_channels], over the parts. The sums are the
+// gradient of the weight for squares. The kernel converts this gradient to the gradient of the 7x7 weight, and writes
+// the gradient of the 7x7 weight to `to` with the strides of `shape`.
 void LaunchSumStemGradients(const float* partials, int64_t parts, const SumsTo& to,
                             const StemWeightShape& shape, cudaStream_t stream);
 

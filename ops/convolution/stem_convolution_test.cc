@@ -116,7 +116,7 @@ TEST_P(StemConvolutionTest, TakesImagesOfAnyStride) {
         for (const int64_t more : {0, 1}) {
           SCOPED_TRACE(testing::Message() << other_counts << other_channels << column << more);
           // In some cases all rows, or every second row, begin at an odd index of the storage, so that two adjacent
-          // pixels are no aligned word.
+          // pixels do not form an aligned 32-bit word.
           const at::Tensor rows = more == 0 ? images : images.narrow(3, 0, 43).contiguous();
           const at::Tensor x = rows.slice(0, 0, 4, other_counts ? 2 : 1)
                                    .slice(1, 0, other_channels ? 6 : 3, other_channels ? 2 : 1)

@@ -4,8 +4,8 @@
 // rows, which are in shared memory, while it copies the squares of the next rows to shared memory.
 //
 // A warp computes half of the outputs, and keeps the weights of these outputs in registers. The warp computes two rows
-// at a time, so each square that the warp loads is multiplied for both rows. This kernel is faster than cuDNN's
-// convolutions, which process 64 channels at a time, while a square has only 16 channels.
+// at a time, so the warp loads a square only once for both rows. This kernel is faster than cuDNN's convolutions, which
+// process 64 channels at a time, while a square has only 16 channels.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Computes the gradient of the stem's weight as a product of two matrices: dy transposed, [outputs, pixels], and the
 // squares under the windows, [pixels, taps * channels], where a tap is one of the window's 4x4 squares. The inner
 // dimension (pixels) is far greater than the others, so each block computes the whole product for some of the pixels. A
-// block moves along rows of dy, down a strip of the image. The block multiplies rows that are in shared memory while it
-// copies the next rows to shared memory. In shared memory the squares of two taps lie at a constant distance from each
-// other, so the squares need not be copied once for each tap.
+// block goes through the rows of dy in a strip of the image, from top to bottom. The block multiplies rows that are in
+// shared memory while it copies the next rows to shared memory. In shared memory the squares of two taps lie at a
+// constant distance from each other, so the squares need not be copied once for each tap.
 //
 // A warp computes all 64 outputs for one row of the window's taps, which are 64 columns. The warp's product is
 // therefore as high as it is wide. This shape needs the fewest loads from shared memory, which would otherwise limit

@@ -50,7 +50,7 @@ const std::string& KeptKernels() {
 void RemoveKeptKernels() {
   std::error_code error, none;
   const std::filesystem::directory_iterator end;
-  // Another rank may remove the files at the same time.
+  // Errors are ignored, because another rank may remove the files at the same time.
   for (std::filesystem::directory_iterator at(KeptKernels(), error); at != end;
        at.increment(error)) {
     if (at->path().filename().string().starts_with(kKernelName)) {

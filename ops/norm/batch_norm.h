@@ -80,7 +80,8 @@ bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
 
 // Computes the same as BatchNorm() with plain ATen calls, on any device. Tests compare the kernels with this function.
-// On the CPU this function runs. If ranks share the batch, this function computes in float32, whatever x's type is.
+// On the CPU, BatchNorm() calls this function. If ranks share the batch, this function computes in float32, whatever
+// x's type is.
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual = {});
 

@@ -85,7 +85,7 @@ void RunJoin(benchmark::State& state, const Function& function, bool backward) {
       backward ? 16 : 10);
 }
 
-// The only rank that has the batch, so that nothing is communicated.
+// The NormRanks of a batch that belongs to a single rank, so that nothing is communicated.
 class Alone : public NormRanks {
  public:
   at::Tensor Gather(const at::Tensor& own) override { return own.unsqueeze(0); }

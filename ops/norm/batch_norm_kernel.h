@@ -101,8 +101,8 @@ struct BatchNormBackward {
   float* partials;  // scratch memory of BatchNormPartials(..., 1 + inputs) floats
   int* counters;
   float* d_weights;  // [inputs, 2, channels]: the sums over rows of dz x^ and of dz
-  // The gradients of each input's weight and bias. The same sums are also written to these gradients, if the gradients
-  // are wanted.
+  // The gradients of each input's weight and bias. If these gradients are wanted, the sums in d_weights are also
+  // written to them.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
   // At most one of the outputs dx[0], dx[1] and d_residual may have the same memory as dy.
@@ -110,13 +110,13 @@ struct BatchNormBackward {
   void* d_residual;  // only for kAddRelu; or nullptr
 };
 
-// Enqueues the kernel that computes `statistics` with the biased variance, and updates the running statistics with the
-// unbiased variance, and num_batches_tracked.
+// Enqueues the kernel that computes `statistics` with the biased variance, updates the running statistics with the
+// unbiased variance, and adds 1 to num_batches_tracked.
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream);
 
-// Enqueues the kernel that computes the moments of this rank's part of a batch that ranks share. Then
-// LaunchBatchNormMoments() and LaunchBatchNormRanks() replace LaunchBatchNormStatistics().
+// Enqueues the kernel that computes the moments of this rank's part of a batch that ranks share. For such a batch,
+// LaunchBatchNormMoments() and LaunchBatchNormRanks() are called instead of LaunchBatchNormStatistics().
 void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
                             const BatchNormShape& shape, cudaStream_t stream);
 // Enqueues the kernel that computes BatchNormResults from the moments of all ranks. A batch of one row does not change

@@ -23,9 +23,9 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// The shapes of x. Some numbers of rows end within a thread block, and others exceed a grid. Some numbers of channels
-// are not multiples of a pack, and the others fill less than a block, one block, or more. Some images have one pixel,
-// and some an odd number of pixels.
+// The shapes of x. In some shapes the last thread block has fewer rows than the others, and in some there are more rows
+// than a grid processes at a time. Some numbers of channels are not multiples of a pack, and the others fill less than
+// a block, one block, or more. Some images have one pixel, and some an odd number of pixels.
 const std::vector<std::vector<int64_t>> kShapes = {
     {2, 3},          {7, 8},       {333, 24},     {64, 512},        {9, 4096},
     {20000, 8},      {5, 776},     {2, 16, 1, 1}, {3, 24, 5, 7},    {2, 64, 33, 1},
@@ -495,8 +495,8 @@ TEST_P(BatchNormTest, CountsBatches) {
   JoinBatchNorms(x, norm, x, other);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 3);
   EXPECT_EQ(other.num_batches_tracked.item<int64_t>(), 1);
-  // A batch of one row increments num_batches_tracked, too, although the running statistics must be undefined for such
-  // a batch.
+  // A batch of one row increments num_batches_tracked, although the running statistics must be undefined for such a
+  // batch.
   norm.running_mean = at::Tensor();
   norm.running_var = at::Tensor();
   BatchNorm(Random({1, 16}), norm, Activation::kNone);

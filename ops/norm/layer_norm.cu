@@ -189,8 +189,8 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
 }
 
 // The threads of Backward also hold the sums over rows for the columns of their packs. A team therefore has so many
-// warps that each thread holds only one pack of the row, and the thread's sums leave registers for many warps. Each
-// thread holds two packs only if a row has more packs than a block has threads.
+// warps that each thread holds only one pack of the row. The thread's sums then take few registers, so many warps fit
+// on a multiprocessor. Each thread holds two packs only if a row has more packs than a block has threads.
 //
 // While a team works on a row, the team's next rows are being copied to shared memory, so that loads are always in
 // flight. A thread reads only values that this thread has copied, so the copies need no barrier.

@@ -1,6 +1,6 @@
-// Computes layer normalisation and RMS normalisation, alone or after a residual addition, with float32 weights, also
-// for 16-bit values. In NormOfWide() the residual sums are float32, while the branches and the normalised values have
-// 16 bits.
+// Computes layer normalisation and RMS normalisation, alone or after a residual addition. The weights are float32, even
+// if the values have 16 bits. In NormOfWide() the residual sums are float32, while the branches and the normalised
+// values have 16 bits.
 //
 // LayerNorm: y[r, c] = (x[r, c] - mean_r) rstd_r weight[c] + bias[c],
 //            rstd_r = 1 / sqrt(variance_r + epsilon), where the variance is the biased one.
@@ -54,8 +54,8 @@ WideNorm NormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor&
                     const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide);
 
 // Compute the same results as the functions above with plain ATen calls, on any device. Tests compare the kernels with
-// these functions. On the CPU these functions run. A 16-bit x is normalised in float32. For a float32 x these functions
-// call at::layer_norm and at::rms_norm.
+// these functions. On the CPU, the functions above call these functions. A 16-bit x is normalised in float32. For a
+// float32 x these functions call at::layer_norm and at::rms_norm.
 at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                          double epsilon);
 at::Tensor RmsNormTwin(const at::Tensor& x, const at::Tensor& weight, double epsilon);

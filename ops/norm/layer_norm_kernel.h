@@ -18,8 +18,8 @@ struct alignas(8) RowStatistics {
   float rstd;  // 1 / sqrt(mean of (x - mean)^2 + epsilon)
 };
 
-// The types of the activations, [rows, width]. Either both are the same, or `narrow` has 16 bits beside a float32
-// `wide`.
+// The types of the activations, [rows, width]. Either both types are the same, or `wide` is float32 and `narrow` is a
+// 16-bit type.
 struct NormTypes {
   FloatType wide;    // the type of x, sum, d_sum, dx, y_wide and dy_wide
   FloatType narrow;  // the type of branch, y, dy and d_branch

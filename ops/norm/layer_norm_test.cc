@@ -19,9 +19,9 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// The shapes of x. Some numbers of rows end within a thread block, and others exceed a grid. Some widths are not
-// multiples of a pack, some are packs that do or do not fill a warp or a block, and some are more than the registers
-// hold.
+// The shapes of x. In some shapes the last thread block has fewer rows than the others, and in some there are more rows
+// than a grid processes at a time. Some widths are not multiples of a pack, some are whole packs that do or do not fill
+// a warp or a block, and some are greater than the registers can hold.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 1},      {7, 1},       {333, 3},    {16384, 3}, {2, 3, 24},  {333, 24},    {1, 772},
     {5, 33},     {9, 256},     {7, 512},    {333, 384}, {100, 384},  {16384, 384}, {11, 776},
@@ -71,8 +71,7 @@ class LayerNormTest : public OpTest {
   // / sqrt(1e-5) = 316, and ATen's CPU kernel subtracts products with rstd, which enlarges rounding errors.
   static double WeightTolerance(int64_t width) { return width == 1 ? 1e-3 : 1e-4; }
   double Tolerance(int64_t width) const { return std::max(tolerance(), WeightTolerance(width)); }
-  // Returns whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a
-  // CPU.
+  // Returns whether the test must skip tensors of these sizes, because the float64 reference takes too long on a CPU.
   bool IsForGpus(at::IntArrayRef sizes) const {
     return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }

@@ -47,7 +47,7 @@ bool IsFused(const at::Tensor& x, const Window& window) {
          2 * window.padding <= window.size && fits(x.size(2)) && fits(x.size(3));
 }
 
-// Returns whether the kernel of backward can add `images`, a gradient, with the strides that it has.
+// Returns whether the kernel of backward can add the gradient `images` without a copy to other strides.
 bool IsAddable(const at::Tensor& images) {
   const int64_t pixel = images.stride(3);
   return images.stride(1) == 1 && images.stride(2) == images.size(3) * pixel &&

@@ -29,7 +29,7 @@ struct PoolFork {
 PoolFork ForkedMaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 // Computes the same result as MaxPool() with plain ATen calls, on any device. Tests compare the kernels with this
-// function. On the CPU this function runs.
+// function. On the CPU, MaxPool() calls this function.
 at::Tensor MaxPoolTwin(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 }  // namespace lockstep::ops

@@ -2,9 +2,9 @@
 // Run this benchmark with bazel run -c opt //ops/norm:max_pool_bench
 //
 // With a window of 3 and stride 2, y has one value for each four values of x. Bytes that are moved for each value of x:
-// forward 2.75 (read x; write a fourth of a value of y and of its position, one byte), backward 2.75 (read a fourth of
-// a value of dy and of its position; write dx). The reference is a device-to-device copy of as many bytes in the same
-// run: `of_copy` is the copy's time divided by the measured time.
+// forward 2.75 (read x; write a fourth of a value of y and a fourth of a position, which has one byte), backward 2.75
+// (read a fourth of a value of dy and a fourth of a position; write dx). The reference is a device-to-device copy of as
+// many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -22,7 +22,7 @@ namespace lockstep::ops {
 at::Tensor NormPool(const at::Tensor& x, const ChannelNorm& norm);
 
 // Computes the same result as NormPool() with BatchNormTwin() and MaxPoolTwin(), on any device. Tests compare the
-// kernels with this function. On the CPU this function runs.
+// kernels with this function. On the CPU, NormPool() calls this function.
 at::Tensor NormPoolTwin(const at::Tensor& x, const ChannelNorm& norm);
 
 }  // namespace lockstep::ops

@@ -3,10 +3,10 @@
 // //ops/norm:norm_pool_bench
 //
 // y has one value for each four values of x. Bytes that are moved for each value of x: forward 4.75 (read x twice;
-// write a fourth of a value of y and of its code, one byte), backward 7.5 (read x and a fourth of a value of dy and of
-// its code, all twice; write dx). The reference is a device-to-device copy of as many bytes in the same run: `of_copy`
-// is the copy's time divided by the measured time. The other implementations move more bytes, but their `of_copy` is
-// computed with the same number of bytes.
+// write a fourth of a value of y and a fourth of a code, which has one byte), backward 7.5 (read x, a fourth of a value
+// of dy and a fourth of a code, all twice; write dx). The reference is a device-to-device copy of as many bytes in the
+// same run: `of_copy` is the copy's time divided by the measured time. The other implementations move more bytes, but
+// their `of_copy` is computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -30,8 +30,8 @@ struct NormPoolForward {
   // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of pixels.
   const float* statistics;
   void* y;  // [count, pooled_height, pooled_width, channels]; `codes` has the same shape
-  // For each window, 8 - the position of its greatest value, where positions count row by row from 0 to 8; or 9 if ReLU
-  // lets no value of the window pass.
+  // The code of each window: 9 if ReLU lets no value of the window pass, otherwise 8 minus the position of the greatest
+  // value. The positions in a window are counted row by row from 0 to 8.
   uint8_t* codes;
 };
 

@@ -108,8 +108,8 @@ TEST_P(NormPoolTest, NothingPassesWhereNothingIsPositive) {
   }
 }
 
-// Checks that dy goes to the first value of a window that lies in the image, if all normalised values of the window are
-// equal.
+// Checks that, if all normalised values of a window are equal, dy goes to the first of the window's pixels that lie in
+// the image.
 TEST_P(NormPoolTest, TheFirstOfEqualsWins) {
   const std::vector<int64_t> sizes = {2, 24, 7, 12};
   const at::Tensor x = Random(sizes);

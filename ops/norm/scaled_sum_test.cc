@@ -25,9 +25,9 @@ at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_();
 }
 
-// Compares the results for several shapes. Some numbers of rows end within a thread block, and others exceed a grid.
-// The widths are one pack, so few packs that a warp has several rows, packs for several blocks, and 13 values, which
-// are no whole packs.
+// Compares the results for several shapes. In some shapes the last thread block has fewer rows than the others, and in
+// some there are more rows than a grid processes at a time. A row fills one pack, so few packs that a warp processes
+// several rows, or several blocks; a row of 13 values does not consist of whole packs.
 TEST_P(ScaledSumTest, IsTheSum) {
   const std::vector<std::vector<int64_t>> shapes = {{1, 8},        {7, 24},   {3, 5, 5, 96},
                                                     {40000, 96},   {9, 264},  {1000, 768},

@@ -7,7 +7,7 @@
 // ATen needs about 15 passes over tensors of x's size for y and the gradients. In this file forward reads x twice and
 // writes y once. Backward reads dy and x to compute the gate's gradient, and then reads dy and writes
 //
-//   dx = dy * gate + d_mean / pixels
+//   dx = dy * gate + d_mean / (the number of pixels of an image), where d_mean is the gradient of the mean
 //
 // Protocol of a pair of Squeeze() and Excite():
 //   1. Squeeze() also returns x, as the result `same_x`, whose gradient is an input of Squeeze()'s backward.

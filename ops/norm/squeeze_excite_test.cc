@@ -37,9 +37,9 @@ Tensor GateOf(const Tensor& mean) { return at::sigmoid(3 * mean + 0.5); }
 
 Tensor GatedBy(const Tensor& x) { return x * GateOf(at::mean(x, {2, 3}, /*keepdim=*/true)); }
 
-// The shapes of x. Some numbers of pixels end within a thread block and within a thread's group of loads; one shape has
-// one pixel; some shapes have few images with many pixels, so that the sums are divided into slices. The channels fill
-// one pack, or several blocks of which the last is not full; 13 channels are no whole packs.
+// The shapes of x. In some shapes the pixels do not fill the last thread block or a thread's last group of loads; one
+// shape has one pixel; some shapes have few images with many pixels, so that the sums are divided into slices. The
+// channels fill one pack, or several blocks of which the last is not full; 13 channels are no whole packs.
 const std::vector<std::vector<int64_t>> kShapes = {
     {1, 8, 1, 1},    {3, 24, 5, 7},    {2, 32, 112, 112}, {5, 96, 56, 56},   {300, 16, 9, 9},
     {2, 1152, 7, 7}, {9, 672, 14, 14}, {1, 272, 3, 3},    {40, 144, 28, 28}, {1, 4104, 2, 3},
@@ -66,8 +66,8 @@ TEST_P(SqueezeExciteTest, HasTheMeanTheProductAndTheirGradients) {
     EXPECT_TRUE(IsNear(mean, exact_mean, tolerance()));
     EXPECT_TRUE(IsNear(y, expected, tolerance()));
     const Tensor dy = Images(shape);
-    // d_mean, up to the number of pixels, is so large that it contributes as much to x's gradient as dy does. It is at
-    // most 60,000, because float16 has no greater numbers than 65,504.
+    // The values of d_mean range up to the number of pixels, so that d_mean contributes about as much to x's gradient
+    // as dy does. The values are at most 60,000, because the greatest float16 number is 65,504.
     const Tensor d_mean = at::rand_like(mean) * std::min<int64_t>(shape[2] * shape[3], 60'000);
     const auto compare = [&](const std::vector<Tensor>& results,
                              const std::vector<Tensor>& exact_results,

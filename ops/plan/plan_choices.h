@@ -18,11 +18,12 @@
 //
 // Determinism: all processes that share a file use the same plans from the first step on. A run that is resumed on the
 // same machine therefore continues with the same bits. If there is no folder for the file, each process searches by
-// itself. Ranks may then round differently, which does no harm, because the gradients of all ranks are summed. But a
-// resumed run then computes other bits than the run would have computed without an interruption. There are three more
-// cases in which a resumed run computes other bits: after a search that failed, after 256 searches, and in a step that
-// searches while activation checkpointing is on. The reason for the last case is that the first computation of a
-// checkpointed block must not start a search.
+// itself. Ranks may then round differently, which does no harm: all ranks update their weights with the same sum of all
+// ranks' gradients. But a resumed run then computes other bits than the run would have computed without an
+// interruption. There are three more cases in which a resumed run computes other bits: after a search that failed,
+// after 256 searches, and in a step that searches while activation checkpointing is on. In the last case, the first
+// computation of a checkpointed block starts no search and uses the first plan, while a resumed run uses the plan in
+// the file.
 //
 // A PlanChoices never destroys a plan: it keeps the first plan and the chosen plan of each operation.
 //

@@ -25,7 +25,7 @@ constexpr std::string_view kSeparator = " = ";
 
 constexpr WriteErrors kErrors{.status = ExitStatus::kBug, .when_full = ""};
 
-// Locks a file until the FileLock is destroyed. If this fails for a second, the file stays unlocked.
+// Locks a file until the FileLock is destroyed. If the lock is not free within a second, the file stays unlocked.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)

@@ -41,12 +41,13 @@ class Search {
     // GPU work that was enqueued before the search must not count as the search's time.
     C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
     begin_ = std::chrono::steady_clock::now();
-    // The second measurement counts, because the first measurement includes the time in which the GPU wakes up.
+    // The time of the second measurement is used, because the first measurement includes the time in which the GPU
+    // wakes up.
     std::ignore = TimeOnce(0);
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
     limit_us_ = std::max(kSearch_us, kSearchRuns * *first_us);
-    // Short candidates run several times in a measurement, because the GPU's clock has steps of half a microsecond.
+    // Fast candidates run several times in a measurement, because the GPU's clock has steps of half a microsecond.
     repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
     times_us_ = {{*first_us, 0}};
     for (size_t i = 1; i < proposed && Elapsed_us() < kProposalsEnd * limit_us_; ++i) Time(i);

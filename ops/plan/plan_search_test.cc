@@ -37,7 +37,7 @@ TEST(PlanSource, NamesTheLibrary) {
   EXPECT_EQ(NameOf(PlanSource::kFile, "cuDNN"), "from the file");
 }
 
-// A candidate of which each run fills `mib` MiB of memory, and whose result is `value`.
+// A candidate that fills `mib` MiB of memory in each run, and whose result is `value`.
 struct Fill {
   int64_t mib = 0;
   double value = 1;

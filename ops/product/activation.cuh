@@ -57,7 +57,7 @@ __device__ ActivationValue ActivationAt(float x) {
 
 // Computes the tanh form of GELU with the tanh of the special function unit. This tanh has an error of up to 2^-11, so
 // y has an error of up to 2^-12 |x|. The function is for bfloat16 only, where rounding alone gives y a relative error
-// of up to 2^-9.
+// of up to 2^-8.
 __device__ inline ActivationValue RoughGeluTanh(float x) {
   constexpr float kSlope = 0.79788456F;  // sqrt(2 / pi)
   constexpr float kCubic = 0.044715F * kSlope;

@@ -1,4 +1,5 @@
-// Computes y[r, c] = f(x[r, c] + bias[c]), the bias and the activation f after a matrix product. Forward is one kernel.
+// Computes y[r, c] = f(x[r, c] + bias[c]): adds the bias to the result x of a matrix product, and applies the
+// activation f. Forward is one kernel.
 //
 // Backward also computes the bias's gradient, which is the sum of x's gradient over the rows. All arithmetic is
 // float32, and each run gives the same bits, because there are no atomics.
@@ -16,7 +17,7 @@ namespace lockstep::ops {
 at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
 // Computes the same result as BiasActivation() with plain ATen calls, on any device. Tests compare the kernels with
-// this function. On the CPU this function runs.
+// this function. On the CPU, BiasActivation() calls this function.
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
 }  // namespace lockstep::ops

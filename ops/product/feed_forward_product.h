@@ -7,7 +7,7 @@
 namespace lockstep::ops {
 
 // The size of a tile of the result of Forward(). While one group of warps computes the product for a tile, another
-// group computes the epilogue of the tile before (bias and activation).
+// group computes the epilogue (bias and activation) of the previous tile.
 constexpr int kTileRows = 128;
 constexpr int kTileHidden = 192;
 // The number of columns of a tile of Backward(). It is smaller than kTileHidden, because the tile of `inner` also takes

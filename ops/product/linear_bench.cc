@@ -1,8 +1,9 @@
 // Measures the share of the GPU's copy bandwidth that ColumnSums() reaches, and that ATen's sum reaches. Run this
 // benchmark with bazel run -c opt //ops/product:linear_bench
 //
-// Each bf16 value is read once; the few sums are not counted. The reference is a device-to-device copy in the same run
-// whose reads and writes together have as many bytes: `of_copy` is the copy's time divided by the measured time.
+// Each bf16 value is read once; the few sums are not counted. The reference is a device-to-device copy in the same run.
+// The copy reads and writes, in total, as many bytes as the sum reads: `of_copy` is the copy's time divided by the
+// measured time.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -28,7 +28,7 @@ class LinearTest : public OpTest {
   at::Tensor Parameter(at::IntArrayRef sizes) const {
     return at::randn(sizes, options().dtype(at::kFloat)).requires_grad_();
   }
-  // Returns the tensor in float64, rounded to dtype() before, as the operation rounds weights.
+  // Returns the tensor in float64, after rounding it to dtype() as the operation rounds weights.
   at::Tensor Exact(const at::Tensor& tensor) const {
     return tensor.detach().to(dtype()).to(at::kDouble).requires_grad_();
   }

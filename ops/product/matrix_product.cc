@@ -351,8 +351,8 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
                  bool adds)
       : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
 
-  // Returns cuBLASLt's first proposal. It always asks for one proposal, because the first proposal may depend on how
-  // many proposals are asked for.
+  // Returns cuBLASLt's first proposal. This function asks for only one proposal, because the first proposal may depend
+  // on how many proposals are asked for.
   std::optional<ProductPlan> First() override { return descriptors_.Proposals(1)[0]; }
 
   ProductPlan Search(const ProductPlan& first) override {

@@ -3,8 +3,8 @@
 //
 // Promise: MatrixProduct() gives the same result as at::mm within rounding. All sums are float32. The search for the
 // fastest algorithm runs only once for each combination of GPU model, cuBLASLt version, shape, layouts and types. The
-// choice is kept in a file (plan_choices.h). Partial sums are never rounded to 16 bits, nor added in an order that
-// depends on time. An algorithm gives the same bits in each run on GPUs of one model.
+// choice is kept in a file (plan_choices.h). Partial sums are never rounded to 16 bits, and are always added in the
+// same order. An algorithm therefore gives the same bits in each run on GPUs of one model.
 //
 // A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's heuristic
 // proposes for 32 MiB of workspace (kMostWorkspace_bytes), and the neighbours of the best of these algorithms, if
@@ -14,7 +14,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
-//   a product that it does not plan (below) -> at::mm's result -> MatrixProductTest.IsTheProductOfEverySize
+//   a product that has no plan (see Multiply()) -> at::mm's result -> MatrixProductTest.IsTheProductOfEverySize
 //   cuBLASLt refuses a product or fails -> c10::Error with the product and cuBLASLt's message -> (none)
 //   a file that is damaged -> a new search -> ProductPlannerTest.SearchesAgainWhereTheFileIsDamaged
 #pragma once
@@ -34,14 +34,15 @@ struct ProductOptions {
   // A bias that is added to each row: contiguous [n] of `to`'s type, or undefined. It cannot be used together with
   // `adds`.
   at::Tensor bias = {};
-  // Whether a plan of this product may be searched for. It is false for products that may occur only once, such as
-  // those of an evaluation.
+  // Whether a plan of this product may be searched for. Callers set `searches` to false for products that may occur
+  // only once, such as those of an evaluation.
   bool searches = true;
 };
 
 using ProductPlanReport = PlanReport<ProductKey, ProductPlan>;
 
-// Computes matrix products with planned algorithms. Any number of threads may use one ProductPlanner at the same time.
+// Chooses plans for matrix products, and computes products with the chosen plans. Any number of threads may use one
+// ProductPlanner at the same time.
 class ProductPlanner {
  public:
   // Makes a planner whose plan files are in `folder`. If `folder` is empty, no files are kept.
@@ -53,8 +54,7 @@ class ProductPlanner {
   //
   // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. The matrices must be
   // row-major or column-major, the addresses and strides of the matrices must be multiples of 16 bytes, and if there is
-  // a bias, `to` must be row-major. at::mm or at::addmm computes all other products, also for other types and on any
-  // device.
+  // a bias, `to` must be row-major. at::mm or at::addmm computes all other products, whatever their type and device.
   void Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                 const ProductOptions& options = {});
 
@@ -65,7 +65,7 @@ class ProductPlanner {
   PlanChoices<ProductKey, ProductPlan> choices_;
 };
 
-// The name of a planned product for at::RecordFunction. The inputs of this event are a and b.
+// The name of the event that a planned product records with at::RecordFunction. The inputs of the event are a and b.
 inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 
 // Calls Multiply() of the planner of this process, whose files are in CacheFolder().

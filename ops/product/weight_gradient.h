@@ -17,9 +17,10 @@
 namespace lockstep::ops {
 
 // Returns the .grad of `weight`, to which backward must add the weight's gradient. Must be called in the forward of a
-// torch::autograd::Function, which must keep the result in saved_data: a tensor in save_for_backward must not change
-// before backward. The result is undefined if backward must return the gradient instead, because `weight` is not a
-// leaf, or has no .grad that is float32 and has the same strides as the weight.
+// torch::autograd::Function, which must keep the result in saved_data and not in save_for_backward: a tensor that is
+// saved for backward must not change before backward, but a .grad may. The result is undefined if backward must return
+// the gradient instead, because `weight` is not a leaf, or has no .grad that is float32 and has the same strides as the
+// weight.
 at::Tensor GradientToAddTo(const at::Tensor& weight);
 
 // Returns whether the caller must overwrite the content of `to` instead of adding to it. Must be called in backward

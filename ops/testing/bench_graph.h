@@ -14,7 +14,7 @@
 namespace lockstep::ops {
 
 // Returns the GPU's time in seconds for one call of `launch`: the time of the fastest of 10 replays of a CUDA graph
-// with 20 calls, divided by 20. If `launch` differentiates a tensor, this tensor must have been computed on the same
+// with 20 calls, divided by 20. If `launch` differentiates a tensor, this tensor must have been computed on the current
 // stream. Tensors that fit the L2 cache may stay in this cache between the calls.
 template <typename Launch>
 double GraphSeconds(const Launch& launch) {

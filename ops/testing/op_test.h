@@ -99,7 +99,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
 
   std::vector<c10::intrusive_ptr<GradientMemory>> memories;
   for (const at::Tensor& weight : weights) {
-    // The .grad has no memory until GradientMemory calls this function, as in a step of the Reducer.
+    // The .grad has no memory until GradientMemory calls the lambda below, as in a step of the Reducer.
     const auto hidden = std::make_shared<at::DataPtr>();
     const at::Storage storage = weight.grad().storage();
     memories.push_back(c10::make_intrusive<GradientMemory>([hidden, storage] {

@@ -17,8 +17,9 @@ using namespace cross_entropy;
 // The number of threads of blocks that read a row once (one sweep). The blocks are small, so that some blocks load
 // while others wait at a barrier.
 constexpr int kSweepThreads = 256;
-// The least size of rows that the kernel of cross_entropy_pipeline.cuh processes, which copies rows ahead. With shorter
-// rows this is not needed: a multiprocessor has many blocks, some of which load while others compute.
+// The size of the shortest rows that the kernel of cross_entropy_pipeline.cuh processes. This kernel copies rows ahead.
+// With shorter rows there is no need to copy ahead: a multiprocessor has many blocks, some of which load while others
+// compute.
 constexpr int64_t kLongRowBytes = 16 << 10;
 
 // Returns the number of columns in [column, end).
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(kSweepThreads)
   T* x = logits + row * shape.columns;
   const Target column(target[row], shape);
   const Derivative derivative(log_sums[row], *gradient, column, shape);
-  // The thread that will overwrite the target's logit reads it before.
+  // The thread that will overwrite the target's logit first reads this logit.
   const bool is_mine = column.IsMine<kSize>();
   const float logit = is_mine ? column.Logit(x) : 0;
   SweepGradient<T, kSize>(derivative, x, shape);
@@ -246,7 +247,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// The maximum number of columns of a row that a single thread processes, which reads the row twice. The rows of
+// Rows of at most this number of columns are processed by one thread each. The thread reads its row twice. The rows of
 // neighbouring threads lie in the same cache lines.
 constexpr int64_t kFewColumns = 32;
 

@@ -24,10 +24,10 @@ namespace lockstep::ops {
 // the target's row; on the CPU CrossEntropySumTwin() throws.
 //
 // A caller that knows beforehand with which gradient backward will be called can pass it as `gradient`, float32 and
-// 0-dimensional on the logits' device. Then the GPU reads each logit only once: the kernel that computes the loss also
-// overwrites the logits with their gradient, and backward only returns this gradient. The caller must call backward
-// with the same gradient, which backward does not check. On the CPU, and if no gradient is needed, `gradient` is
-// ignored.
+// 0-dimensional on the logits' device. Then the GPU reads each logit only once from GPU memory: the kernel that
+// computes the loss also overwrites the logits with their gradient, and backward only returns this gradient. The caller
+// must call backward with the same gradient, which backward does not check. On the CPU, and if no gradient is needed,
+// `gradient` is ignored.
 //
 // If another operation has kept the logits for its own backward, the backward of that operation throws, as it does
 // after any change in place.
@@ -35,7 +35,7 @@ at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, i
                            double label_smoothing, const at::Tensor& gradient = {});
 
 // Computes the same result as CrossEntropySum() with plain ATen calls, on any device. Tests compare the kernels with
-// this function. On the CPU this function runs.
+// this function. On the CPU, CrossEntropySum() calls this function.
 at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                                double label_smoothing);
 

@@ -6,8 +6,8 @@
 //      the pack of row i into these registers, and adds the exps of the pack's logits to the thread's sum
 //   3. adds up the threads' sums. After the barrier of this step no thread needs row i in shared memory
 //   4. starts the copy of row i + kRowsAhead into the same part of shared memory
-// The memory therefore always has something to read and something to write, while the threads compute. An extra loop
-// that finds the greatest logit of a row would cause a delay. The class Running makes such a loop unnecessary.
+// Loads from GPU memory and stores to GPU memory are therefore always in flight while the threads compute. An extra
+// loop that finds the greatest logit of a row would cause a delay. The class Running makes such a loop unnecessary.
 //
 // A thread processes every blockDim.x-th pack of classes of each row. A pack that also contains padding is not
 // processed as a pack: each of the pack's classes, which are fewer than kSize, belongs to one thread.
@@ -327,7 +327,7 @@ bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, fl
   cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaFuncGetAttributes(&attributes, kernel);
-  // The kernel also has static shared memory.
+  // The kernel's static shared memory is not available for rows.
   most_bytes -= (static_cast<int>(attributes.sharedSizeBytes) / kLineBytes + 1) * kLineBytes;
   const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
   if (capability < 9 || bytes > most_bytes) return false;

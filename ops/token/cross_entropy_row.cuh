@@ -19,7 +19,7 @@ constexpr int kWarpThreads = 32;
 constexpr int kMostThreads = 1024;
 // The number of loads of a thread that are in flight while the thread reads a row.
 constexpr int kAtOnce = 4;
-// The maximum number of packs of a row that a thread holds in registers. So many packs take 32 registers, which is half
+// The maximum number of packs of a row that a thread holds in registers. These packs take 32 registers, which is half
 // of the registers that a thread has in a block of 1,024 threads.
 constexpr int kMostHeld = 8;
 

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   for (int k = 0; k < kMostEmbedded; ++k) {
     const EmbeddedRows& addend = sum.addends[k];
     if (k >= sum.addend_count || addend.gradient == nullptr) continue;
-    __syncthreads();  // the first warp has read the previous addend's sums
+    __syncthreads();  // waits until the first warp has read the previous addend's sums
     warps[threadIdx.y][threadIdx.x] = runs[k];
     __syncthreads();
     if (threadIdx.y != 0 || column >= sum.width) continue;

@@ -20,11 +20,11 @@ struct Embedded {
 };
 
 // Returns out, [..., width] in `dtype`, with float32 gradients for the weights. Throws c10::Error if the sizes do not
-// fit. On the GPU, an index outside [0, rows) gives a row of NaN, and this row adds nothing to the gradient of the
-// index's weight. The kernel of backward first adds up the gradients of output rows that have the same index and follow
-// each other along the first dimensions. The kernel then adds these sums to the weight's gradient with atomics, in no
-// fixed order. If at::globalContext() asks for deterministic algorithms, at::index_add_() computes the gradients
-// instead, with the same bits in each run.
+// fit. On the GPU, an index outside [0, rows) gives an output row of NaN, and no gradient is added for this index. The
+// kernel of backward first adds up the gradients of output rows that have the same index and follow each other along
+// the first dimensions. The kernel then adds these sums to the weight's gradient with atomics, in no fixed order. If
+// at::globalContext() asks for deterministic algorithms, at::index_add_() computes the gradients instead, with the same
+// bits in each run.
 //
 // The kernels run on a GPU for up to four addends whose indices are int64 and whose weights are float32. In all other
 // cases EmbeddingSumTwin() runs.

@@ -217,7 +217,7 @@ __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t 
   }
 }
 
-// The memory through which one pass passes values to the next pass.
+// The memory that holds the results of one pass for the next pass.
 struct Norms {
   float2* partials = nullptr;  // [chunks]: the sums of squares of each chunk
   float* ratios = nullptr;     // [parameters]: the factors of lr; null if all factors are 1

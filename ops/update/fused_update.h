@@ -12,10 +12,10 @@
 //        w <- w - lr |w| / |u| u
 // LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
 //        w <- w - m
-// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 if their dividend or their divisor
-// is 0, and if the rules' `adapts` is false. LAMB and LARS take three kernels: one kernel adds up the squares of each
-// chunk of 4096 elements, one adds up these sums for each parameter in a fixed order, and one updates the weights. The
-// other optimizers, and rules whose `adapts` is false, take one kernel.
+// LAMB's |w| / |u| and LARS's r are computed for each parameter, where |x| is the L2 norm of x over the parameter. A
+// ratio is 1 if its dividend or its divisor is 0, or if the rules' `adapts` is false. LAMB and LARS take three kernels:
+// one kernel adds up the squares of each chunk of 4096 elements, one adds up these sums for each parameter in a fixed
+// order, and one updates the weights. The other optimizers, and rules whose `adapts` is false, take one kernel.
 //
 // ATen's fused kernels are not used for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
 // model's update runs on only a few of the GPU's multiprocessors. And after ATen's kernels a separate kernel would have
@@ -34,8 +34,8 @@ class FusedUpdate {
  public:
   // The tensors of one parameter: float32 except `rounded`, dense, with the same strides, on one GPU. FusedUpdate keeps
   // these tensors. `first` and `second` are undefined if the optimizer does not use them. The gradients' memory may
-  // move between updates, but gradients that share a storage must still share a storage afterwards. There may be at
-  // most kMostGradientMemories such storages.
+  // move between updates, but gradients that share a storage must still share a storage afterwards. The gradients may
+  // have at most kMostGradientMemories storages.
   struct Parameter {
     at::Tensor parameter;
     at::Tensor gradient;

@@ -24,7 +24,8 @@ void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::T
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
 // Measure a wait of the GPU: BeginWait() and EndWait() together add to figures[kWaitedS] how many seconds pass on the
-// current stream between them. On other devices both functions do nothing, because on such a device the host waits.
+// current stream between them. On other devices both functions do nothing, because there the host itself waits and no
+// GPU does.
 void BeginWait(const at::Tensor& figures);
 void EndWait(const at::Tensor& figures);
 

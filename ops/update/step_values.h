@@ -8,10 +8,10 @@ namespace lockstep::ops {
 // The indices of the values that a step sums over the ranks (float32).
 enum StepSum {
   kLossSum,       // the mean loss of the global batch, after the sum over the ranks
-  kSaveSum,       // how many checkpoints were asked for so far (the other ranks send 0)
+  kSaveSum,       // the number of checkpoints requested so far (all ranks but one send 0)
   kStopSum,       // how many ranks were asked to stop and continue later
   kInterruptSum,  // on how many ranks the user interrupted the run
-  kProfileSum,    // how many steps were asked to be profiled so far (the other ranks send 0)
+  kProfileSum,    // the number of profiled steps requested so far (all ranks but one send 0)
   // If StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.
   kWeightSum,
   kStepSums
@@ -42,9 +42,10 @@ enum StepFigure {
   kBadStep,
   kBadLoss,         // the loss of step kBadStep
   kBadGradNorm,     // the gradient norm of step kBadStep
-  kLastingFigures,  // the number of figures that are part of the run's state, which are those above
+  kLastingFigures,  // the number of the figures above, which are part of the run's state
 
-  kSavesAsked = kLastingFigures,  // from here to kProfilesAsked: StepSum's kSaveSum to kProfileSum
+  // The figures from kSavesAsked to kProfilesAsked are the sums kSaveSum to kProfileSum.
+  kSavesAsked = kLastingFigures,
   kStopsAsked,
   kInterruptsAsked,
   kProfilesAsked,
@@ -59,8 +60,9 @@ struct StepRules {
   float max_norm = 0;  // the norm to which gradients are clipped; 0 for no clipping
   // True for FP16, where a loss or gradient that is not finite lowers the loss scale and is not an anomaly.
   bool scales_loss = false;
-  int32_t growth_interval = 0;  // the loss scale doubles after so many finite steps
-  bool stops = true;            // whether updates stop after an anomaly
+  // The number of consecutive steps with a finite gradient after which the loss scale doubles.
+  int32_t growth_interval = 0;
+  bool stops = true;  // whether updates stop after an anomaly
   // Whether the loss and the gradients are to be divided by the targets' mean weight. If the mean weight is 0, the loss
   // and the gradients are 0 as well, and are not divided.
   bool weighs_targets = false;

@@ -1,11 +1,12 @@
 // ColumnSketch: statistics of a table's column from one pass, in memory that does not grow with the number of rows.
 //
-// Promise: counts, the mean, the least and the greatest number are exact for all cells. A cell is a number, missing or
-// a text by the same rules as in training (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
+// Promise: counts, the mean, the least and the greatest number take all cells into account, and not only a sample of
+// them. A cell is a number, missing or a text by the same rules as in training (data/tables/csv_value.h). A text may be
+// a date (data/tables/csv_date.h).
 //
 // Invariants:
-//   1. At most `most_texts` different cells are kept. If one more occurs, all are dropped, and has_many_texts() is true
-//      from then on. repeats() is then valid for the cells before that one.
+//   1. At most `most_texts` different cells are kept. When one more occurs, the sketch drops all of them, and
+//      has_many_texts() is true from then on. repeats() then says only whether a cell occurred twice before that.
 //
 // what can fail -> nothing; the tests are in prepare/new/new_test.cc, ColumnSketch.*
 #pragma once

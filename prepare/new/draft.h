@@ -34,8 +34,8 @@ struct Draft {
   std::string config;              // the text of the config
   std::vector<std::string> found;  // lines that say what was found
   std::vector<std::string> next;   // commands that the user should run next
-  // If the model's file does not exist until the user has run one of the next commands: an existing file that takes its
-  // place while the config is checked. Otherwise empty.
+  // An existing file that takes the place of the model's file while the config is checked, if the model's file will not
+  // exist until the user has run one of the commands in `next`; otherwise empty.
   std::string stand_in{};
 };
 

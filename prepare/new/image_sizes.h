@@ -27,7 +27,8 @@ int64_t SideFor(const ImageSizes& sizes, std::span<const int64_t> sides);
 // Returns a line that says what was found: "cats: 40 images of 2 classes, shorter side 240 pixels in the median".
 std::string FoundText(const std::string& folder, const std::string& what, const ImageSizes& sizes);
 
-// Writes the means and standard deviations of ImageNet's colours, and opens data.images with the size `side`.
+// Writes the means and standard deviations of ImageNet's colours, and begins the block data.images with the size
+// `side`.
 void BeginImages(int64_t side, const ImageSizes& sizes, ConfigText& config);
 
 // Writes data.bad_samples if there are damaged images.

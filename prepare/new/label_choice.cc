@@ -140,7 +140,8 @@ bool IsYesOrNo(const ColumnSketch& column) {
          column.greatest() <= 1;
 }
 
-// Returns whether the sample submission has two columns and fractions in the second, which the user fills in.
+// Returns whether the sample submission has two columns, and the second column, which holds the predictions, has
+// fractions.
 bool WantsFractions(const TablePlanRequest& request) {
   if (request.submission == nullptr || request.submission->columns.size() != 2) return false;
   const auto& values = request.submission->columns[1].values();

@@ -161,7 +161,8 @@ TEST(TablePlan, ChoosesTheTask) {
   EXPECT_TRUE(plan(texts, 2).label_names);
   const char* fractions[] = {"0.5", "1"};
   EXPECT_EQ(plan(fractions, 2).task, LearnTask::kRegression);
-  // Integers are classes only if there are at least 3 rows of each class on average: 9 for these 3 classes, and not 8.
+  // Integers are classes only if there are at least 3 rows of each class on average. For these 3 classes 8 rows are too
+  // few.
   EXPECT_EQ(plan(classes, 3, 8).task, LearnTask::kRegression);
 }
 

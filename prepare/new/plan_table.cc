@@ -112,8 +112,8 @@ class Planner {
     const bool is_dates = train.holds_dates() && (test == nullptr || test->holds_dates());
     if ((!is_numbers && !is_dates) || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
-    // A column is left out if the rows that have a value, or a value other than the most common one, are so few that
-    // all of them could be among the rows held back for validation.
+    // A column is left out if at most `few` rows have a value, or if at most `few` rows have a value other than the
+    // most common one. All of so few rows could be held back for validation.
     const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
     if (train.present() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);
@@ -127,7 +127,7 @@ class Planner {
     plan_.has_dates = true;
   }
 
-  // Returns how many rows have the most common value (a missing value counts, too); 0 if the column has too many
+  // Returns how many rows have the most common value (missing cells count as one value); 0 if the column has too many
   // different values to count them.
   static int64_t MostOfOneValue(const ColumnSketch& column) {
     int64_t most = column.missing();

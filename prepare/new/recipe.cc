@@ -12,9 +12,9 @@ struct Range {
   int64_t least, most;
 };
 
-// Chooses the batch, the epochs and the warm-up. The batch is the largest power-of-two multiple of `batches.least` up
-// to `batches.most` that leaves at least 20 steps in an epoch. All epochs together have about `steps` steps, within the
-// limits `epochs` of their number.
+// Chooses the batch, the epochs and the warm-up. The batch is `batches.least` times the largest power of two for which
+// the batch is at most `batches.most` and an epoch has at least 20 full batches; it is `batches.least` if even that
+// leaves fewer. All epochs together have about `steps` steps, within the limits `epochs` of their number.
 Recipe Paced(int64_t samples, int64_t steps, const Range& batches, const Range& epochs) {
   constexpr int64_t kStepsOfEpoch = 20, kMostWarmup = 1000;
   Recipe recipe;

@@ -15,7 +15,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// The delimiter and the header are found from this many rows at the beginning of the file.
+// The delimiter and the header are found from at most this many rows at the beginning of the file.
 constexpr size_t kFirstRows = 50;
 
 // The text of a CSV file, which may be compressed.

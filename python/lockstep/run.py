@@ -77,15 +77,15 @@ def train(
             Paths in a dict are relative to the current folder. A dict without run_dir uses the folder runs/train.
         folds: the number of folds of a cross-validation, as for `--folds`. Each fold is a run in Run.folds.
         ranks: how many ranks to start, as `-n` does; None trains in one process.
-        fresh: start a new run; an existing run in the folder is renamed.
+        fresh: start a new run; an existing run in the run folder is renamed.
         progress: print the program's lines as they come.
         overrides: fields that replace the config's, as `--set` does: epochs=3, optimizer__lr=0.01, or
             optimizer={"lr": 0.01}. Paths are relative to the current folder.
 
-    A run that was asked to stop (`lockstep stop`, a signal to the program) is returned, too; calling train() again with
-    the same arguments continues it. An interrupt (Ctrl-C, a notebook's stop button) makes the run save a checkpoint and
-    stop after the current step, and then raises KeyboardInterrupt; such a run can be continued in the same way. A
-    second interrupt ends the run at once.
+    If the run was asked to stop early (`lockstep stop`, a signal to the program), train() also returns it; calling
+    train() again with the same arguments continues the run. An interrupt (Ctrl-C, a notebook's stop button) makes the
+    run save a checkpoint and stop after the current step, and then raises KeyboardInterrupt; such a run can be
+    continued in the same way. A second interrupt ends the run at once.
 
     Raises:
         LockstepError: with the error line that the program printed.

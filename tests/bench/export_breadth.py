@@ -16,9 +16,9 @@ compared in two ways:
   models with BatchNorm over three values, which magnifies rounding errors; Lockstep adds in another order than PyTorch.
 
 Prints one line for each model, and then the counts. The exit status is 0 if at least 95 % are ok. A line with `refused`
-has the exporter's message. A line with `eager` is about a model that does not train in eager mode either; such models
-are not counted. Each model runs in its own process. export_breadth_models.txt lists timm's models; --list writes this
-file again, which takes some minutes.
+has the exporter's message. A line with `eager` is about a model that does not train even in eager mode; such models are
+not counted. Each model runs in its own process. export_breadth_models.txt lists timm's models; --list writes this file
+again, which takes some minutes.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks whether `lockstep tune --only batch` finds the fastest micro-batches and activation checkpointing for a step:
+"""Checks whether `lockstep tune --only batch` finds the fastest setting of micro-batches and activation checkpointing:
 
     fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--keep FILE]
                     [--set NAME=VALUE ...]
@@ -31,8 +31,8 @@ def timed(options, accumulation, checkpointing, steps=10):
 
 def point(options, accumulation, checkpointing, like):
     """Returns the line that `bench step` prints, and the samples/s, or 0 if the step does not fit in memory or leaves
-    less free memory than --reserve. `like` is the line of a similar setting, whose step time says how many steps take
-    --seconds. """
+    less free memory than --reserve. `like` is the line of a similar setting. Its step time is used to compute how many
+    steps take --seconds. """
     steps = max(5, int(1e3 * options.seconds / like["step_ms"]))
     line = timed(options, accumulation, checkpointing, steps)
     fits = "failure" not in line and line["accum"] == accumulation

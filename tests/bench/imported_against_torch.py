@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times one training step of third-party models, both exported and trained by Lockstep, and in PyTorch on the same GPU:
+"""Times one training step of third-party models, in Lockstep (after an export) and in PyTorch, on the same GPU:
 
     imported_against_torch.py LOCKSTEP [MODEL ...] [--modes eager default reduce-overhead] [--torchscript]
 

@@ -6,9 +6,9 @@ suggestion's loss to the best of the grid, for three tasks and three seeds.
     tests/bench/learning_rates.py LOCKSTEP PHOTOGRAPHS [--tasks digits,crops,gpt] [--seeds 3] [--time 60]
 
 PHOTOGRAPHS is a folder with scikit-learn's china.jpg and flower.jpg. The tasks are these. digits trains the README's
-perceptron with AdamW. crops trains a network of two convolutions with SGD to classify crops of 32 x 32 pixels; the
-class is one of ten bands, five of each photograph, from which the crop comes. gpt trains a GPT of two layers on the
-bytes of this project's documents.
+perceptron with AdamW. crops trains a network of two convolutions with SGD to classify crops of 32 x 32 pixels. Each
+photograph is divided into five bands, and the class of a crop is its band, one of ten. gpt trains a GPT of two layers
+on the bytes of this project's documents.
 """
 
 import argparse

@@ -4,10 +4,10 @@ resized crops of 224 x 224 pixels, mirrored at random and normalised, on the CPU
     python loader_against_torch.py LOCKSTEP --images DIR [--crops-of PHOTO ...] [--device cpu|cuda]
         [--workers 2 ...] [--threads 1 2 ...] [--batch 64] [--rounds 3]
 
-With --crops-of, the folder DIR is first filled with 600 crops of these photographs, whose sizes are similar to those of
-ImageNet's images. Prints one JSON line: the median over the rounds of images/s for each number of PyTorch's workers and
-of Lockstep's threads, the ratio of Lockstep's highest median to PyTorch's, and the speedup of Lockstep's loader with
-more threads. A measurement takes two epochs, after one epoch of warm-up.
+With --crops-of, the folder DIR is first filled with 600 crops of these photographs. The sizes of the crops are similar
+to those of ImageNet's images. Prints one JSON line: the median over the rounds of images/s for each number of PyTorch's
+workers and of Lockstep's threads, the ratio of Lockstep's highest median to PyTorch's, and the speedup of Lockstep's
+loader with more threads. A measurement takes two epochs, after one epoch of warm-up.
 """
 
 import argparse
@@ -63,8 +63,7 @@ def time_torch(folder, workers, batch, device):
 
 
 def make_crops(photographs, folder, count=600):
-    """Writes `count` crops of 420 to 580 x 315 to 420 pixels as JPEG files into two folders, some of them slightly
-    enlarged."""
+    """Writes `count` crops of 420 to 580 x 315 to 420 pixels as JPEG files into one folder for each photograph."""
     from PIL import Image
 
     draw = random.Random(1)

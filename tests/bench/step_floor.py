@@ -16,11 +16,11 @@ Markdown table for each model, in milliseconds:
                once.
                - Views, moves and concatenations take no time: the kernel that computes a value writes it to its final
                  place. Random numbers, weights, and values that depend on weights alone take no time either.
-               - If a later kernel needs a value, it computes the value again if it then reads at most about as many
-                 bytes as the value has; otherwise the value is written to memory. No kernel reads a value that it can
-                 compute from the other values that it reads.
-               - BatchNorm and its gradient read the values that they sum up a second time, unless these fit in the L2
-                 cache.
+               - A later kernel that needs a value computes it again, unless that means reading clearly more bytes than
+                 the value has. In that case the value is written to memory. No kernel reads a value that it can compute
+                 from the other values that it reads.
+               - BatchNorm and its gradient sum up values, and then read these values a second time, unless they fit in
+                 the L2 cache.
                - ReLU's gradient needs one bit for each value, and max-pooling's one byte for each window.
                - A depthwise convolution is one kernel, and its two gradients are another: each takes the greater of
                  its bytes / --copy-tbps and its FLOPs / --vector-tflops.
@@ -143,9 +143,10 @@ class Step:
 
     kind    is "constant" (does not depend on samples), "given" (samples, an embedding's rows), "product", "move" or
             "cheap"
-    parts   maps each tensor that the node is a view of, or is joined from, to the bytes that the node has of it
-    kernel  is the list of the cheap nodes that are computed in one kernel with a cheap node
-    source  maps each tensor that must be read to compute a cheap node again to its bytes
+    parts   maps each tensor whose values the node has to the bytes of these values: the node itself or, for a move,
+            the tensors that it moves or joins
+    kernel  is, for a cheap node, the list of the cheap nodes in the same kernel, including the node itself
+    source  maps, for a cheap node, each tensor that must be read to compute the node again to the bytes to read
     kept    is the set of the cheap nodes whose values are written to memory, if another kernel reads them
     """
 
@@ -176,8 +177,8 @@ class Step:
         crossing = {x for node in cheap for x, _ in self.inputs_from_outside(node)}
         for node in cheap:
             self.source[node] = self.reads(self.inputs_of(node))
-            # A value is written only if computing it again reads over 10 % more bytes than the value has. The 10 % are
-            # for statistics and other small tensors.
+            # A value is written only if computing it again reads over 10 % more bytes than the value has. The 10 %
+            # allow for reading statistics and other small tensors.
             if node in crossing and sum(self.source[node].values()) > 1.1 * self.bytes[node]:
                 self.kept.add(node)
 
@@ -192,8 +193,8 @@ class Step:
         return "product" if name in PRODUCTS else "move" if name in MOVES else "cheap"
 
     def write_in_float32(self, gradient):
-        """Makes the product that computes a weight's gradient write it in float32, so that no kernel must convert the
-        gradient."""
+        """Makes the product that computes the gradient of a weight write this gradient in float32, so that no kernel
+        must convert the gradient."""
         views = []
         while self.kind[gradient] == "move" or name_of(gradient) == "_to_copy":
             views.append(gradient)

@@ -1,5 +1,5 @@
 """Trains examples/titanic/titanic.pbtxt with several seeds, and scikit-learn's logistic regression on the same rows.
-Each seed holds back other rows, on which both models are evaluated.
+Each seed holds back different rows, on which both models are evaluated.
 
     python titanic_against_sklearn.py LOCKSTEP TRAIN_CSV [--seeds 1 2 3 4 5] [--set FIELD=VALUE ...]
 

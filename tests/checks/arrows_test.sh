@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that a dependency of a lower room (top-level folder) on an upper room does not build. The test makes such
-# mistakes, one at a time, in a copy of the sources with its own Bazel server, and checks that Bazel's error message
-# names the mistake.
+# Checks that a dependency of a lower room (top-level folder) on an upper room does not build. The test adds
+# forbidden dependencies, one at a time, to a copy of the sources with its own Bazel server, and checks that Bazel's
+# error message names the mistake.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

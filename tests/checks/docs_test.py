@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that README.md, CONTRIBUTING.md and docs/ are correct: the README is short, each relative link has a target,
-each command in them exists and has the options that are shown, each file and Bazel target that is named exists, each
-test that a header names exists, and docs/configuration.md equals the program's output. To write docs/configuration.md
-again: tests/checks/docs_test.py --write LOCKSTEP """
+each command in these pages exists and has the options that are shown, each file and Bazel target that is named exists,
+each test that a header names exists, and docs/configuration.md equals the program's output. To write
+docs/configuration.md again, run tests/checks/docs_test.py --write LOCKSTEP """
 
 import functools
 import pathlib

@@ -162,7 +162,7 @@ int unlinkat(int folder, const char* name, int flags) {
   RECORDED(REAL(unlinkat)(folder, name, flags), "unlink %s\n", PathIn(folder, name));
 }
 
-// Defines pwrite() or pwrite64(). If the process must be killed, half of the bytes are written before.
+// Defines pwrite() or pwrite64(). If the process must be killed, half of the bytes are written first.
 #define WRITE(name, offset_type)                                                       \
   ssize_t name(int file, const void* bytes, size_t count, offset_type offset) {        \
     const int fault = Fault(NULL, file);                                               \

@@ -1,7 +1,7 @@
-// A stand-in for NVIDIA's library NVML, for tests. A program loads the stand-in instead of NVML if LD_LIBRARY_PATH has
-// its folder. It reports simulated GPUs: GPU i has the UUID GPU-00000000-0000-0000-0000-00000000000i, and many of its
-// values are those in the code below plus i. Compiled with OLD_DRIVER, the stand-in lacks the functions that old
-// drivers do not have. Environment variables:
+// A stand-in for NVIDIA's library NVML, for tests. A program loads the stand-in instead of NVML if LD_LIBRARY_PATH
+// names the stand-in's folder. The stand-in reports simulated GPUs: GPU i has the UUID
+// GPU-00000000-0000-0000-0000-00000000000i, and many of its values are those in the code below plus i. Compiled with
+// OLD_DRIVER, the stand-in lacks the functions that old drivers do not have. Environment variables:
 //
 //   NVML_GPUS=N             reports N GPUs instead of 2
 //   NVML_DELAY_MS=N         each call takes N milliseconds longer

@@ -2,8 +2,8 @@
 // is the log of the program's calls that tests/faults/fault_at.c recorded.
 //
 // The model of a disk: written bytes are certainly on the disk after an fsync of their file, and names after an fsync
-// of their folder. Of the changes after the last fsync, a part may be on the disk: of a folder's changes, the first n,
-// for any n; of a file, the first n bytes, for any n, or n zeros in place of the bytes that were not synced.
+// of their folder. Of a folder's changes after its last fsync, the first n are on the disk, for any n. After the bytes
+// of a file that were synced, the next n bytes of the file are on the disk, or n zeros in their place, for any n.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const lockstep::ReadableFile archive(file.path());
     int64_t end = 0;
     lockstep::VisitTar(archive, [&](const lockstep::TarMember& member) {
-      // Checks that a member begins at or after the end of the member before, and ends within the archive.
+      // Checks that a member begins at or after the end of the previous member, and ends within the archive.
       if (member.offset < end || member.bytes < 0 ||
           member.bytes > archive.bytes() - member.offset) {
         std::abort();

@@ -235,8 +235,8 @@ TEST_F(GpuDecoderTest, TakesMoreThanItDecodesAtOnce) {
   }
 }
 
-// Checks that a damaged file does not change the results of the other files in its batch, and that the GPU refuses more
-// than half as many damaged files as the CPU.
+// Checks that a damaged file does not change the results of the other files in its batch, and that the GPU decoder
+// refuses more than half of the number of damaged files that the CPU decoder refuses.
 TEST_F(GpuDecoderTest, SurvivesMutations) {
   std::vector<std::string> good;
   for (int i = 0; i < 16; ++i) good.push_back(Jpeg(kPlainKinds[i % 5], 300 + i, 200 + i));
@@ -337,8 +337,8 @@ TEST_F(ImagesOnGpu, AreTheCpusWhateverTheFilesKind) {
       const auto* first = reinterpret_cast<const uint8_t*>(all.data()) + i * kBytes;
       return Pixels(first, first + kBytes);
     };
-    // The CPU decoder downscales while it decodes, and the GPU decoder does not. So a mean difference of up to 4 levels
-    // is allowed.
+    // The CPU decoder downscales while it decodes, and the GPU decoder does not. So a mean difference of less than 4
+    // levels is allowed.
     EXPECT_LT(Between(of(pixels), of(expected)).mean, 4) << i;
     EXPECT_TRUE(Read(*gpu, i, i + 1).first ==
                 std::vector(pixels.begin() + i * kBytes, pixels.begin() + (i + 1) * kBytes));

@@ -60,8 +60,8 @@ NO_GRAPH = pytest.mark.xfail(reason="it trains, but memory is short while its st
 )
 def test_the_largest_that_fits(name, gib, tmp_path):
     """Checks that with the predicted micro-batch no step runs out of memory, not even the smaller last step of an
-    epoch, and that steps run as a CUDA graph. With a micro-batch that is 10 % larger, memory must run out, or a step
-    cannot run as a graph."""
+    epoch, and that steps run as a CUDA graph. With a micro-batch that is 10 % larger, memory must run out, or some step
+    must fail to run as a graph."""
     _, total = gpu_bytes()
     share = gib * 2**30 / total
     if share > 1:

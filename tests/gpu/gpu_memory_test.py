@@ -51,8 +51,8 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
     # The allocator itself reports the peak, while the owners' bytes are sums over the allocator's calls.
     assert abs(sum(owners.values()) / peak - 1) < 0.02, report
     assert peak <= report["reserved_bytes"] < report["device_bytes"]
-    # Parameters take 4 bytes (FP32) and up to 2 bytes for their BF16 copies, which is at most 1.5 times as much. The
-    # allocator rounds sizes up.
+    # A parameter takes 4 bytes (FP32), and its BF16 copy, if there is one, 2 bytes: together at most 1.5 times as much
+    # as `weights`. The allocator rounds sizes up.
     weights = 4 * start["parameters"]
     assert weights <= owners["parameters"] < 1.6 * weights + MIB, report
     assert 2 * weights <= owners["moments"] < 2.1 * weights + MIB, report

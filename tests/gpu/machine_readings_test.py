@@ -1,4 +1,5 @@
-"""Compares the readings of real GPUs that a run and `lockstep watch` show with those of nvidia-smi at the same time."""
+"""Compares the readings of real GPUs in a run's log and in `lockstep watch` with nvidia-smi's readings at the same
+time."""
 
 import csv
 import io

@@ -42,8 +42,8 @@ TEST_P(NormalizePixels, TheKernelIsTheTwin) {
     at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
     const at::Tensor scale = at::randn({channels}).cuda();
     const at::Tensor shift = at::randn({channels}).cuda();
-    // A batch that begins at sample 0 is aligned. A batch that begins at sample 1 is not if a sample has an odd number
-    // of bytes.
+    // A batch that begins at sample 0 is aligned. A batch that begins at sample 1 is unaligned if a sample has an odd
+    // number of bytes.
     for (const int64_t first : {0, 1}) {
       for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
         const at::Tensor part = pixels.contiguous(format).narrow(0, first, count);

@@ -1,6 +1,6 @@
 // Tests that a StateSnapshot keeps the values that the tensors had when Take() was called, although work is still
-// queued on the device then and the tensors change later. The snapshot's copies are on the device or, if the device has
-// no room for them, in pinned host memory.
+// queued on the device during Take(), and the tensors change later. The snapshot's copies are on the device or, if the
+// device has no room for them, in pinned host memory.
 
 #include "ckpt/snapshot.h"
 

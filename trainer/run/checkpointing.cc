@@ -86,7 +86,8 @@ bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
 bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
-  // If a checkpoint has failed, it may have been the one with the best value. Then this evaluation counts as the best.
+  // A checkpoint that has failed may have been the one with the best value. So after such a failure this evaluation
+  // counts as the best.
   if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
   // If two evaluations have equal values, the newer one counts as better.
   if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;

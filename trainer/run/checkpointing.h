@@ -34,15 +34,15 @@ namespace lockstep {
 class Checkpointing {
  public:
   // `folder` is the run folder on rank 0, and null on other ranks. `attempt` is the unique name of the job. `manifest`
-  // has the values that are the same in all checkpoints of this process. `resumed_step` is the step of the run's own
-  // checkpoint from which the run continues, if it does. `state` returns the state to save; Checkpointing calls `state`
+  // has the values that are the same in all checkpoints of this process. If the run continues from a checkpoint of its
+  // own, `resumed_step` is the step of this checkpoint. `state` returns the state to save; Checkpointing calls `state`
   // on the thread that trains. The object keeps references to `config`, `world` and `events`, and the pointer `folder`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
                 std::optional<int64_t> resumed_step, std::function<CheckpointState()> state);
 
-  // Returns, on rank 0, the longest time so far from taking a checkpoint's snapshot to its commit, in seconds; nothing
-  // if no checkpoint was committed.
+  // Returns, on rank 0, the longest time so far from taking a checkpoint's snapshot to committing the checkpoint, in
+  // seconds; nothing if no checkpoint was committed.
   std::optional<double> slowest_s() const { return slowest_s_; }
 
   // Returns, on rank 0, how many checkpoints the config field checkpoint.every_minutes and the user have together asked
@@ -54,15 +54,16 @@ class Checkpointing {
   // gradient are finite.
   void OnFigures(int64_t step, int64_t asked);
 
-  // Saves the state if a checkpoint is due and no other checkpoint is being written; if `evaluation` is the best so
-  // far, waits for the other checkpoint and saves the state. Call it after each step except the last. `ended_epoch` is
-  // the epoch that has ended with this step, counted from 1, or 0 if no epoch has. `evaluation` has the metrics of the
-  // evaluation after this step, which are the same on all ranks; it is empty if there was no evaluation. Throws Error.
+  // Saves the state if a checkpoint is due and no other checkpoint is being written. If `evaluation` is the best so far
+  // by checkpoint.keep_best, saves the state in any case, and first waits until no other checkpoint is being written.
+  // Call it after each step except the last. `ended_epoch` is the epoch that has ended with this step, counted from 1,
+  // or 0 if no epoch has. `evaluation` has the metrics of the evaluation after this step, which are the same on all
+  // ranks; it is empty if there was no evaluation. Throws Error.
   void AfterStep(int64_t steps_done, int64_t ended_epoch, std::span<const Metric> evaluation);
 
   // Saves the state after `steps_done` steps, unless this state was saved already or the run was resumed from it.
-  // `see_figures` must call OnFigures() for all steps for which it was not called yet. SaveLast() returns when the
-  // checkpoint is committed. Throws Error on every rank.
+  // `see_figures` must call OnFigures() for all steps for which OnFigures() was not called yet. SaveLast() returns when
+  // the checkpoint is committed. Throws Error on every rank.
   void SaveLast(int64_t steps_done, const std::function<void()>& see_figures);
 
   // Returns the tensors that hold the snapshot, on the device or on the host. Callers must not read or write their

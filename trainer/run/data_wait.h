@@ -1,5 +1,5 @@
-// DataWait: measures how long training waited for samples, and how much of this time went to reading and copying. When
-// a run replaces its Input object by another one, DataWait adds up the waiting times of all of them.
+// DataWait: measures how long training waited for samples, and how much of this time went to reading and copying. If a
+// run replaces its Input object by another one, DataWait adds up the waiting times of all Input objects of the run.
 #pragma once
 
 #include "data/dataset/dataset.h"

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr int64_t kMostImages = 500;
-constexpr auto kMostTime = std::chrono::seconds(10);  // to try images
+constexpr auto kMostTime = std::chrono::seconds(10);  // time limit for trying images
 constexpr int64_t kLeastSamples = 20;  // with fewer samples, patterns may occur by chance
 constexpr size_t kMostNames = 3;       // the most names in one warning
 constexpr float kFar = 30;             // greater absolute values count as unscaled

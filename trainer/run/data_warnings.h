@@ -1,7 +1,7 @@
 // DataWarnings(): looks for probable mistakes in the samples of a table, an array or images. It returns one line for
 // each kind of mistake, which often names a config field to change:
 //
-//   a feature has the same value in all samples, or numbers the samples as an id does
+//   a feature has the same value in all samples, or changes by the same amount from each sample to the next (an id)
 //   features are not scaled
 //   a column of categories seems to hold free text or ids: it has more categories than half the number of samples
 //   some validation samples are in the training set, too

@@ -38,14 +38,16 @@ class Evaluating {
 
 // Calls visit(batch) for each batch of this rank in one pass over `dataset`, in the order of the data set. All ranks'
 // batches together have `global_batch` samples, or one sample on each rank if `global_batch` is less than the number of
-// ranks. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()), and `visit` must call
-// `preprocessing` for the rest. `visit` runs without gradients (at::NoGradGuard). Every rank must call ForEachBatch().
+// ranks; the last batches may have fewer. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()),
+// and `visit` must call `preprocessing` for the rest. `visit` runs without gradients (at::NoGradGuard). Every rank must
+// call ForEachBatch().
 void ForEachBatch(const Dataset& dataset, const Preprocessing& preprocessing, int64_t global_batch,
                   const LoaderOptions& loader_options, const World& world,
                   const std::function<void(const DeviceBatch& batch)>& visit);
 
-// Evaluates each sample of `dataset` exactly once, on one of the ranks, `global_batch` samples of all ranks at a time,
-// and returns the metrics. Every rank must call Evaluate(), and every rank gets the same result.
+// Evaluates each sample of `dataset` exactly once, and returns the metrics. Each sample is evaluated by one of the
+// ranks, and all ranks together evaluate `global_batch` samples at a time. Every rank must call Evaluate(), and every
+// rank gets the same result.
 std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const Dataset& dataset, int64_t global_batch,
                              const LoaderOptions& loader_options, config::Precision precision,

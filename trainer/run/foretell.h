@@ -50,7 +50,7 @@ class Foreteller {
   std::optional<MemoryReport> Memory(const StepForm& form, int64_t capacity_bytes);
 
   // Returns the largest micro-batch found, in samples, with which the first two steps fit in memory without gradient
-  // accumulation (the search ends within about 0.4 %); 0: not even one sample fits.
+  // accumulation (one that is up to about 0.4 % larger might fit, too); 0: not even one sample fits.
   int64_t LargestMicroBatch(int64_t capacity_bytes);
 
   int64_t parameters() const { return parameters_; }
@@ -74,7 +74,8 @@ std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Mod
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world);
 
-// Returns the size of a rank's micro-batches if each step has `accumulation` of them, together with that number.
+// Returns the StepForm of steps that have `accumulation` micro-batches: this number, and the size of a rank's
+// micro-batches.
 StepForm StepFormOf(const config::Config& config, int64_t accumulation, int ranks);
 
 }  // namespace lockstep

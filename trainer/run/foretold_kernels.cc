@@ -314,8 +314,8 @@ void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack)
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    // A bool argument is a condition. It may determine the size of the result, but not the dtype if another argument
-    // has the same size.
+    // A bool argument is a condition, which should not determine the dtype of the result. So the next argument replaces
+    // it, even if that argument is not larger.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;

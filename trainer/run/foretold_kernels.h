@@ -5,8 +5,8 @@
 // CUDA kernels allocate:
 //   - convolutions, attention, recurrent layers, dropout, normalisation and others, for which LibTorch has no kernels
 //     on META, or kernels that allocate other tensors than those on a GPU
-//   - operations whose inputs autocast converts to 16 bits or to float32: the inputs are converted on META, too, on a
-//     thread with a Foretelling object
+//   - operations whose inputs autocast converts to 16 bits or to float32: on a thread with a Foretelling object, the
+//     inputs on META are converted in the same way
 // Operations on tensors of other devices do not change. The amount of memory that cuDNN allocates for LSTMs was
 // measured on one H100 (docs/memory.md).
 //

@@ -29,13 +29,13 @@ struct Input {
   DeviceFeed feed;
 };
 
-// Returns the options of the sampler of rank `rank` of `ranks`, which divides the config's global batch into
+// Returns the options of the sampler of rank `rank` of `ranks`. The sampler divides the config's global batch into
 // `accumulation` micro-batches.
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
                                  const TrainingData& data, int rank, int ranks);
 
-// Returns the number of optimizer steps of the whole run of `config` on a training set with this number of samples.
-// Throws Error (kUsage).
+// Returns the number of optimizer steps of the whole run of `config` on a training set with `samples` samples. Throws
+// Error (kUsage).
 int64_t StepsOfRun(const config::Config& config, int64_t samples);
 
 // Returns the options of this rank's loader for `dataset`. If `config` says -1 threads, the loader begins with one

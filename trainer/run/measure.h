@@ -1,4 +1,5 @@
-// MeasureSteps(): measures the time of training steps of a config, whose samples already lie in the device's memory.
+// MeasureSteps(): measures the time that a config's training steps take on samples that already lie in the device's
+// memory.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   data, model or config that do not fit together -> the same errors as in trainer/run/trainer.h
@@ -33,7 +34,7 @@ struct StepMeasurement {
   config::Precision precision = config::FP32;
   int64_t accumulation = 1;  // micro-batches of a step: as in the config, or more if memory ran out
   std::string
-      why_no_graph;  // why steps ran without the CUDA graph that the config asks for; else empty
+      why_no_graph;  // why steps ran without the CUDA graph that the config asks for; empty: none
 };
 
 // Makes `warmup` untimed steps of `config`, but at least one, and then `steps` timed steps, and returns the

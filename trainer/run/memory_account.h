@@ -111,7 +111,7 @@ class MemoryAccount {
   std::optional<MemoryReport> foretold_;
   bool reported_ = false;
   int64_t reported_peak_ = 0;               // peak bytes of the last report
-  int64_t pool_bytes_ = 0;                  // bytes of the CUDA graphs' pools at that report
+  int64_t pool_bytes_ = 0;                  // bytes of the CUDA graphs' pools at the last report
   bool rose_ = false;                       // whether the peak has risen since the last report
   MemoryTrend device_{kLeastGrowth_bytes};  // the growth of the bytes allocated between steps
   KeptTensors kept_;                        // tensors that the last watched step left allocated
@@ -119,7 +119,7 @@ class MemoryAccount {
   std::optional<AllocationFailures> failures_;  // calls OnFailure()
 
   // The least growth of device memory, in bytes, that is reported. The limit for a process's host memory is higher
-  // (observe/verdict), because allocations in host memory also vary between steps, while tensors do not.
+  // (observe/verdict), because allocations in host memory vary between steps, while the tensors on a device do not.
   static constexpr double kLeastGrowth_bytes = 4 << 20;
 };
 

@@ -78,7 +78,7 @@ std::optional<MicroBatchChosen> MicroBatchChoice::Fewer(int64_t step, int64_t ac
   }
   MicroBatchChosen chosen = Choose(step);
   if (chosen.accumulation >= accumulation) return std::nullopt;
-  look_every_ *= 2;  // limits how often free memory that varies changes the choice
+  look_every_ *= 2;  // so that varying free memory changes the choice only a few times
   return chosen;
 }
 

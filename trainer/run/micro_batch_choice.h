@@ -2,7 +2,7 @@
 //
 // Promise: every rank gets the same number. The number is the smallest power of two with which the predicted memory
 // (trainer/run/foretell.h) fits into each rank's GPU. If possible, 5 % of the GPU's memory is left free. No training
-// step is run to choose the number, and the number is not stored. A step computes the same with any number of
+// step is run to choose the number, and the number is not stored. The result of a step does not depend on the number of
 // micro-batches.
 //
 // what can fail -> what the caller sees -> the test that shows it
@@ -40,8 +40,9 @@ class MicroBatchChoice {
   // Returns how many bytes of the GPU's memory this run may use if the fraction `left` of the GPU's memory is left
   // free.
   int64_t Room(double left) const;
-  // Returns the smallest power of two with which this rank's predicted memory fits, or, if none fits, the number of
-  // samples of the rank. Throws Error if the memory cannot be predicted.
+  // Returns the smallest number of micro-batches, among the powers of two, with which this rank's predicted memory
+  // fits, or, if it fits with none of them, the number of samples of the rank. Throws Error if the memory cannot be
+  // predicted.
   int64_t FewestThatFit();
   MicroBatchChosen Choose(int64_t step);
 

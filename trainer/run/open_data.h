@@ -31,7 +31,8 @@ TrainingData OpenTrainingData(const config::Config& config, const Datasets& data
                               const World& world);
 
 // Returns `config`, completed with the values that follow from the data, such as data.input_shape. Throws Error (kData)
-// if data.input_shape is set and differs from the shape of the samples, and Error (kUsage).
+// if data.input_shape is set and differs from the shape of the samples, and Error (kUsage) if balanced weights cannot
+// be computed (SetBalancedWeights()).
 config::Config Resolved(config::Config config, const TrainingData& training);
 
 // Returns the description of the samples that `config` gives. The description is complete if `config` was completed
@@ -39,7 +40,7 @@ config::Config Resolved(config::Config config, const TrainingData& training);
 SampleSpec SpecOf(const config::Data& config);
 
 // Opens `files`, which have the config's format, as a data set without random augmentation, whose samples must be as
-// `spec` describes them. If `label_optional` is set, which is for predictions, labels may be missing (CSV: the label
+// `spec` describes them. If `label_optional` is set, as it is for predictions, labels may be missing (CSV: the label
 // column; MNIST: the second file), and data.bad_samples has no effect. Rank 0 prints a warning for each of
 // Dataset::Remarks(). Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,

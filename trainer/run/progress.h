@@ -102,7 +102,7 @@ class Progress {
 
   int64_t line_step_ = 0;      // the number of the run's steps at the last line
   double line_s_ = 0;          // the time of the last line, or of BeginEpoch() if later
-  double epoch_s_ = 0;         // the time when the epoch, or counting, began
+  double epoch_s_ = 0;         // the time of BeginEpoch(), or of CountFromHere() if later
   int64_t rated_samples_ = 0;  // the samples and the seconds that samples_per_s() divides
   double rated_s_ = 0;
   double trained_s_ = 0;

@@ -10,9 +10,9 @@
 //     the run makes them again
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global batch), lr, samples_per_s
 //     (of all ranks, since the previous step line), data_wait (the share of that time in which rank 0's device waited
-//     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); from the third step of a
-//     start on left_s (seconds until the run's end, evaluations and checkpoints included); in FP16 also loss_scale; if
-//     there were steps without an update, also skipped_steps (their number so far)
+//     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); from the third step after
+//     each start on, also left_s (seconds until the run's end, evaluations and checkpoints included); in FP16 also
+//     loss_scale; if there were steps without an update, also skipped_steps (their number so far)
 //   memory  step (in which it was measured), device (cuda or cpu), peak_bytes (the most that tensors took at a time on
 //     rank 0's device), and on a GPU reserved_bytes (the memory that the allocator holds) and device_bytes (the GPU's
 //     memory). owners is an object with the bytes of each owner (base/memory_scope.h) at the peak; these bytes add up
@@ -136,14 +136,14 @@ class RunFolder {
   void Log(const nlohmann::ordered_json& event);
 
   // CheckpointIsRequested() returns whether a user asks for a checkpoint, that is, whether the file RequestPath()
-  // (ckpt/checkpoint.h) exists. AnswerRequest() removes this file. Call it when the checkpoint was made, or cannot be
-  // made.
+  // (ckpt/checkpoint.h) exists. AnswerRequest() removes this file. Call AnswerRequest() when the checkpoint was made,
+  // or cannot be made.
   bool CheckpointIsRequested() const;
   void AnswerRequest();
 
   // WhyUserStops() returns in words what the user has done to end the run: made the file STOP (StopPath()), removed the
   // folder, or started another job in the folder. WhyUserStops() returns an empty string if the user has done none of
-  // these things. AnswerStop() removes the file STOP. Call it when the run has ended.
+  // these things. AnswerStop() removes the file STOP. Call AnswerStop() when the run has ended.
   std::string WhyUserStops() const;
   void AnswerStop();
 

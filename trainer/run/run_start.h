@@ -44,8 +44,8 @@ struct RunStart {
 // was read.
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
-// Returns rank 0's `given` name for the job, or a random name if `given` is empty on rank 0. All ranks get the same
-// name. Every rank must call NameJob(), RequireSharedFolder() and FindStart().
+// Returns the name of the job: the value of `given` on rank 0, or a random name if that value is empty. All ranks get
+// the same name. Every rank must call NameJob(), RequireSharedFolder() and FindStart().
 std::string NameJob(const std::string& given, const World& world);
 
 // Throws Error on every rank unless all ranks see the folder that rank 0 has locked for `job`. The ranks must share

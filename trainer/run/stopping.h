@@ -59,7 +59,7 @@ class Stopping {
   double SecondsToStop(int64_t steps_to_epoch_end, std::optional<double> slowest_save_s) const;
 
   Options options_;
-  int64_t steps_ = 0;  // how often Asked() was called, that is, the steps that have begun
+  int64_t steps_ = 0;  // number of calls of Asked(), which is the number of steps that have begun
   // When the second step began. The time of the first step is left out, because the first step is slow.
   double second_step_at_ = 0;
   double now_ = 0;

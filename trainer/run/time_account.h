@@ -1,5 +1,5 @@
 // TimeAccount: records how much time this rank spends on each cause while it trains (observe/verdict/ledger.h), and
-// sends this account to rank 0. Rank 0 finds out from all ranks' accounts for which causes the run loses time
+// sends this account to rank 0. Rank 0 uses all ranks' accounts to find the causes for which the run loses time
 // (observe/verdict/verdict.h, rules.h).
 //
 // Promise: no step waits for a TimeAccount. The watchdog's thread sends the other ranks' accounts to rank 0 with its
@@ -91,8 +91,8 @@ class TimeAccount {
   static constexpr double kPeriodS = 5;
 
   void TakeReading(const MachineReading& reading);
-  // Returns whether the host launches each kernel of a step by itself. The host does so on a GPU if steps do not run as
-  // CUDA graphs.
+  // Returns whether the host launches each kernel of a step separately. The host does so on a GPU if steps do not run
+  // as CUDA graphs.
   bool LaunchesKernels(const std::string& why_no_graph) const {
     return facts_.on_gpu && (facts_.graph_is_off || !why_no_graph.empty());
   }

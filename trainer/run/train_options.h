@@ -43,10 +43,10 @@ struct TrainOptions {
 // Returns whether the error of a kernel has made the GPU unusable for this process. Returns false for a CPU.
 bool IsLost(at::Device device);
 
-// Calls `act` and returns its result. If `act` throws an error that only this rank has, or if it throws and the GPU is
-// lost (IsLost()), options.leave() ends the process in this call, before destructors run. The destructors must not run,
-// because they might never return: a loader's thread may wait for a copy that is queued on the GPU after a collective
-// in which the other ranks wait. On a lost GPU LibTorch's destructors throw.
+// Calls `act` and returns its result. If `act` throws an error that only this rank has, or if `act` throws any error
+// and the GPU is lost (IsLost()), options.leave() ends the process in this call, before destructors run. The
+// destructors must not run, because they might never return: a loader's thread may wait for a copy that is queued on
+// the GPU after a collective in which the other ranks wait. On a lost GPU LibTorch's destructors throw.
 template <typename Act>
 auto OrLeave(const TrainOptions& options, at::Device device, const Act& act) {
   try {

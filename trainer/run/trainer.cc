@@ -277,8 +277,8 @@ class Trainer {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // Handles the figures of steps that have come from the device. If `waits` is set, waits for the figures of all queued
-  // steps.
+  // Handles the steps' figures that have arrived from the device. If `waits` is set, waits for the figures of all
+  // queued steps.
   void TakeFigures(int64_t steps_done, bool waits) {
     while (const std::optional<StepReport> report = watch_.NextSeen(steps_done, waits)) {
       GoOnFrom(*report);
@@ -356,8 +356,8 @@ class Trainer {
 
   // ---- The end ----------------------------------------------------------------------------------
 
-  // Stops the run after step `steps_done` because of a request, commits the state, from which the run can continue
-  // later, and returns the request.
+  // Stops the run after step `steps_done` because of a request. Commits the state, so that the run can continue later,
+  // and returns the request.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     TakeAllFigures();
@@ -398,7 +398,7 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    // With ema_decay, the averaged weights are written to the file, because they were also evaluated.
+    // With ema_decay, the averaged weights are written to the file, because the evaluations used them.
     if (config_.optimizer().ema_decay() > 0) step.SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
@@ -435,7 +435,7 @@ class Trainer {
   EarlyStopping early_stopping_;
   int64_t first_step_ = 0;  // the first step of this process, counted from 0
   int64_t total_steps_;
-  std::optional<Checkpointing> checkpointing_;  // since Begin()
+  std::optional<Checkpointing> checkpointing_;  // has a value from Begin() on
   std::optional<Stopping> stopping_;            // has a value only on rank 0
   StopRequest stop_ = StopRequest::kNone;       // the request to stop that all ranks obey
 

@@ -46,7 +46,7 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   // the choice of the algorithm is kept in a file (ops/convolution/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  // Otherwise LibTorch, in deterministic mode, would fill all new memory with NaN before it is used.
+  // By default, LibTorch in deterministic mode fills all new memory with NaN. The next line turns this off.
   context.setDeterministicFillUninitializedMemory(false);
   ops::UseOwnOperations();
   // cuBLAS is deterministic only with this environment variable, which must be set before the first call of cuBLAS.

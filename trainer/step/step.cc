@@ -49,7 +49,8 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   return options;
 }
 
-// Tells the model the gradient with which the loss's backward will be called, until the object is destroyed.
+// Tells the model the gradient with which the loss's backward will be called. The destructor tells the model that the
+// gradient is unknown.
 class KnownLossGradient {
  public:
   KnownLossGradient(Model& model, const at::Tensor& gradient) : model_(model) {
@@ -155,7 +156,7 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
     batches.Prefetch();
   } catch (const std::exception& exception) {
     // With sync_batch_norm the model's forward and backward contain collectives, in which the other ranks would wait
-    // for this rank forever.
+    // for this rank forever. So this rank does not wait for them, but throws at once.
     if (config_.ddp().sync_batch_norm()) throw;
     out_of_memory = IsOutOfMemory(exception);
     if (!is_first && !out_of_memory) throw;

@@ -139,8 +139,8 @@ class Step {
 
   // Makes the next Run(), which makes step `step`, take histograms of the parameters before the update, and of the
   // gradients (trainer/step/histograms.h). That step runs eagerly. Every rank must call AskForHistograms() before the
-  // same Run(). It does nothing before the first Run(), whose operations are counted, nor after DropHistograms() has
-  // returned true.
+  // same Run(). It does nothing before the first Run(), so that the work for histograms is not counted among the
+  // operations of the first step, nor after DropHistograms() has returned true.
   void AskForHistograms(int64_t step) {
     if (agreed_ && !dropped_histograms_) histograms_of_ = step;
   }
@@ -173,7 +173,7 @@ class Step {
   void SetUpGraphs();
   void MakeOptimizer();
   void BeginStep();
-  // Returns the number of samples in the global batch.
+  // Adds up the gradients and losses of a step's micro-batches. Returns the number of samples in the global batch.
   int64_t AccumulateGradients(MicroBatches& batches);
   at::Tensor Forward(const at::Tensor& input);
   at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
@@ -227,7 +227,8 @@ class Step {
   int64_t share_of_ = 0;  // the number of samples of the global batch for which share_ was set
 
   bool agreed_ = false;  // whether the first step, where ranks agree on errors, was made
-  int64_t scales_loss_;  // rules_.scales_loss, or the saved job's before AfterRestore()
+  // rules_.scales_loss; between a restore and AfterRestore(): the value of the job that saved the state.
+  int64_t scales_loss_;
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;

@@ -13,7 +13,7 @@ struct World {
   Communicator& communicator;  // runs collectives on tensors of `device`
   // Runs collectives on CPU tensors. It is the same object as `communicator` if `device` is the CPU.
   Communicator& host;
-  int cores = 1;                     // how many CPU cores only this rank's threads use
+  int cores = 1;                     // how many CPU cores this rank's threads have to themselves
   int local_rank = 0;                // this rank's number among the ranks of its machine
   int local_ranks = 1;               // how many ranks its machine has
   int local_cores = 1;               // how many cores these ranks have together

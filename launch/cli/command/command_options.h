@@ -29,7 +29,8 @@ class Option {
   const Option& OneOf(const std::vector<std::string>& words) const;
   // Makes an option with a list of values take at least `least` and at most `most` values.
   const Option& Take(int least, int most) const;
-  // Makes the user of an option with a list of values repeat the option for each value.
+  // Makes an option with a list of values take one value each time that it is given. The user repeats the option to
+  // give several values.
   const Option& OneEach() const;
 
  private:
@@ -41,7 +42,7 @@ class CommandOptions {
   explicit CommandOptions(CLI::App& app) : app_(app) {}
 
   // Adds an option, or an argument without a name. `name` is "--name" for an option, and "NAME" for an argument. `what`
-  // describes it in the help. `value` holds the default, receives the user's value, and must outlive the parsing.
+  // is the description in the help. `value` holds the default, receives the user's value, and must outlive the parsing.
   Option Add(const std::string& name, std::string& value, const std::string& what);
   Option Add(const std::string& name, std::vector<std::string>& value, const std::string& what);
   Option Add(const std::string& name, int& value, const std::string& what);

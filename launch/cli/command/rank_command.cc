@@ -30,8 +30,8 @@ std::string ProgramText() {
                      std::hash<std::string>()(bytes));
 }
 
-// Ends this rank because of an error that only this rank has, and tells the other ranks, which may be waiting for this
-// rank.
+// Ends this rank because of an error that only this rank has. Reports the error to the other ranks, because they may be
+// waiting for this rank.
 [[noreturn]] void LeaveAlone(Job& job, const std::exception& exception) {
   std::fflush(stdout);
   job.Fail(ErrorOf(exception));

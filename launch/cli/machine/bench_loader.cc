@@ -164,8 +164,8 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   const double wall = after.wall_s - before.wall_s;
   const LoaderTimes loads = after.loader - before.loader;
   const ReadTimes reads = after.images - before.images;
-  // `all` is the time, in seconds, of the threads that read samples, all together: of the loader's threads or, if the
-  // loader has none, of the rank's main thread.
+  // `all` is the total time, in seconds, of all threads that read samples: the loader's threads or, if the loader has
+  // no threads, the rank's main thread.
   const double all = loads.available > 0 ? loads.available : wall;
   // The part of the reading time that no other counter covers is the time of the normalisation, if the config has one.
   const double normalizing =

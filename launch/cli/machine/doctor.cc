@@ -64,8 +64,8 @@ std::string CudaText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Returns, for each of some libraries, the paths from which the library was loaded. Each of these libraries must be
-// loaded once: a library with two paths was loaded twice, and each copy has its own state.
+// Returns the paths from which each of the libraries that are named below was loaded. Each of these libraries must be
+// loaded only once: a library with two paths was loaded twice, and each copy has its own state.
 std::map<std::string, std::set<std::string>> LoadedLibraries() {
   std::map<std::string, std::set<std::string>> paths;
   const auto add = [](dl_phdr_info* library, size_t, void* to) {
@@ -255,8 +255,8 @@ Finding CheckSharedMemory(int ranks) {
     finding.advice = "ranks of one machine exchange through it: mount it, or use one rank";
     return finding;
   }
-  // Several ranks that have met already have their shared memory, so they need no more. For a single process the check
-  // is whether two ranks would have enough.
+  // If there are several ranks, Open MPI has already given them their shared memory, so they need no more. If there is
+  // a single process, this checks whether there is enough shared memory for two ranks.
   const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";
@@ -413,7 +413,8 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
         "the hardware or its drivers are broken: leave out machines until they are right";
     return finding;
   }
-  // On healthy machines the bus bandwidth is 0.6 to 0.75 times `links_gbs`. Less than 0.4 times is a warning.
+  // On healthy machines the bus bandwidth is 0.6 to 0.75 times `links_gbs`. A bandwidth of less than 0.4 times
+  // `links_gbs` is a warning.
   constexpr double kLeast = 0.4;
   if (StateOf(large.busbw_gbs, links_gbs, kLeast) == State::kWarn) {
     finding.state = State::kWarn;

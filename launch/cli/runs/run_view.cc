@@ -56,7 +56,7 @@ std::vector<Json> ObjectsIn(const Json& line, const char* name) {
   return objects;
 }
 
-// Returns the figures of `line`, a logged reading of the machine, that the table shows in one row.
+// Returns the figures that the table shows in one row. They are read from `line`, a logged reading of the machine.
 MachineReading ReadingOf(const Json& line) {
   MachineReading reading;
   std::optional<int64_t> used;

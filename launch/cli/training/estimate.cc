@@ -72,7 +72,7 @@ std::string_view RemarkOn(const KnownGpu& gpu) {
   return gpu.is_measured ? "" : " (not measured there)";
 }
 
-// Returns how many bytes of the GPU's memory PyTorch's allocator can get.
+// Returns the part of the GPU's memory, in bytes, that PyTorch's allocator can get.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
 // Returns the config for training on a GPU with the traits `gpu`: FP16 replaces BF16 if the GPU does not support BF16.

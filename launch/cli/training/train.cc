@@ -154,7 +154,8 @@ class TrainCommand final : public RankCommand {
     return run(std::move(words));
   }
 
-  // Returns when the run must have ended, in Unix seconds; infinity if there is no limit. Throws Error (kUsage).
+  // Returns the time by which the run must have ended, in Unix seconds; infinity if there is no limit. Throws Error
+  // (kUsage).
   double EndBy() const {
     // The time by which the job must have ended is decided once, when the job is first started, and also holds for its
     // restarts.

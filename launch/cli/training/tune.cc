@@ -1,7 +1,7 @@
 // lockstep tune: finds better values for some fields of a config by short trials on this machine.
 //
-// To make the command find values for further fields, write a function like the parts in launch/cli/training/tuning.h,
-// and add a line to kParts.
+// To make the command find values for further fields, write a function like the parts that launch/cli/training/tuning.h
+// declares, and add a line to kParts.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
-// `lockstep tune --only batch`: finds the fastest way to make the config's step. A way is a number of micro-batches and
-// whether activation checkpointing is on.
+// `lockstep tune --only batch`: finds the fastest way to make the config's step. A way is a number of micro-batches,
+// with or without activation checkpointing.
 #include <fmt/format.h>
 
 #include <cstdio>

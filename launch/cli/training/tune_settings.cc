@@ -185,7 +185,7 @@ std::optional<ExitStatus> TuneExchange(Tuning& tuning, double time_s) {
       }
       if (bytes >= gradient_bytes) break;
     }
-    // Gradients that were computed in 16 bits lose little precision if they are also reduced in BF16.
+    // Gradients that were computed in 16 bits lose little precision if they are reduced in BF16.
     if (users.is_16_bit() && tuning.config().ddp().reduce_dtype() == config::Ddp::FP32) {
       settings.push_back({{"ddp.reduce_dtype", "BF16"}});
     }

@@ -65,8 +65,8 @@ void PrintBatch(const TimedBatch& timed, bool is_users, bool json) {
 
 // Prints which global batch is suggested, and adopts it with its learning rate.
 void Conclude(const std::vector<TimedBatch>& tried, bool out_of_time, Tuning& tuning) {
-  // The smallest global batch that reaches this fraction of the highest speed is suggested, because a larger global
-  // batch makes fewer steps from the same number of samples.
+  // The smallest global batch that reaches this fraction of the highest speed is suggested, because with a larger
+  // global batch the model gets fewer updates from the same number of samples, and may learn less.
   constexpr double kNearly = 0.95;
   double most = 0;
   for (const TimedBatch& timed : tried) most = std::max(most, timed.trial.samples_per_s);

@@ -2,7 +2,8 @@
 
 const Text = {
   // Returns a number as text: with four significant digits below 1000, and without decimals from 1000 on. A number
-  // below 0.001, or from 1e7 on, is written with three significant digits and an exponent.
+  // other than 0 that is smaller than 0.001 in size, or at least 1e7, is written with three significant digits and an
+  // exponent.
   number(value) {
     if (!Number.isFinite(value)) return '–';
     const size = Math.abs(value);

@@ -22,8 +22,7 @@ class NormOpTest : public OpTest {
     return dtype() == at::kFloat ? 2e-4 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
   double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
-  // Returns whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a
-  // CPU.
+  // Returns whether the test must skip tensors of these sizes, because the float64 reference takes too long on a CPU.
   bool IsForGpus(at::IntArrayRef sizes) const {
     return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }
@@ -116,8 +115,8 @@ struct PartResults {
 // Computes y = op(parts of inputs, norms), and the gradients of y, on ranks with the given numbers of rows. The ranks
 // run one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round
 // before. A message of forward does not depend on received messages, and a message of backward depends only on the
-// messages that forward received. Therefore forward's messages are correct from the first round on, backward's from the
-// second round on, and all results in the third round.
+// messages that forward received. Therefore the messages of forward are correct from the first round on, the messages
+// of backward are correct from the second round on, and all results are correct in the third round.
 template <typename Op>
 std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
                                  const std::vector<at::Tensor>& inputs,

@@ -120,8 +120,8 @@ def require_same_loss(
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
     """Checks that `graph` gives the same loss and the same gradient as `loss`, and that `loss` itself uses no
-    parameters of the module, which would be constants in the graph. Throws ExportError if not. `example` holds `batch`
-    samples."""
+    parameters of the module, because the graph would hold them as constants. Throws ExportError if one of these checks
+    fails. `example` holds `batch` samples."""
     low, high = graph["batch"]
     for count in {batch, batch + 1}:
         if not low <= count <= high:

@@ -264,7 +264,7 @@ class Converter:
 
 
 def drop_unused(graph: Graph) -> None:
-    """Drops the nodes that have no effect and on which neither the output nor a node with an effect depends. Drops also
+    """Drops the nodes that have no effect and on which neither the output nor a node with an effect depends. Also drops
     the names of parameters, buffers and constants that no remaining node uses."""
     used = {graph.output}
     kept = []

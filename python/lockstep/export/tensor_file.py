@@ -1,8 +1,8 @@
 """Writes tensors to a file in the safetensors format (https://github.com/huggingface/safetensors, 'Format').
 
-Promise: the path holds the whole new file, or its old content. The new content is written to a temporary file in the
-same folder. This file is synced and then renamed to the path. Anything but a regular file (a folder, a device, a pipe)
-is never replaced; a symbolic link is followed.
+Promise: the path holds either the whole new file or what it held before. The new content is written to a temporary file
+in the same folder. This file is synced and then renamed to the path. Anything but a regular file (a folder, a device, a
+pipe) is never replaced; a symbolic link is followed.
 
 what can fail -> what the caller sees
   the path is no regular file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file

@@ -88,8 +88,9 @@ def _refusing_prints() -> Iterator[None]:
 
 @contextmanager
 def _as_under_autocast() -> Iterator[None]:
-    """Makes the trace contain the regions that models of transformers compute in float32 under autocast, such as rotary
-    embeddings. transformers' maybe_autocast(enabled=False) creates such a region only if autocast is on."""
+    """Makes the trace contain the regions that models of the library transformers compute in float32 under autocast,
+    such as rotary embeddings. transformers' maybe_autocast(enabled=False) creates such a region only if autocast is
+    on."""
     original = torch.is_autocast_enabled
 
     def enabled(*args: Any, **kwargs: Any) -> bool:
@@ -104,9 +105,9 @@ def _as_under_autocast() -> Iterator[None]:
 
 @contextmanager
 def taking_batches_of_one() -> Iterator[None]:
-    """Makes it possible to trace BatchNorm for any number of samples. torch.nn raises for one value of a channel, whose
-    variance is not defined. In this context torch.nn's check is off. Lockstep itself checks this in training, where
-    ranks may share a batch."""
+    """Makes it possible to trace BatchNorm for any number of samples. torch.nn raises an exception if a channel has
+    only one value, because one value has no variance. In this context torch.nn's check is off. Lockstep makes this
+    check itself in training, where ranks may share a batch."""
     functional = torch.nn.functional
     original = functional._verify_batch_size
     functional._verify_batch_size = lambda size: None

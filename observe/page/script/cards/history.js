@@ -1,8 +1,8 @@
 // Card 'Where the time went': the shares of the time over the run, and the run's verdicts. The figures are `shares` and
 // `verdicts` of a run, which come from all `seconds` lines of the log.
 
-// The group of the charts of this card and of the card 'GPUs and host', so the pointer in one of these charts shows the
-// same time in all of them.
+// The charts of this card and of the card 'GPUs and host' share this group. If the pointer is in one of these charts,
+// all of them mark the time at the pointer.
 const historyGroup = new Group(Axes.time);
 
 function makeHistory() {

@@ -1,5 +1,5 @@
-// Legend of the card 'Curves': if there are several runs, each run has a button with its name that switches the run's
-// lines off and on.
+// Legend of the card 'Curves': if there are several runs, each run has a button, which shows the run's name and
+// switches the run's lines off and on.
 
 function showLegend() {
   const legend = find('legend');
