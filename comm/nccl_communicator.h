@@ -7,8 +7,8 @@
 // How an operation is ordered among the other work, without the host ever waiting:
 //   1. record an event on the caller's current stream; the communication stream waits for it
 //   2. enqueue the collective on the communication stream
-//   3. record a second event behind the collective. A call of Wait() makes the stream that is current at the time of the
-//      call wait for this event
+//   3. record a second event behind the collective. A call of Wait() makes the stream that is current at the time of
+//      the call wait for this event
 // The operation keeps references to its tensors until Wait(), so that the allocator does not give their memory to other
 // work before the operation is done. The second event also tells Poll() that the operation is done. Events are reused.
 //
