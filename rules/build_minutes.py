@@ -23,12 +23,12 @@ def kind_of(name):
     if name.startswith("Linking "):
         return "linking"
     if name.startswith("CppPrecompile "):
-        return "kept headers"
+        return "tests, to compile" if "_test_precompiled" in name else "kept headers"
     if not name.startswith("Compiling "):
         return "the rest"
     if name.endswith(".cu"):
         return "kernels"
-    is_test = re.search(r"(_test|_bench)\.cc$|/testing/|^Compiling tests/", name)
+    is_test = re.search(r"(_test|_bench)\.cc$|/testing/|^Compiling (tests|examples)/", name)
     return "tests, to compile" if is_test else "the program"
 
 
