@@ -9,7 +9,7 @@ _BUILD = """package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "mpi",
-    # The C functions alone: Open MPI 5 has no others, and then the program runs with either.
+    # Leaves out the C++ functions, which Open MPI 5 does not have, so that the program runs with Open MPI 4 and 5.
     defines = ["OMPI_SKIP_MPICXX"],
     hdrs = glob({headers}),
     includes = {includes},
@@ -18,7 +18,7 @@ cc_library(
 
 cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
 cc_library(name = "cli11")
-# The libevent that Open MPI has in the process, too.
+# Open MPI loads the same libevent into the process.
 cc_library(name = "event", linkopts = ["-levent_extra", "-levent_core"])
 cc_library(name = "fmt", linkopts = ["-lfmt"])
 cc_library(name = "gtest", linkopts = ["-lgtest", "-lpthread"])

@@ -23,8 +23,8 @@ cc_library(
     linkopts = [
         "-L{site}/torch/lib",
         "-Wl,-rpath,{site}/torch/lib",
-        # Operators register themselves in these libraries' initialisers: they must be loaded even
-        # though few of their symbols are named.
+        # These libraries register their operators when they are loaded. The linker must keep them although
+        # the program names few of their symbols.
         "-Wl,--no-as-needed",
         "-ltorch",
         "-ltorch_cpu",
@@ -48,11 +48,12 @@ cc_library(
     ],
 )
 
-# The graphs' interface is headers only, from a wheel that puts them beside the packages; some of it
-# compiles kernels.
+# cuDNN's graph interface consists of headers, which its wheel puts beside the packages. Some of these headers
+# compile kernels at run time.
 cc_library(
     name = "cudnn",
-    # Graphs are not written as JSON, whose reader and writer take half of a file's compilation.
+    # Lockstep does not write graphs as JSON. The code that reads and writes JSON would take half of the time in which
+    # a file compiles.
     defines = ["CUDNN_FRONTEND_SKIP_JSON_LIB"],
     hdrs = glob(["nvidia/cudnn/include/**", "cudnn_frontend/**"]),
     includes = ["nvidia/cudnn/include", "cudnn_frontend"],
@@ -66,7 +67,7 @@ cc_library(
     deps = [":cudart"],
 )
 
-# Headers only.
+# This target has headers and no library.
 cc_library(
     name = "cutlass",
     hdrs = glob(["cutlass/include/**", "cutlass/tools/util/include/**"]),
@@ -74,7 +75,7 @@ cc_library(
     deps = [":cudart"],
 )
 
-# Its headers are among cudart's.
+# The target `cudart` has the headers of this library.
 cc_library(
     name = "cublaslt",
     linkopts = ["-l:libcublasLt.so.13"],
@@ -93,7 +94,7 @@ cc_library(
     deps = [":cudart"],
 )
 
-# The header of the driver's library, which programs load themselves.
+# This target has the header of the driver's library. A program loads that library itself, with dlopen().
 cc_library(
     name = "nvml",
     hdrs = ["nvidia/nvml_dev/include/nvml.h"],
