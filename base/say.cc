@@ -78,8 +78,8 @@ std::string Printable(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    // In UTF-8 these two bytes are a character from U+0080 to U+009F. Terminals treat such characters as control codes,
-    // too.
+    // In UTF-8 these two bytes are a character from U+0080 to U+009F. Terminals treat these characters as control
+    // codes, like the characters below U+0020.
     const bool is_c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
     if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       printable += fmt::format("\\x{:02x}", c);

@@ -119,7 +119,7 @@ std::string StopPath(const std::string& run_dir);
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
 // Returns the checkpoint with the best value of the run's best_metric (ckpt/manifest.proto), or nothing if there is
-// none. Only checkpoints with a readable manifest that were evaluated at their own step are compared. Among equal
+// none. Compares only checkpoints that have a readable manifest and were evaluated at their own step. Among equal
 // values the newest checkpoint wins. Throws Error (kCheckpoint) if the folder cannot be read.
 std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir);
 

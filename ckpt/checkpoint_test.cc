@@ -100,7 +100,7 @@ TEST(Checkpoint, TheNewestIsFirst) {
   EXPECT_THAT(StepsIn(run), ElementsAre(1'000'000'000'000, 100, 10, 9));
 }
 
-// Writes a checkpoint of one rank whose manifest has an accuracy that was measured after `metric_step` steps.
+// Writes a checkpoint of one rank. Its manifest has an accuracy that was measured after `metric_step` steps.
 void WriteWithMetric(const std::string& run, int64_t step, int64_t metric_step, double accuracy) {
   CheckpointWriter writer({.run_dir = run, .step = step, .attempt = "a1"});
   writer.WriteFile("model", [](const AppendBytes&) {});
@@ -327,7 +327,7 @@ TEST(Checkpoint, RefusesWhatIsNoPlainFile) {
     fs::remove(path);
     fs::rename(elsewhere, path);
     verify();
-    // The checkpoint's folder may not be a link, either.
+    // Not even the checkpoint's folder may be a link.
     fs::rename(checkpoint.path, elsewhere);
     fs::create_directory_symlink(elsewhere, checkpoint.path);
     EXPECT_THAT(CheckpointErrorOf(verify), HasSubstr("step-000000000001: it is a link"));

@@ -139,7 +139,7 @@ void Saver::Run(const std::stop_token& stop) {
   }
 }
 
-// Calls `act`, and turns an exception into a warning. An error of `act` does not harm the checkpoint.
+// Calls `act`, whose failure does not harm the checkpoint, and turns an exception of `act` into a warning.
 template <typename Act>
 void Saver::OrWarn(Outcome& outcome, const Act& act) {
   try {

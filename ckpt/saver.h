@@ -96,7 +96,7 @@ class Saver {
   // may be writing them to the disk.
   const std::vector<NamedTensor>& memories() const { return snapshot_.tensors(); }
 
-  // Waits until the Saver is not busy. On rank 0, Release() must have been called for the step.
+  // Waits until the Saver is not busy. On rank 0, Release() must have been called for the last checkpoint's step.
   void Wait();
 
   // Gives up the checkpoint that is being written, because another rank cannot write its part. Returns at once.

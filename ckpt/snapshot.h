@@ -3,8 +3,8 @@
 // Promise: Take() enqueues the copies behind the work on the current stream and returns. The host does not wait, and
 // the device waits only for the copies. The copies lie on the device. If the copies would leave less than a tenth of
 // the device's memory free, they lie in pinned memory of the host instead. The second and later calls of Take() with
-// tensors of the same shapes and dtypes allocate no memory, with one exception: copying a tensor that is not
-// contiguous to pinned memory.
+// tensors of the same shapes and dtypes allocate no memory, with one exception: a tensor that is not contiguous
+// needs a temporary copy when it is copied to pinned memory.
 //
 // Append() copies a tensor's bytes to the host in pieces, on a separate stream. While a piece is being written, the
 // next piece is being copied.

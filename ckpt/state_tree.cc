@@ -100,8 +100,8 @@ class SavedTensors {
     return found->second->Read(name);
   }
 
-  // Reads the tensor `name`. Throws Error (kCheckpoint) also if the tensor's dtype or shape differs from that of
-  // `like`.
+  // Reads the tensor `name`. Throws Error (kCheckpoint) if no tensor that was saved whole has that name, or if the
+  // tensor's dtype or shape differs from that of `like`.
   at::Tensor Read(const std::string& name, const at::Tensor& like) {
     const at::Tensor tensor = Read(name);
     RequireLike(tensor, like, name);

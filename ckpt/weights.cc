@@ -27,7 +27,7 @@ at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
   return average.contiguous();
 }
 
-// Reads the weights of a checkpoint. `is_best` says that the checkpoint was selected because it is the run's best.
+// Reads the weights of a checkpoint. `is_best` says whether the checkpoint was selected because it is the run's best.
 Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
   RequireFiles(checkpoint, manifest);

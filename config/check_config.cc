@@ -41,7 +41,8 @@ class Checker {
     CheckSchedule();
     CheckObserve();
     CheckProfile();
-    // With both settings, the ranks would run the collectives of gradient buckets and of BatchNorm in different orders.
+    // With both settings, the ranks would run the collectives of gradient buckets and of BatchNorm in different orders,
+    // and could wait for each other forever.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
     }

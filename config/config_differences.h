@@ -22,9 +22,9 @@ struct FieldDifference {
 // Returns the fields that are not the same in all configs, sorted by name.
 std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs);
 
-// Returns a line for each difference because of which a run that was started with the config `before` cannot be
-// continued with the config `now`, for example "optimizer.lr: 0.1 where it was 0.01". If the texts of a field's values
-// have more than 100 characters, as those of a table's columns may, the line has only the field's name.
+// Returns a line for each difference that prevents a run that was started with the config `before` from being continued
+// with the config `now`, for example "optimizer.lr: 0.1 where it was 0.01". If the texts of a field's values have more
+// than 100 characters, as those of a table's columns may, the line has only the field's name.
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

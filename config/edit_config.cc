@@ -74,7 +74,7 @@ void Edit(const std::string& path, std::string& text, const FieldEdit& edit) {
   std::string_view rest = edit.name;
   const Descriptor* type = config::Config::descriptor();
   const Tree* fields = &tree;
-  std::optional<size_t> begin;  // where that message begins in `text`; nothing: it is the config
+  std::optional<size_t> begin;  // where that message begins; nothing: that message is the config
   const FieldDescriptor* field = FieldOf(*type, rest);
   while (rest.find('.') != std::string_view::npos) {
     const Tree* nested = fields->GetTreeForNested(field, -1);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Guess: Hugging Face's tokenizers raise an error, or return an unknown token, for a letter for which the vocabulary has
 # no token.
-# Fact: BPE() has no unk_token by default, and without it leaves such a letter out without a warning, so 5+7=12 becomes
-# 12. WordLevel and WordPiece, with their defaults and trained on the same text, raise an exception.
+# Fact: BPE() has no unk_token by default. Without an unk_token it leaves out, without a warning, each letter for which
+# it has no token, so 5+7=12 becomes 12. WordLevel and WordPiece, with their defaults and trained on the same text,
+# raise an exception.
 # Seen with tokenizers 0.23.3:
 #   as found: 5+7=12 is ['12'] for BPE, an exception for WordLevel, an exception for WordPiece
 set -euo pipefail

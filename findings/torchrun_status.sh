@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: torchrun ends with the exit status of the worker that failed, as mpirun and srun do.
-# Fact: torchrun ends with exit status 1 whenever a worker fails, whatever the worker's exit status is. So a training
-# script cannot tell a scheduler by its exit status why it failed, such as 75 for "start me again", or "out of memory"
-# as opposed to "wrong config". The worker's exit status is only in torchrun's log.
+# Fact: torchrun ends with exit status 1 whenever a worker fails, whatever the worker's exit status is. So a scheduler
+# cannot see in the exit status why a training script failed, for example whether the script asks to be started again
+# (75), has run out of memory, or has a wrong config. The worker's exit status is only in torchrun's log.
 # Seen with torch 2.11.0:
 #   as found: a worker's status 75 is torchrun's status 1, in its log as exitcode: 75
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Guess: save_pretrained writes each tensor of state_dict() under the tensor's name, so code that reads the file, or
 # compares the file with the model, can rely on these names.
-# Fact: in transformers 5 a model's tensors may have other names and shapes than its checkpoint's. Mixtral keeps the
-# weights of all experts of a layer in one tensor; save_pretrained splits it into tensors with the names and shapes of
-# version 4, and from_pretrained joins these tensors again. So load_state_dict() refuses the file that the same model
-# has just written.
+# Fact: in transformers 5 a model's tensors may have other names and shapes than the tensors of the model's checkpoint.
+# Mixtral keeps the weights of all experts of a layer in one tensor; save_pretrained splits it into tensors with the
+# names and shapes of version 4, and from_pretrained joins these tensors again. So load_state_dict() refuses the file
+# that the same model has just written.
 # Seen with transformers 5.24.0 and torch 2.11.0 (one layer, two experts):
 #   as found: 3 names are state_dict()'s alone, such as mlp.experts.down_proj (2, 16, 8), and 7 are the file's, such as
 #   block_sparse_moe.experts.0.w2.weight (16, 8); load_state_dict() refuses it

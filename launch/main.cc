@@ -38,8 +38,8 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
 }
 
 // Returns the absolute path of this program. `name` is the word with which the user started the program. The target of
-// /proc/self/exe is used only if `name` has no slash, because symbolic links, such as Bazel's, are resolved in the
-// target, which makes the path harder to read.
+// /proc/self/exe is used only if `name` has no slash: in that target symbolic links, such as Bazel's, are resolved, so
+// the path is harder to read.
 std::string ProgramPath(const char* name) {
   if (std::string_view(name).find('/') == std::string_view::npos) {
     return std::filesystem::read_symlink("/proc/self/exe");
@@ -47,8 +47,8 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
-// Returns the error message for a word of the command line that the command does not know: for the first such word that
-// begins with `-`, or, if none begins with `-`, for the first such word.
+// Returns the error message for a word of the command line that the command does not know. If there are several unknown
+// words, the message is about the first that begins with `-`, or, if none begins with `-`, about the first.
 std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
   std::vector<std::string> options;

@@ -27,7 +27,7 @@ namespace lockstep {
 int Main(int argc, char** argv, Models models, Datasets datasets = {});
 
 // Ends the process with `status`, which Main() has returned, without running the destructors of static objects.
-// LibTorch's destructors take 0.1 s of a core, and only free memory that the kernel frees anyway. If a profiler was
+// LibTorch's destructors take 0.1 s of CPU time, and only free memory that the kernel frees anyway. If a profiler was
 // preloaded or injected, this function calls std::exit() instead, because the profiler writes its results at exit.
 [[noreturn]] void End(int status);
 

@@ -100,8 +100,8 @@ class RandomState {
 };
 
 // Returns the current autocast state with its cache of rounded weights turned off. The first computation runs without
-// autograd. If it put a rounded weight into the cache, this tensor would have no autograd history. The weight would
-// then get no gradient from later operations that take the tensor from the cache.
+// autograd. If this first computation put a rounded weight into the cache, the rounded weight would have no autograd
+// history. The weight would then get no gradient from later operations that take the tensor from the cache.
 AutocastState WithoutCache(at::DeviceType device) {
   AutocastState state = AutocastState::Now(device);
   state.caches = false;
@@ -130,8 +130,8 @@ struct Recipe : torch::CustomClassHolder {
   ActivationBlock block;
   RandomState random;
   AutocastState rounding;
-  // The 16-bit copies of weights that forward uses. They are kept here because backward on a GPU runs in another
-  // thread.
+  // The 16-bit copies of weights that forward uses. On a GPU backward runs in another thread, in which
+  // WeightCopies::InUse() does not return these copies.
   ops::WeightCopies* copies;
 };
 

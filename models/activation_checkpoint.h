@@ -12,7 +12,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the second call of the block returns another number of tensors, or tensors of other sizes -> c10::Error from
-//     backward; tensors with other values: wrong gradients -> ActivationCheckpoint.RefusesABlockThatChanges
+//     backward, but wrong gradients if only the values differ -> ActivationCheckpoint.RefusesABlockThatChanges
 //   the block returns a parameter or one of its inputs unchanged -> no error: the gradients are the same as without
 //     checkpointing -> ActivationCheckpoint.MayReturnAParameterAndAnInput
 //   a parameter of the block is also used outside the block -> see comm/reduce/reducer.h

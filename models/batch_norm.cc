@@ -79,8 +79,8 @@ ops::ChannelNorm BatchNorm::NormOf(const at::Tensor& input) {
                         .momentum = momentum_};
   if (IsRecomputing()) return norm;
   norm.num_batches_tracked = num_batches_tracked_;
-  // The running variance cannot be updated from one value for each channel. If `ranks_` is set, the operation finds out
-  // the number of values of all ranks in its collectives, and decides by that number whether to update.
+  // One value for each channel has no variance, so the running statistics are not updated from it. If `ranks_` is set,
+  // the operation counts the values of all ranks in its collectives, and decides by that number whether to update.
   if (ranks_ != nullptr || input.numel() > input.size(1)) {
     norm.running_mean = running_mean_;
     norm.running_var = running_var_;

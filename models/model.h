@@ -57,8 +57,8 @@ class Model : public torch::nn::Module {
   // Computes the output of a micro-batch. `input` is [count, input_shape...] with count >= 1. It is float32, or int64
   // if the samples are tokens; pixels on a GPU that trains in BF16 or FP16 already have that 16-bit type. The output
   // holds logits or regression outputs, [count, classes]; for the next token of each token, [count, tokens, classes];
-  // for the class of each pixel, [count, classes, height, width]. If the output has more columns than there are
-  // classes, the additional columns are ignored.
+  // for the class of each pixel, [count, classes, height, width]. The class dimension of the output may be larger than
+  // the number of classes; no target selects the additional classes, which are padding.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // Returns the sum of the losses of all targets, 0-dimensional. By default this is the loss that the config's `loss`
@@ -68,21 +68,22 @@ class Model : public torch::nn::Module {
   // batches of samples (mixup or CutMix, data.augment) LossSum() is called twice, once with the targets of each batch.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
-  // Returns the sum of the targets' weights, which loss.class_weight sets, 0-dimensional float32; undefined if each
-  // target has weight 1. The loss of a global batch is the sum of the losses divided by the sum of the weights.
+  // Returns the sum of the weights of the targets, 0-dimensional float32; undefined if each target has weight 1. The
+  // field loss.class_weight sets a weight for each class. The loss of a global batch is the sum of the losses divided
+  // by the sum of the weights.
   at::Tensor WeightSum(const at::Tensor& target) const;
   bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
 
-  // Returns whether the config selects a loss that LossSum() has not used so far, which means that the model overrides
-  // LossSum().
+  // Returns whether the config selects a loss that LossSum() has not used so far. If it has not been used after the
+  // first call of LossSum(), the model overrides LossSum() and ignores the loss.
   bool IgnoresLoss() const { return loss_ && !used_loss_; }
 
   // Returns the tensors to save. By default these are the parameters and then the buffers, under their names. A model
   // overrides State() if a tensor has another shape in memory than in the saved file.
   virtual std::vector<NamedTensor> State() const;
 
-  // Returns the prefixes of the names of the last layer's parameters, which replace_head initialises anew. Empty if
-  // the model has no layer that could be replaced.
+  // Returns the prefixes of the names of the last layer's parameters, which replace_head initialises anew. The result
+  // is empty if the model has no layer that could be replaced.
   virtual std::vector<std::string> HeadPrefixes() const { return {}; }
 
   // Returns the names of the parameters that have more than one dimension, but whose rows are independent vectors, such
@@ -99,9 +100,9 @@ class Model : public torch::nn::Module {
   void MoveTo(at::Device device, bool rounds);
 
   // Returns the weights of convolutions, [outputs, inputs, height, width], that may have the channels-last memory
-  // format. By default these are the weights of torch::nn::Conv2d if `rounds`, and none otherwise: a model may call
-  // view() on an image, and only in 16 bits view() copies a channels-last image where it must
-  // (ops/autocast/own_operations.h).
+  // format. By default these are the weights of torch::nn::Conv2d if `rounds`, and none otherwise. The reason is
+  // view(): where the view of a channels-last image is not possible, view() throws, except under autocast to 16 bits,
+  // where it returns a copy (ops/autocast/own_operations.h).
   virtual std::vector<at::Tensor> ConvolutionWeights(bool rounds) const;
 
   // Returns whether the model contains norms that use ModelSpec::sync_batch_norm. By default the function looks for
@@ -146,7 +147,8 @@ class Models {
   enum class Reads {
     kValues,  // the model's code may read any value
     // The model only calls operations of LibTorch and of ops/, and its own code never looks at a value. Such a model
-    // can run on LibTorch's META device (base/tensor/foretold_gpu.h), which shows how much memory it needs on a GPU.
+    // can run on LibTorch's META device, on which Lockstep finds out how much memory the model needs on a GPU
+    // (base/tensor/foretold_gpu.h).
     kNothing,
   };
 

@@ -23,8 +23,9 @@ struct Histogram {
   std::vector<double> counts{};
 };
 
-// Returns the bounds of all ranges in ascending order: 0, 1e-12 * 1.1^i below 1e20, and the negatives of these. These
-// bounds are those of torch.utils.tensorboard's SummaryWriter.add_histogram(bins="tensorflow").
+// Returns the bounds of all ranges in ascending order: 0, the numbers 1e-12 * 1.1^i (i = 0, 1, ...) that are less than
+// 1e20, and the negatives of these numbers. These bounds are those of torch.utils.tensorboard's
+// SummaryWriter.add_histogram(bins="tensorflow").
 const std::vector<double>& HistogramBounds();
 
 // Sets histogram.limits and histogram.counts. `counts` has the number of values in each range of HistogramBounds().

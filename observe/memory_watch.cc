@@ -36,7 +36,7 @@ void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   for_all(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
 }
 
-// Suppresses the warning that LibTorch's CPU allocator logs at the free of a block that was allocated before the watch
+// Suppresses the warning that LibTorch's CPU allocator logs when a block is freed that was allocated before the watch
 // began. All other warnings that this thread raises are still printed.
 class QuietAllocator final : public c10::WarningHandler {
  public:

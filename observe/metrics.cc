@@ -326,8 +326,8 @@ void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tenso
   counts_[kTruePositives].add_((predicted * actual).sum(0));
   counts_[kPredicted].add_(predicted.sum(0));
   counts_[kActual].add_(actual.sum(0));
-  // `logs` is -log of the probability that the output gives to the truth. The probability is 1 / (1 + e^-output) for a
-  // label that applies, and otherwise 1 / (1 + e^output).
+  // `logs` has, for each label, -log of the probability that the output gives to the truth. For a label that applies,
+  // this probability is 1 / (1 + e^-output), and otherwise it is 1 / (1 + e^output).
   const at::Tensor logs = at::softplus(at::where(actual.gt(0), -1, 1) * output.to(at::kDouble));
   sums_[kLogLoss].add_(logs.clamp_max(-std::log(kLeastProbability)).sum());
   const int64_t count = output.size(0);

@@ -55,7 +55,7 @@ class MetricsRing {
     // finished the previous step before BeginStep(), or if the step is delayed.
     Event begin;
     Event end;
-    // Whether the device waited before the step (`delay_s`), so that the step's total time does not count.
+    // Whether the device waited for `delay_s` before the step. If so, the step's total time does not count.
     bool is_delayed = false;
     bool is_unbroken = false;  // whether the whole step was queued before the device began it
   };

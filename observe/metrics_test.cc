@@ -98,8 +98,8 @@ TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
   // 1 for class 2; and 1, 1 and 1 for each of the classes 3, 4 and 5.
   EXPECT_NEAR(values.at("f1"), (2.0 / 3 + 4.0 / 5 + 2.0 / 3 + 3) / 6, 1e-12);
   EXPECT_FALSE(values.contains("auc"));
-  // Samples 6 and 8 are predicted wrongly. The class of sample 8 has the second greatest output, so only sample 6 is
-  // not right in the top 5.
+  // Samples 6 and 8 are predicted wrongly. The class of sample 8 has the second greatest output, so sample 6 is the
+  // only sample whose class is not in the top 5.
   EXPECT_DOUBLE_EQ(values.at("top5"), 0.9);
 }
 
@@ -220,8 +220,8 @@ TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);
 }
 
-// Checks r2 and rmsle of constant targets. The expected values are those of scikit-learn's r2_score. If a logarithm is
-// undefined, rmsle is NaN, whereas scikit-learn's root_mean_squared_log_error raises an error.
+// Checks r2 and rmsle of constant targets. The expected values of r2 are those of scikit-learn's r2_score. If a
+// logarithm is undefined, rmsle is NaN, whereas scikit-learn's root_mean_squared_log_error raises an error.
 TEST_F(MetricsTest, OfNumbersThatNeverChange) {
   const SampleSpec spec{.shape = {3}, .classes = 1, .task = Task::kRegression};
   const at::Tensor fives = at::full({9, 1}, 5.F);

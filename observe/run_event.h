@@ -226,7 +226,7 @@ class RunEvents {
   // has an event.
   void SetSteps(int64_t steps) { steps_->store(steps, std::memory_order_relaxed); }
   // Returns a counter that holds the last value given to SetSteps(), or 0 before the first call of SetSteps(). Any
-  // thread may read the counter, also after this object is destroyed.
+  // thread may read the counter, even after this object is destroyed.
   std::shared_ptr<const std::atomic<int64_t>> steps() const { return steps_; }
 
  private:

@@ -64,8 +64,8 @@ void StepClock::BeginStep() {
 
 void StepClock::Mark(Phase phase) {
   const bool capturing = IsCapturing(device_);
-  // Marks inside and outside of a capture cannot be compared. The old marks are dropped when a capture begins, and when
-  // a step runs without a graph after its capture has failed.
+  // The times of marks inside and outside of a capture cannot be compared. The old marks are dropped when a capture
+  // begins, and when a step runs without a graph after its capture has failed.
   if (std::exchange(captured_, capturing) != capturing) marks_.clear();
   marks_.push_back({phase, std::make_unique<Moment>(device_)});
 }

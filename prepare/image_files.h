@@ -1,7 +1,7 @@
 // Lists and reads the image files of the folder that `lockstep prepare images` or `prepare shards` reads.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
-//   there is no folder or no image in it, a folder cannot be listed, a file is not a plain file
+//   there is no folder or no image in it, a folder cannot be listed, something is not a regular file
 //     -> Error (kData) naming it -> Images.RefusesSources
 //   a file was removed or has changed since it was listed -> Error (kData)
 //     -> Shards.NoticesAChangedSource

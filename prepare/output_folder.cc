@@ -125,7 +125,8 @@ void OutputFolder::RequireNew(const std::vector<std::string>& results) const {
 void OutputFolder::CheckJob(const std::vector<std::string>& job) {
   const std::string path = partial_ + "/job";
   if (!Exists(path)) {
-    // Without a job file, DST.partial is new, or a run was killed before it wrote the job or after it removed it.
+    // Without a job file, DST.partial is new, or a run was killed before it wrote the job file or after it removed the
+    // job file.
     if (Exists(files_)) throw UsageError("{}: is no folder of this program's", partial_);
     WriteWhole(path, LinesText(job));
     return;

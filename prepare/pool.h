@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Objects that threads borrow. The pool holds as many objects as were ever in use at the same time.
+// Objects that threads borrow. The pool makes a new object only while all its objects are in use.
 template <typename Object>
 class Pool {
  public:

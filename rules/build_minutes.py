@@ -3,7 +3,7 @@
 
 rules/build_minutes.py PROFILE            prints the time of each kind of action, and the slowest compilations and links
 rules/build_minutes.py --weights PROFILE  prints the content of rules/build_seconds.txt from the profile of a first
-                                          build. ./lockstep estimates with it the time that a first build still needs
+                                          build. From that file ./lockstep estimates how long a first build still takes
 """
 
 import collections

@@ -8,9 +8,9 @@ compiler writes.
 Usage: compile_cuda.py --label LABEL --source FILE.cu --object FILE.o --declared LIST [--ignored PREFIX ...] -- NVCC ...
 
 LIST is a file with the paths of the headers that may be included, one on each line. Absolute paths (the system's
-headers) and paths that begin with a PREFIX (headers of other repositories) are not checked. The script adds the source,
-the object, and the file to which nvcc writes the list of headers to the command after `--`. The exit status is nvcc's
-if nvcc fails, and 1 if the check fails. If the check fails, the object is removed.
+headers) and paths that begin with a PREFIX (headers of other repositories) are not checked. The script extends
+the command after `--` by the source, the object, and the file to which nvcc writes the list of headers. The exit status
+is nvcc's if nvcc fails, and 1 if the check fails. If the check fails, the object is removed.
 """
 
 import argparse

@@ -147,8 +147,8 @@ cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
-        # Compute capabilities without the point, in ascending order. If the list is empty, the build setting's are
-        # used.
+        # Compute capabilities without the point, in ascending order. If the list is empty, the
+        # architectures of the build setting are used.
         "architectures": attr.string_list(),
         "_architectures": attr.label(
             default = Label("//rules:cuda_architectures"),

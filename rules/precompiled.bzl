@@ -23,8 +23,8 @@ def precompiled_deps(name):
     return ["//rules:%s_precompiled" % name]
 
 # A precompiled header of Clang contains absolute paths. Below /proc/self/cwd these paths are valid in every clone, so
-# that the clones can share the result through Bazel's cache. -fno-pch-timestamp lets Clang accept the files although
-# their modification times differ between clones.
+# that the clones can share the precompiled header through Bazel's cache. -fno-pch-timestamp lets Clang accept it
+# although the modification times of the headers in it differ between clones.
 _KEEP = ["-fpch-instantiate-templates", "-working-directory=/proc/self/cwd", "-Xclang", "-fno-pch-timestamp"]
 
 def _precompiled_header_impl(ctx):

@@ -1,4 +1,4 @@
-"""Lists the rooms (folders with a BUILD file) and the rooms that each may use. Other dependencies do not build.
+"""Lists the rooms (folders with a BUILD file) and the rooms that each room may use. Bazel refuses other dependencies.
 
 A new room is a folder whose BUILD file begins with these two lines:
 

@@ -1,4 +1,4 @@
-// Includes the headers that files that compute with tensors need. This header is precompiled (rules/precompiled.bzl).
+// Includes the headers that tensor computations need. This header is precompiled (rules/precompiled.bzl).
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>

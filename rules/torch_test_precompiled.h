@@ -1,4 +1,4 @@
-// Includes the headers that tests that compute with tensors need. This header is precompiled (rules/precompiled.bzl).
+// Includes the headers that tests of tensor computations need. This header is precompiled (rules/precompiled.bzl).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -95,7 +95,8 @@ def augmented(pixels, options, seed, epoch, indices):
 
 def loss_sum(output, target, own, label_smoothing):
     """Returns the sum of the losses for the mixed targets that torchvision's MixUp and CutMix make: each sample's own
-    label has the share `own`, and the label of the sample before it has the rest."""
+    label has the share `own`, and the label of the sample before it has the rest; the last sample counts as the one
+    before the first."""
     one_hot = F.one_hot(target, output.shape[1]).float()
     mixed = own * one_hot + (1 - own) * one_hot.roll(1, 0)
     return F.cross_entropy(output, mixed, reduction="sum", label_smoothing=label_smoothing)

@@ -1,6 +1,6 @@
 """Simulates a machine with nothing but Python and the torch wheel, for tests of the bundle. The machine is a new root
-folder in a mount namespace, with glibc, libstdc++, /usr/bin/python3, a shell and little else. Programs in this folder
-see neither the real machine's Open MPI nor the build folder."""
+folder in a mount namespace, with glibc, libstdc++, /usr/bin/python3, a shell and little else. Programs that run with
+this root folder see neither the real machine's Open MPI nor the build folder."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sysconfig
 
-# The site-packages folder with the wheels that the program was linked with.
+# The site-packages folder that holds the wheels with which the lockstep program was linked.
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
 
 PYTHON = "/usr/bin/python3"
@@ -72,8 +72,8 @@ class BareMachine:
                 self.copy(path)
 
     def copy_libraries_of_python(self):
-        """Copies the libraries that the standard library's C modules need, without which neither pip nor torch can be
-        imported."""
+        """Copies the libraries that the C modules of Python's standard library need, without which neither pip nor
+        torch can be imported."""
         self.copy_libraries_of(*pathlib.Path(self.standard_library, "lib-dynload").glob("*.so"))
 
     def copy_driver(self):

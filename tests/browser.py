@@ -1,6 +1,6 @@
 """Controls a headless Chromium through the DevTools protocol over two pipes. Tests read what a page shows, which URLs
-it requests, and its errors. Needs Debian's package chromium or Google Chrome, and nothing else. (Ubuntu has Chromium
-only as a snap, so third_party/apt-packages-tests.txt cannot name it.)"""
+it requests, and its errors. This module needs Debian's package chromium or Google Chrome, and nothing else. (Ubuntu has
+Chromium only as a snap, so third_party/apt-packages-tests.txt cannot name it.)"""
 
 import base64
 import contextlib
@@ -165,7 +165,7 @@ class Browser:
         return found
 
     def picture(self, path, whole=True):
-        """Writes a PNG of the whole page, or of the screen if `whole` is false."""
+        """Writes a PNG of the whole page, or only of its part on the screen if `whole` is false."""
         options = {}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]

@@ -1,5 +1,5 @@
-"""Tests `lockstep bundle`: the program in its archive trains on a machine that has only Python and the torch wheel, and
-prints one error line if something is missing."""
+"""Tests `lockstep bundle`: the program in the archive that it writes trains on a machine that has only Python and the
+torch wheel, and prints one error line if something is missing."""
 
 import csv
 import json

@@ -79,8 +79,8 @@ def test_the_log_tells_the_story(trained):
     assert [e["epoch"] for e in evaluations] == list(range(1, 61))
     assert evaluations[-1]["val_accuracy"] == log[-1]["val_accuracy"]
     assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
-    # If an interval's samples and seconds were counted from different moments, its speed could be far too high. It must
-    # be less than 20 times the speed of the whole run.
+    # If an interval's samples and seconds were counted from different moments, its speed could be far too high. Each
+    # interval's speed must be less than 20 times that of the whole run.
     assert max(s["samples_per_s"] for s in steps) < 20 * log[-1]["samples_per_s"]
 
 

@@ -1,11 +1,11 @@
-"""Selects the cases of a test file that run: those of the requested tier and of this shard, and GPU cases only on a
+"""Selects which cases of a test file run: those of the requested tier and of this shard, and GPU cases only on a
 machine with a GPU.
 
 `@pytest.mark.all_tier("reason")`, on a test or on one of its parameters' values, leaves the marked cases to `./lockstep
 test --all`, which sets $LOCKSTEP_TIER. The reason says in a few words, with a verb, why these cases can wait; a mark
 without a reason is refused. With `all_tier("reason", unless=f)`, a case runs on every commit if f returns true for its
 parameters. The names of f's arguments say which of the parameters f takes. A case that the command line names with `::`
-runs whatever its tier.
+runs whatever its tier is.
 
 If $CASES_TO is set, it names a file that gets a line for each case of both tiers: `TIER<tab>FILE<tab>CASE<tab>REASON`.
 For a case that runs on every commit the reason is empty.

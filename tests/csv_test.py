@@ -64,7 +64,7 @@ def test_cells_that_python_wrote(tmp_path):
         rows = []
         for _ in range(rng.randint(1, 8)):
             row = ["".join(rng.choices(PIECES, k=rng.randint(0, 6))) for _ in range(width)]
-            # A cell without quotes gets no spaces and tabs at its ends, because Lockstep strips them there.
+            # A cell without quotes gets no spaces or tabs at its ends, because Lockstep strips them there.
             rows.append(row if quoting == csv.QUOTE_ALL else [cell.strip(" \t") for cell in row])
         path = tmp_path / "t.csv"
         with open(path, "w", newline="", encoding=rng.choice(["utf-8", "utf-8-sig"])) as file:
@@ -411,7 +411,7 @@ class FlatEncoder:
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
 def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
     """Checks that the predictions of a linear layer for unseen rows are those that NumPy computes from the layer's
-    weights and the inputs of FlatEncoder."""
+    weights and the inputs that FlatEncoder makes."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
     # One held-back row lacks a wage, and another has a huge one. Neither may change the training rows' statistics. No
@@ -449,8 +449,8 @@ def test_folds_lack_values_in_different_columns(tmp_path):
     rows_held_back = rows_of(tmp_path / "cv/held_back.csv")
     fold = int(rows_held_back[7]["fold"])
     texts = [(tmp_path / f"cv/fold-{i}/config.pbtxt").read_text() for i in range(2)]
-    # Each config contains the text once as the user's `data.csv.missing_indicator`, and a second time if the fold
-    # trains on row 7.
+    # Each config contains `missing_indicator: true` once, because the user has set it in `data.csv`, and a second time,
+    # for a column, if the fold trains on row 7.
     assert [text.count("missing_indicator: true") for text in texts] == [2 - (i == fold) for i in range(2)]
     assert Run(["evaluate", "cv", "--input", "train.csv"], cwd=tmp_path).status == DONE
 

@@ -21,8 +21,8 @@ from harness import (
 
 CYCLES = int(os.environ.get("CYCLES", "6"))
 SHARED = pathlib.Path("/dev/shm")
-# (signal, exit status) of endings that do not depend on the moment of the signal. signals_test covers particular
-# moments.
+# The signals that end jobs here, each as (signal, exit status). This exit status does not depend on the moment of the
+# signal; signals_test.py tests particular moments.
 ENDINGS = [(signal.SIGTERM, STOPPED), (signal.SIGUSR2, STOPPED), (signal.SIGINT, INTERRUPTED)]
 
 

@@ -1,5 +1,5 @@
-"""Compares trainings on several ranks with PyTorch's DistributedDataParallel, and trainings with a sharded optimizer
-with trainings without one."""
+"""Compares trainings on several ranks with PyTorch's DistributedDataParallel. Also checks that a sharded optimizer
+gives the same results as an optimizer that is not sharded."""
 
 import json
 import subprocess

@@ -86,7 +86,7 @@ class Job(Started):
         return found
 
     def status(self):
-        """Returns the job's exit status as a shell reports it: 128 + the number of the signal that ended the job."""
+        """Returns the job's exit status as a shell reports it, which is 128 + N if signal N ended the job."""
         code = self.process.wait(timeout=LONG_S)
         return code if code >= 0 else 128 - code
 
@@ -101,7 +101,7 @@ def kill(pids, number, dice=None):
 
 
 # Maps each way to end a job to (a function that ends the job, or None for a job that ends by itself; the exit statuses
-# that the job may have). A job may also have the status 0, if it finished before the function was called.
+# that the job may have). A job may also have the status 0, if it finished before it could be ended.
 ENDS = {
     "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),
@@ -180,7 +180,7 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
         assert checkpoints(run_dir)[-1] == stopped[-1]["step"], what
 
     again = train(config, run_dir, ranks=ranks)
-    # The first job finished before it saw the STOP file, so the second job found the file and stopped.
+    # If the first job finished before it saw the STOP file, the second job found the file and stopped.
     if "STOP" in end and again.status == INTERRUPTED:
         again = train(config, run_dir, ranks=ranks)
     assert again.status == DONE, f"{what}\n{again}"

@@ -75,7 +75,8 @@ def test_what_each_setting_saves(tmp_path):
     assert halved["owners"]["activations"] == pytest.approx(plain["owners"]["activations"] / 2, rel=0.02)
     eight = of_peer("gpt2", 128, "--ranks", "8")
     assert eight["micro_batch"] == 16
-    # Sharding over 8 ranks saves seven eighths of the optimizer's two moments, which have 8 bytes for each parameter.
+    # Sharding over 8 ranks saves seven eighths of the optimizer's two moments, which together have 8 bytes for each
+    # parameter.
     assert eight["peak_bytes"] - eight["with_shard_bytes"] == pytest.approx(7 * eight["parameters"], rel=0.05)
 
 
@@ -159,7 +160,7 @@ def test_a_file_of_pytorchs(name, layers, share, tmp_path):
     config = write_config(tmp_path, f"{IMAGES} {model} global_batch: 64")
     whole, rounded = (foretold(config, "--set", f"precision={precision}") for precision in ("FP32", "BF16"))
     # For each of the 64 samples, each of the first three layers keeps 32 x 64 x 64 values of 4 bytes. The imported
-    # graph, in which the norm and the activation are fused, keeps fewer: those of two layers. In BF16 the values take
+    # graph keeps the values of only two layers, because it fuses the norm and the activation. In BF16 the values take
     # fewer bytes.
     assert whole["owners"]["activations"] > layers * 64 * 32 * 64 * 64 * 4
     assert rounded["owners"]["activations"] < share * whole["owners"]["activations"]

@@ -293,9 +293,9 @@ def test_one_sample_as_example(tmp_path):
 
 
 def test_batch_norm_of_vectors(tmp_path):
-    """Checks that the exported file accepts a batch of one sample, since ranks may share the statistics of a batch.
-    PyTorch's BatchNorm1d refuses one sample in training, and so does a single rank of Lockstep
-    (tests/imported_test.py)."""
+    """Checks that the exported file accepts a batch of one sample, because a rank may have only one sample of a batch
+    whose statistics all ranks share. PyTorch's BatchNorm1d refuses one sample in training, and so does a single rank of
+    Lockstep (tests/imported_test.py)."""
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     ours = exported(model, torch.randn(2, 6), tmp_path)
     assert ours.description["batch"] == ours.description["training"]["batch"] == [1, 2**31 - 1]

@@ -68,8 +68,8 @@ def faulty(folder, fault, more="", **model):
     return Run(["train", config_of(folder, dict(model, fault=fault), more)], ranks=RANKS, program=FAULTY, timeout=60)
 
 
-# If a rank is missing, these parts of the error line say where another rank is: in step 35 or 36 (the fault is in step
-# 36), and in a collective, whose parameters the line names.
+# If a rank is missing, the error line contains these texts. They say where another rank is: in step 35 or 36 ("step 3"
+# matches both numbers; the fault is in step 36), and in the collective of a bucket, whose parameters the line names.
 WHERE = ["step 3", "collective", "bucket 0: linear.bias, linear.weight"]
 
 

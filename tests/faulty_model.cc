@@ -68,8 +68,8 @@ enum Fault {
 }
 
 // Limits this process to 2 GiB of the GPU's memory, and makes LibTorch's caching allocator hold all but 256 to 456 MiB
-// of it as blocks of 200 MiB. One half of each block is free, and the function returns the tensors that occupy the
-// other halves.
+// of these 2 GiB as blocks of 200 MiB. One half of each block is free, and the function returns the tensors that occupy
+// the other halves.
 std::vector<at::Tensor> Fragment(at::Device device) {
   constexpr int64_t kMebi = 1 << 20;
   constexpr int64_t kLimit_bytes = 2048 * kMebi;

@@ -221,7 +221,7 @@ def steps_logged(folder, name):
 
 
 def test_folds_that_are_killed(folder, undisturbed):
-    """Kills all processes of a cross-validation at once, KILLS times and each time after another number of steps, and
+    """Kills all processes of a cross-validation at once, KILLS times, each time after a different number of steps, and
     checks that its result has the bits of an undisturbed one."""
     draw = random.Random(5)
     for _ in range(KILLS):
@@ -331,8 +331,9 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     # The prediction of a single fold is written as float32, so the mean of such predictions agrees only to that
     # precision.
     np.testing.assert_allclose(together, np.mean(np.array(alone, dtype=np.float64), axis=0), rtol=1e-6)
-    # Folds whose settings for reading differ predict one after the other; here one fold has a smaller batch. The result
-    # has the same bits as that of the folds that predicted together, but each image is opened more than twice as often.
+    # If the folds differ in their settings for reading, they predict one after the other; here one fold has a smaller
+    # batch. The result has the same bits as the result of the folds that predicted together, but each image is opened
+    # more than twice as often.
     path = tmp_path / "cv/fold-2/config.pbtxt"
     path.write_text(path.read_text().replace("global_batch: 16", "global_batch: 15"))
     apart, times_apart = predicted("cv")

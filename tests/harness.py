@@ -21,8 +21,8 @@ def path_of(variable):
     """Returns the absolute path of a program, library or file from an environment variable that the test's BUILD file
     sets.
 
-    If $CASES_TO is set, conftest.py only lists the cases. Bazel may not have built the file then, so the path of a
-    missing file is returned if the variable is not set."""
+    If $CASES_TO is set, conftest.py only lists the cases. Bazel may not have built the file then, so if the environment
+    variable is not set, the path of a file that does not exist is returned."""
     unbuilt = {variable: "/nowhere"} if "CASES_TO" in os.environ else {}
     return os.path.abspath((unbuilt | os.environ)[variable])
 
@@ -50,7 +50,7 @@ def command_of(arguments, ranks=None, program=LOCKSTEP, launcher=()):
 
 def mpirun(ranks, *words):
     """Returns the words to put before a program to start it as `ranks` ranks without `lockstep -n`. `words` are further
-    arguments of mpirun, which replace `--bind-to none`."""
+    arguments of mpirun, which replace the default, `--bind-to none`."""
     always = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-quiet", "--mca", "plm", "isolated"]
     return [*always, *(words or ("--bind-to", "none")), "-n", str(ranks)]
 
@@ -145,7 +145,7 @@ class Started:
         wait_until(holds)
 
     def wait_for(self, kind, count=1):
-        """Waits until the log has `count` lines of the event `kind`."""
+        """Waits until the log has at least `count` lines of the event `kind`."""
         self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
@@ -228,7 +228,7 @@ def rows_of(path):
 
 def runs_by_ranks(tmp_path_factory, make_config):
     """Returns a function that takes the number of ranks and returns (config, run folder, seconds) of an undisturbed
-    run. The run for each number of ranks is made once, with the config make_config(folder, ranks)."""
+    run. The run for each number of ranks is made once, with the config that make_config(folder, ranks) returns."""
     runs = {}
 
     def run_of(ranks):
@@ -403,7 +403,7 @@ def noisy_digits(folder, samples, planted=()):
 
 def split_digits(folder, train=1437):
     """Writes the digits as train.csv (`train` rows) and test.csv (the rest), shuffled with NumPy's seed 0 as in the
-    comparison with PyTorch."""
+    comparison with PyTorch (tests/bench/digits_ddp.py)."""
     import numpy as np
 
     rows = DIGITS.read_text().split()

@@ -34,8 +34,8 @@ needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus r
 
 @pytest.fixture
 def folder(tmp_path):
-    """Returns a folder with train/, which has 20 images for each class, test/ with four images for each of two classes,
-    and new/ with three images."""
+    """Returns a folder with train/ (20 images for each class), test/ (four images for each of two classes) and new/
+    (three images)."""
     random = np.random.default_rng(2)
     kinds = ("png", "jpg", "webp", "jpg", "bmp")
     for label, name in enumerate(CLASSES):

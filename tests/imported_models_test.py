@@ -199,7 +199,8 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
     ranks, accumulation = PIECES[pieces]
     skip_without_gpus(ranks)
     lr = SLOWLY.get(name, LR)
-    # With several ranks each rank computes with one thread, and PyTorch must sum with as many threads as a rank.
+    # With several ranks each rank computes with one thread, and PyTorch must compute with as many threads as a rank,
+    # because the number of threads determines the order of sums.
     torch.set_num_threads(1 if ranks > 1 else 2)
     config = case.config(lr, f"max_steps: {STEPS} accumulation: {accumulation}")
     losses = trained_losses(config, tmp_path / "run", ranks=ranks)

@@ -437,8 +437,9 @@ def test_what_it_takes_of_a_gpu(tmp_path):
 
 
 def test_a_gpu_keeps_a_stem_once(tmp_path):
-    """Checks that the activations of the stem's 32 channels are kept once: BatchNorm and ReLU keep only their input for
-    backward. The convolution of three channels writes this input in channels-last format, so no copy is needed."""
+    """Checks that the activations of the stem's 32 channels are kept once: for backward, BatchNorm and ReLU together
+    keep only the input of BatchNorm. The convolution of three channels writes this input in channels-last format, so no
+    copy is needed."""
     stem = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True))
     model = nn.Sequential(*stem, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, CLASSES))
     lockstep.export(model, (torch.zeros(3, 3, 64, 64),), tmp_path / "net.lsm")

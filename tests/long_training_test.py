@@ -1,6 +1,7 @@
-"""Tests that a long training does not grow. At its end, each process has no more open files and threads than after the
-fifth checkpoint, and at most 32 MiB more memory. $TRAIN_S is the seconds between the two measurements; $MORE_MEMORY is
-the share by which the memory may grow, if this is less than 32 MiB."""
+"""Tests that the processes of a long training do not use more and more resources. At the end of the training, each
+process has no more open files and threads than after the fifth checkpoint, and at most 32 MiB more memory. $TRAIN_S is
+the seconds between the two measurements; $MORE_MEMORY is the share by which the memory may grow, if this is less than
+32 MiB."""
 
 import os
 import pathlib
@@ -14,7 +15,7 @@ TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
 LOOK_S = 4  # seconds for which a process is sampled; a checkpoint is written every 1.2 s
 LOOKS = 100  # samples in LOOK_S; the least value counts, because writing a checkpoint takes files and memory
 MIB = 2**20
-SLACK = 32 * MIB  # bytes that malloc may keep at times
+SLACK = 32 * MIB  # bytes of freed memory that malloc may keep at times
 MORE_MEMORY = float(os.environ.get("MORE_MEMORY", "1"))
 
 

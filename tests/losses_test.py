@@ -149,8 +149,8 @@ def f1_of(confusion):
 
 
 def metrics_of(task, output, target):
-    """Returns the metrics, computed by their definitions from a confusion matrix for classes, and from the outputs
-    otherwise."""
+    """Returns the metrics, computed by their definitions: metrics of classes from a confusion matrix, and all others
+    from the outputs."""
     output, target = output.double(), target.double()
     if task == "REGRESSION":
         squares = ((output - target) ** 2).sum(0) / ((target - target.mean(0)) ** 2).sum(0)
@@ -180,8 +180,8 @@ def metrics_of(task, output, target):
     }
 
 
-# Maps a loss to the (ranks, micro-batches) of its cases in every commit's tests: each loss once, each way to divide a
-# batch, and each task's metrics on one and on three ranks.
+# Maps a loss to the (ranks, micro-batches) of its cases in every commit's tests. The cases cover each loss, each way to
+# divide a batch, and each task's metrics on one rank and on three ranks.
 IN_COMMITS = {
     "weights": [(None, 1), (3, 2)],
     "balanced": [(3, 1)],

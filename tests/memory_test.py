@@ -45,8 +45,9 @@ def faulty(fault=0, rank=0, at=0, fits=0, **more):
     return faulty_model(fault=fault, rank=rank, at=at, fits=fits, **more)
 
 
-# (fault; ranks; the rank where memory runs out, or -1 for every rank; the number of the forward, counted from 0; the
-# samples that fit into a micro-batch; the accumulation that results)
+# (fault; ranks; the rank where memory runs out, or -1 for every rank; the number, counted from 0, of
+# the first forward in which, or in whose backward, memory runs out; the largest micro-batch that fits, in samples; the
+# accumulation that results)
 CASES = [
     (FORWARD, None, 0, 0, 24, 2),
     (FORWARD, None, 0, 7, 6, 8),
@@ -256,9 +257,11 @@ def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
     assert count == (64 + 1) * 1024 + (1024 + 1) * 10
     assert owners["parameters"] == 4 * count, report
     assert owners.get("moments", 0) == moments * count, report
-    # Gradients start at multiples of 64 bytes, and four scalars come before them, so their memory is a little larger.
+    # Gradients start at multiples of 64 bytes, and four scalars come before them, so they take a little more than 4
+    # bytes for each parameter.
     assert 4 * count <= owners["gradients"] < 4 * count + 1024, report
-    # Activations include the hidden layer for this rank's samples, before or after its activation function.
+    # Activations and temporaries together include the hidden layer's values for this rank's samples, before or after
+    # the activation function.
     samples = 48 // (ranks or 1)
     assert owners["activations"] + owners.get("temporaries", 0) >= 4 * samples * 1024, report
     assert max(report["phases"].values()) == report["peak_bytes"] == sum(owners.values())

@@ -132,8 +132,8 @@ def categories(folder):
 
 
 class Embedded(nn.Module):
-    """Computes `model` on the samples of categories(). The column of six categories, more than the four of
-    `embed_categories`, is replaced by an embedding of four numbers, which come last."""
+    """Computes `model` on the samples of categories(). One column has six categories, more than `embed_categories`,
+    which is 4. An embedding replaces the six features of this column by four numbers, which come last."""
 
     def __init__(self, model):
         super().__init__()
@@ -226,8 +226,8 @@ def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.1)
-    # The loss scale starts so small that no step is skipped. At a larger scale, gradients of a residual stream in 16
-    # bits overflow in other steps than Lockstep's do.
+    # The loss scale starts so small that no step is skipped. At a larger scale, PyTorch's gradients of a residual
+    # stream in 16 bits would overflow in other steps than Lockstep's.
     scaler = torch.amp.GradScaler(x.device.type, init_scale=256, enabled=dtype == torch.float16)
     losses = []
     for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
@@ -344,7 +344,7 @@ def test_a_vision_transformer_starts_as_torchvisions(tmp_path):
         if theirs.std() == 0:
             assert torch.equal(ours[name], theirs), name
         else:
-            spread = theirs.numel() ** -0.5  # relative standard error of a sample's standard deviation
+            spread = theirs.numel() ** -0.5  # standard error of the mean, relative to the standard deviation
             assert abs(ours[name].std() / theirs.std() - 1) < 5 * spread, name
             assert abs(ours[name].mean()) < 5 * spread * theirs.std(), name
 

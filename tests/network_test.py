@@ -1,6 +1,6 @@
-"""Tests jobs on several simulated machines (network_hosts.py) whose network cables are pulled, whose processes are
-killed, or that cannot reach each other. The job ends on all machines and reports the reason, nothing is left over, and
-the same command resumes it, with the losses of an undisturbed run on one machine."""
+"""Tests jobs on several simulated machines (network_hosts.py): network cables are pulled, processes are killed, or
+machines cannot reach each other. The job ends on all machines and reports the reason, nothing is left over, and the
+same command resumes it, with the losses of an undisturbed run on one machine."""
 
 import os
 import re
@@ -221,7 +221,7 @@ def test_mpirun_is_killed(network, tmp_path, whole):
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("a machine that is lost with --elastic ends the first start in the same way")
 def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
-    """Kills all processes on machine b, which closes their connections, as when a machine reboots."""
+    """Kills all processes on machine b. This closes their connections, as when a machine reboots."""
     with Job(network, tmp_path, through=through) as job:
         job.wait_until_trains()
         network["b"].kill()

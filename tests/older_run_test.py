@@ -7,7 +7,7 @@ entry like this:
 
     {"run": "table", "act": "resume", "what": "the definition, in words", "line": "- the line of CHANGELOG.md"}
 
-The act must then really differ. The acts are resume, evaluate, predict, config, train and prepare.
+The results of this act must then really differ. The acts are resume, evaluate, predict, config, train and prepare.
 
 Bits are compared if LibTorch computes here as on the machine that made the corpus (older_runs.py). Otherwise numbers
 are compared within 1e-5, and a warning says so.
@@ -102,8 +102,8 @@ class Bits:
             self.compare_tensors(part, tensors_of(run / part / "weights.safetensors"))
 
     def compare_metrics(self, now):
-        """Compares the metrics with the output of `evaluate --json`, `now`. The current program may print more metrics.
-        """
+        """Compares the corpus's metrics with those in `now`, which the current program's `evaluate --json` printed. The
+        current program may print more metrics."""
         was, now = leaves(self.expected["evaluate"]), leaves(json.loads(now))
         for name, value in was.items():
             if isinstance(value, str):  # the path of the checkpoint, which was below ORIGIN

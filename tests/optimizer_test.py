@@ -203,9 +203,9 @@ JOBS = [(1, False), (2, False), (3, False), (4, False), (2, True), (3, True)]
     in (("sgd", 2, False), ("adamw", 2, True), ("adam", 1, False)),
 )
 def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp_path):
-    """Compares runs in which no rank uses the bias in the steps from 40 to 69, counted from 0. As in PyTorch, where
-    .grad is then None, neither momentum nor weight decay changes the bias in these steps, and the steps do not count as
-    updates of the bias."""
+    """Compares the final weights with PyTorch's if no rank uses the bias in the steps 40 to 69, counted from 0. In
+    PyTorch .grad is None in these steps: neither momentum nor weight decay changes the bias, and the steps do not count
+    as updates of the bias."""
     skip_without_gpus(ranks)
     if shard and name in ("lamb", "lars"):
         pytest.skip("refused: LAMB and LARS need whole parameters")

@@ -81,7 +81,7 @@ def expect_quiet(browser, url):
 
 
 def expect_filled(browser):
-    """Checks that each panel has text, that no place says why it is empty except the one for GPUs, and that no chart is
+    """Checks that each panel has text, that only the place for GPUs says why it is empty, and that no chart is
     blank."""
     for panel in PANELS:
         assert len(browser.text(panel)) > 10, panel

@@ -186,7 +186,7 @@ def test_a_run_that_was_killed(tmp_path):
     assert Run(["report", tmp_path / "run", "--output", report]).status == DONE
     (run,) = data_in(report.read_text())["runs"]
     assert (run["state"], run["bad_lines"]) == ("killed", 0)
-    # The last line is incomplete: the kill cut it off, or this test did.
+    # The last line is incomplete: this test appended it, perhaps to a line that the kill had cut off.
     steps = [json.loads(line)["step"] for line in log_text(tmp_path / "run").splitlines()[:-1] if '"event":"step"' in line]
     assert run["curves"]["step"][-1] <= steps[-1] and run["steps_logged"] == len(steps)
 

@@ -1,6 +1,6 @@
 """Plants causes of lost time in runs: the verdict must name the cause. In `--all`, on a machine with nothing else to
-do, the reported share of time must be the time by which the same run without the cause is faster, and healthy runs must
-get no verdict."""
+do, the reported share of the run's time must be the share by which the same run is faster without the cause, and
+healthy runs must get no verdict."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
 def sleeping_data(severity, images):
-    """Plants a data set each of whose reads sleeps."""
+    """Plants a data set in which each read sleeps."""
     loader = "loader { threads: 1 }"
     return Plant(
         "reading",
@@ -53,7 +53,7 @@ def slow_disk(severity, images):
 
 
 def one_loader_thread(severity, images):
-    """Plants samples that take a loader thread longer than the step takes."""
+    """Plants samples that the only loader thread prepares more slowly than the steps use them."""
     loader = "loader { threads: 1 }"
     return Plant(
         "decoding",

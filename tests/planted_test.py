@@ -49,7 +49,7 @@ class Case:
     name: str
     command: str  # a shell command, run in the case's folder; {L} is the program
     status: object  # the exit status, or a set of allowed ones
-    says: tuple = ()  # texts, each of which a line on standard error contains
+    says: tuple = ()  # texts; each must occur in a line on standard error
     plant: object = None  # a function of the folder that is called before the command
     check: object = None  # a function of the folder and of the command's standard output, called after the command
     lines: int = 1  # the number of the program's lines on standard error

@@ -128,8 +128,8 @@ def test_bad_images(tmp_path):
 
 @pytest.mark.parametrize("size", [20, 64])
 def test_pictures_that_are_turned(tmp_path, size):
-    """Checks that pictures are turned as Pillow turns them, both if they are resized and if they would otherwise be
-    copied."""
+    """Checks that pictures are turned as Pillow turns them, both if they are resized and if they are small enough to
+    keep their size."""
     (tmp_path / "src").mkdir()
     picture = photograph(48, 30, 1)
     for value in range(1, 9):
@@ -450,7 +450,7 @@ def test_no_larger_files(tmp_path):
         [LOCKSTEP, "prepare", "tokens", file, "--output", tmp_path / "o.bin"],
         capture_output=True,
         text=True,
-        restore_signals=False,  # Python ignores SIGXFSZ, and the program inherits that
+        restore_signals=False,  # Python ignores SIGXFSZ, and the program would inherit that
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )
     assert done.returncode == DATA and "cannot be written: File too large" in done.stderr, done

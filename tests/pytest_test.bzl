@@ -24,8 +24,8 @@ def pytest_test(
     GPUs.
 
     In the tests $LOCKSTEP is the path of the program, and $DIGITS that of the digits' CSV file. The variant
-    `name`_on_gpus sets $DEVICE to CUDA. On a machine without a GPU, the variant does not start pytest, and reports each
-    case in the list of the target `:cases` as skipped.
+    `name`_on_gpus sets $DEVICE to CUDA. On a machine without a GPU, the variant does not start pytest, and reports as
+    skipped each case of the file that the target `:cases` lists.
 
     Args:
       name: the name of the test, and of its file without .py

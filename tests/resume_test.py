@@ -550,7 +550,8 @@ def test_the_best_is_kept(tmp_path, metric, better):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("one rank ends early as two do", unless=lambda ranks: ranks)
 def test_it_ends_early(ranks, tmp_path):
-    """Tests early stopping with a min_delta of 1, with which only the first evaluation counts as an improvement."""
+    """Tests early stopping with a min_delta of 1. An accuracy cannot rise by more than 1, so only the first evaluation
+    counts as an improvement."""
     skip_without_gpus(ranks)
     config = write_config(tmp_path, digits(data="validation_fraction: 0.2").replace("epochs: 2", "epochs: 20"))
     fields = sets("early_stopping.metric=accuracy", "early_stopping.min_delta=1")
@@ -568,7 +569,7 @@ def test_it_ends_early(ranks, tmp_path):
     epochs, steps = ends_after(3)
     assert epochs == 4 and events(run_dir, "done")[-1]["step"] == steps
     assert ends_after(3) == (epochs, steps)  # the run has ended already
-    assert ends_after(5)[0] == 6  # the evaluations before the resumption count
+    assert ends_after(5)[0] == 6  # the evaluations before the run was resumed count as well
     # The best checkpoint is kept even if its accuracy is better by less than min_delta.
     best = max(events(run_dir, "eval"), key=lambda e: (e["val_accuracy"], e["step"]))
     assert f"step-{best['step']:012}, the best accuracy" in Run(["evaluate", run_dir]).out

@@ -367,8 +367,8 @@ def run_part(name, part):
 
 
 def run_soak(chosen, parts, notes, run=run_part, say=print):
-    """Runs the chosen parts until the last, or until the user interrupts with the keyboard. Returns the numbers of
-    parts: (passed, failed, skipped). A part that passed before for this commit counts as passed."""
+    """Runs the chosen parts one after the other. Stops early if the user interrupts with the keyboard. Returns the
+    numbers of parts: (passed, failed, skipped). A part that passed before for this commit counts as passed."""
     outcomes = collections.Counter()
     for name in chosen:
         part = parts[name]
@@ -539,9 +539,9 @@ def lines_of(rules, python_cases, cases_by_program, parts):
 
 
 def reasons_of(rules, python_cases):
-    """Returns the lines of a table of the cases that wait for --all. It has a line for each pytest file and for each
-    other target with such cases, which shows how many of its cases wait and how many cases it has. Below this line,
-    each reason has a line with the number of cases that wait for this reason."""
+    """Returns the lines of a table of the cases that wait for --all. For each pytest file, and for each other
+    target with such cases, a line shows how many of its cases wait and how many cases it has. Below this line, each
+    reason has a line with the number of cases that wait for this reason."""
     by_file, counted = python_cases_by_file(python_cases), {}
     for rule in rules:
         stem = python_file_of(rule)

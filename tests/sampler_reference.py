@@ -19,7 +19,7 @@ def _mix(x):
 
 
 class Permutation:
-    """Maps each position in the sample order that (seed, round) determines to the index of one of `n` samples."""
+    """Holds the order of `n` samples that (seed, round) determines: item i is the index of the sample at position i."""
 
     def __init__(self, n, seed, round):
         self.n = n

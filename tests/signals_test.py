@@ -1,9 +1,9 @@
 """Sends a signal at any moment of a run's life: exit status, message and files on disk must be those in the table of
 docs/design.md ('Starting and stopping'), and the resumed run must end with the same bits.
 
-A case is a signal, a number of ranks and a moment (0 to 3 s in steps of 20 ms); there are 1,800. SIGNALS=N takes N of
-them, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all, counted from 0. Busy processes occupy half of
-the cores during the test.
+A case is a signal, a number of ranks and a moment (0 to 2.98 s in steps of 20 ms); there are 1,800 cases. SIGNALS=N
+takes N cases, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all, counted from 0. Busy processes
+occupy half of the cores during the test.
 """
 
 import os
@@ -34,7 +34,7 @@ from harness import (
 
 SEED = int(os.environ.get("SEED", "1"))
 TRAINING_S = 5
-LATE_S = 5  # seconds after a signal for which the program waits for a first step
+LATE_S = 5  # seconds for which the program, after a signal, still waits for its first step
 NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
 
@@ -65,7 +65,7 @@ def config_of(folder, steps):
 
 
 def config_in(folder, ranks):
-    """Writes the config of a training of about five seconds; the last moment of a signal is at 3 s. A trial run
+    """Writes the config of a training of about five seconds; the last moment of a signal is at 2.98 s. A trial run
     measures the speed of this machine while other processes keep half of its cores busy."""
     trial = train(config_of(folder, 100), folder / "trial", ranks=ranks)
     assert trial.status == DONE, trial

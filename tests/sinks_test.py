@@ -348,7 +348,8 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     (line,) = [line for line in err.splitlines() if "warning" in line]
     assert line.startswith(f"lockstep: warning: observe.prometheus_port: 127.0.0.1:{port}: Address already in use: ")
     shown.expect_logged(run_dir)
-    # The job removes the file at its end, because node_exporter would show the metrics for ever.
+    # The job removes the file at its end, because node_exporter would show the metrics of a file that stays there for
+    # ever.
     assert not shown.file.exists()
 
 
@@ -571,7 +572,7 @@ def test_a_stall_runs_the_alert_command(tmp_path):
         halted = job.rank(1)
         os.kill(halted, signal.SIGSTOP)
         last = max(losses_by_step(tmp_path / "run"))
-        # One alert names the last step before the rank was suspended, or a later one.
+        # At least one alert names the last step before the rank was suspended, or a later one.
         job.wait_until(lambda: any(int(alert[2].split()[-1]) >= last for alert in alerts(tmp_path / "alerts")))
         os.kill(halted, signal.SIGCONT)
         lines = log_text(tmp_path / "run").count("\n")

@@ -27,8 +27,8 @@ ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO = 0x17, 0x1F, 0x24
 
 
 def send_whole_frames(device):
-    """Lets the kernel compute checksums and split packets into frames of the device's size, which it otherwise leaves
-    to the network card."""
+    """Makes the kernel compute checksums and split packets into frames of the device's size. By default the kernel
+    leaves this work to the network card."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for what in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO):
             value = ctypes.create_string_buffer(struct.pack("II", what, 0))

@@ -42,8 +42,8 @@ def started_by_mpirun(folder, ranks, *words, script=None):
 
 @pytest.mark.parametrize("variables", [{"PMI_RANK": "0", "PMI_SIZE": "4"}, {"MV2_COMM_WORLD_SIZE": "4"}])
 def test_mpich(tmp_path, variables):
-    """Sets the variables of MPICH's mpiexec, as if it had started the program. With Open MPI's library, each of its
-    ranks would run as a job of its own."""
+    """Sets the variables of MPICH's mpiexec, as if it had started the program. With Open MPI's library, each rank that
+    MPICH's mpiexec starts would run as a job of its own."""
     run = Run(["train", config_in(tmp_path)], env=variables)
     expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
 

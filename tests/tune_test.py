@@ -70,7 +70,8 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     assert run.status == DONE, run
     curve, *trials, found, written = lines_of(run)
     assert list((tmp_path / "runs").iterdir()) == [] and not (tmp_path / "alerted").exists()
-    # In a range test of the digits the loss starts at ln 10, falls, and rises again.
+    # In a range test of the digits the loss starts at ln 10, because all ten classes are equally likely at first; then
+    # it falls, and at last it rises again.
     assert abs(curve["range_test"][0][1] - math.log(10)) < 0.3
     assert 1e-7 < curve["falls_from"] < curve["lowest_at"] <= curve["grows_from"] <= 10
     assert trials[0]["lr"] == 1e-5 and found["whole_run"]
@@ -94,7 +95,7 @@ def test_it_tells_what_it_does(tmp_path):
     lines = run.out.splitlines()
     assert lines[0].startswith("range test: 240 steps, ") and lines[1].split() == ["lr", "loss"]
     (header,) = (i for i, line in enumerate(lines) if line.split() == ["lr", "warm-up", "steps", "val_loss", "seconds"])
-    # The user's own rate diverges. The row of this rate says so, and the search goes on.
+    # The training with the user's own rate diverges. The row of this rate says so, and the search goes on.
     assert lines[header + 1].split()[0] == "1e+20" and "yours: step " in lines[header + 1], run
     assert "suggestion: optimizer.lr " in run.out
     # The last line is a command that trains with the suggestion.
@@ -107,8 +108,8 @@ def test_it_tells_what_it_does(tmp_path):
 
 @pytest.mark.all_tier("a search that finds nothing takes 5 s")
 def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
-    """Checks that a config is written only if a better rate was found. The time of one second is over after the trial
-    of the user's own rate, or soon after."""
+    """Checks that a config is written only if a better rate was found. The time limit of one second ends the search
+    after the trial of the user's own rate, or after few further trials."""
     config = config_in(tmp_path)
     run = tune(config, "--json", "--time", "1", "--set", "optimizer.lr=0.02", "--set", "schedule.warmup_steps=4")
     assert run.status == DONE, run
@@ -234,7 +235,8 @@ def test_the_loader(tmp_path):
 
 
 def test_a_loader_that_training_does_not_wait_for(tmp_path):
-    """Checks that tune tries nothing if the steps need less than half of the samples/s that the loader gives."""
+    """Checks that tune tries no other setting of the loader if the steps need less than half of the samples/s that the
+    loader gives."""
     config = config_in(tmp_path, "accumulation: 64")
     run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
     assert run.status == DONE, run
@@ -252,7 +254,8 @@ def test_the_exchange_between_ranks(tmp_path, ranks):
     assert run.status == DONE, run
     users, *trials = (line for line in lines_of(run) if "setting" in line)
     tried = {trial["setting"].get("ddp.bucket_bytes") for trial in trials}
-    # The model has 2.3 MB of gradients, so 1 MiB and 5 MiB are tried, and 25 MiB is not.
+    # Bucket sizes are tried up to the first one that holds all gradients. The model has 2.3 MB of gradients, so 1 MiB
+    # and 5 MiB are tried, and 25 MiB is not.
     assert {str(1 << 20), str(5 << 20)} <= tried and str(25 << 20) not in tried, run
     (found,) = (line for line in lines_of(run) if "suggestion" in line)
     assert found["suggestion"] == {} or found["samples_per_s"] > 1.02 * users["samples_per_s"], run
@@ -285,8 +288,8 @@ def test_a_trial_that_hangs(tmp_path):
 
 
 def test_other_global_batches(tmp_path):
-    """Checks that a larger global batch is suggested if steps of four samples take as long as larger ones, and that the
-    learning rate follows the optimizer's rule, here the square-root rule."""
+    """Checks that a larger global batch is suggested if steps of four samples take about as long as steps of more
+    samples, and that the learning rate follows the optimizer's rule, here the square-root rule."""
     config = config_in(tmp_path, "accumulation: 1")
     words = ["--global-batch", "auto", "--json", "--set", "global_batch=4", "--set", "device=CPU"]
     run = tune(config, *words, "--time", "30", only="largest")
@@ -362,8 +365,8 @@ def test_steps_that_do_not_fit(tmp_path):
     header = lines[0].split()
     assert header[:2] == ["micro-batch", "accumulation"], run
     assert lines[1].split()[:3] == ["12", "4", "no"] and "yours: accumulation 1 does not fit in memory" in lines[1], run
-    # Activation checkpointing does not let larger micro-batches fit, because this model has no activations to
-    # recompute.
+    # Activation checkpointing does not let larger micro-batches fit, because the planted limit is on the number of
+    # samples.
     assert [line.split()[1:3] for line in lines[1:3]] == [["4", "no"], ["4", "yes"]], run
     assert "accumulation 2 does not fit in memory" in lines[2], run
     assert any(line.startswith("suggestion: accumulation ") for line in lines), run

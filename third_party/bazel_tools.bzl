@@ -1,8 +1,8 @@
 """Defines local stand-ins for the repositories that Bazel 4 itself would download.
 
 Bazel's own @bazel_tools loads @rules_cc, @rules_java and @remote_coverage_tools, and Bazel downloads these repositories
-unless the workspace defines them first. Lockstep needs only the rules of them that are native to Bazel 4. With these
-stand-ins a build needs no network after the packages are installed.
+unless the workspace defines them first. Of their rules, Lockstep needs only those that are native to Bazel 4. With
+these stand-ins a build needs no network after the packages are installed.
 """
 
 _RULES = {

@@ -4,9 +4,9 @@ With wheels, third_party/requirements.txt pins these versions on every machine, 
 users have. No CUDA toolkit has to be installed on the system. The PyTorch with which the tests compare is the same
 build as the LibTorch that Lockstep uses.
 
-The libraries are linked with -L and an rpath and are no Bazel `srcs`. Bazel would make symlinks to the shared
-libraries. The $ORIGIN in libtorch_cuda.so would then be the folder of the symlink, in which libtorch_nvshmem.so is not
-found.
+The libraries are linked with -L and an rpath. They are not listed in `srcs`, because Bazel would then make symlinks to
+the shared libraries. The $ORIGIN in libtorch_cuda.so would be the folder of the symlink, in which libtorch_nvshmem.so
+is not found.
 
 Some folders of torch/include are left out, because they have old copies of the headers of protobuf, fmt and pybind11,
 which would hide the system's headers.

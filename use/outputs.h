@@ -36,9 +36,10 @@ PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, 
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
 
 // Returns the prediction columns of a file, without the samples' names. For classes they are `label` and either, if
-// best_only, `probability`, the probability of that class, or one column for each class, called by the class's name or
-// probability_0, probability_1, ... For labels there is one column for each label, called `probability` or
-// probability_0, ...; for regression, `value` or value_0, ...
+// best_only, `probability`, the probability of that class, or one column for each class, named after the class, or
+// probability_0, probability_1, ... if classes have no names. For labels there is one column for each label, and for
+// regression one for each target. A single one is called `probability` or `value`; several are called probability_0,
+// ... or value_0, ...
 std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
 
 }  // namespace lockstep

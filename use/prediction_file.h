@@ -36,8 +36,8 @@ struct PredictionRequest {
   std::vector<std::string> files;  // the files to predict
   bool held_back = false;  // whether to predict the samples that training held back, not files
   std::string output;      // the file to write; for PNG files, the folder
-  // "csv", "jsonl", "npy" or "png"; empty: the end of `output` decides: .jsonl, .npy, / for PNG files, and any other
-  // end for CSV.
+  // "csv", "jsonl", "npy" or "png"; empty: the end of `output` decides. The ends .jsonl and .npy stand for these
+  // formats, a slash stands for PNG files, and any other end for CSV.
   std::string format{};
   bool probabilities = false;       // whether to write a column for each class
   std::string id{};                 // the input column with the samples' names; empty: none

@@ -28,7 +28,7 @@ namespace {
 
 // A run's model with its weights, and the samples to use it on.
 struct LoadedRun {
-  std::string weights;  // on rank 0: which checkpoint, if it is not the final weights
+  std::string weights;  // on rank 0: the checkpoint that was loaded; empty: the final weights
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
@@ -219,8 +219,8 @@ WayToRead WayOf(const config::Config& config, const World& world) {
   return way;
 }
 
-// Returns whether all runs read given files in the same way. Runs on tables do not if each fold scales the columns by
-// statistics of its own training rows.
+// Returns whether all runs read given files in the same way. Folds of a table read them in different ways if each fold
+// scales the columns by statistics of its own training rows.
 bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
   const WayToRead first = WayOf(runs.front().config, world);
   return std::ranges::all_of(runs, [&](const NamedRun& run) {

@@ -27,7 +27,7 @@ struct Extensions;  // trainer/run/extensions.h
 
 // The result of EvaluateRun().
 struct RunEvaluation {
-  // On rank 0: which checkpoint the weights are from, if they are not the run's final weights.
+  // On rank 0: the checkpoint that the weights are from; empty: they are the run's final weights.
   std::string weights;
   std::vector<Metric> metrics;
   int64_t samples = 0;

@@ -40,9 +40,9 @@ inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
 // The type of a function that appends bytes to the file that is being written.
 using AppendBytes = std::function<void(std::span<const std::byte>)>;
 
-// Makes the file, or empties an existing file, and writes it to the disk. The caller must sync the folder, so that the
-// file's name is on the disk. If this function fails, it leaves a partial file, which the caller must remove. Calls
-// `write` once, with a function that appends bytes. `own_names`: see base/files/open_file.h. Throws Error
+// Makes the file, or empties an existing one, calls `write` once with a function that appends bytes to the file, and
+// fsyncs the file. The caller must sync the folder, so that the file's name is on the disk. If this function fails, it
+// leaves a partial file, which the caller must remove. `own_names`: see base/files/open_file.h. Throws Error
 // (kCheckpoint), and any exception of `write`.
 void WriteDurably(const std::string& path, int own_names,
                   const std::function<void(const AppendBytes&)>& write);

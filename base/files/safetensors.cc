@@ -220,7 +220,7 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
 }
 
 // Throws std::runtime_error unless the tensors fill the bytes from `begin` to `end` without gaps and overlaps, as the
-// format demands. Otherwise a file could contain hidden bytes, or two tensors could share bytes.
+// format demands. A file with gaps could contain hidden bytes, and tensors that overlap would share bytes.
 void SafetensorsFile::RequireFilled(uint64_t begin, uint64_t end) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, place] : places_) ranges.emplace_back(place.begin, place.bytes);

@@ -8,10 +8,10 @@
 // tensors or an error, also if the file is damaged.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/safetensors_test.cc)
-//   a file that is missing, truncated or no safetensors, tensors that overlap or leave gaps, bytes after the last
+//   a file that is missing, truncated or no safetensors file, tensors that overlap or leave gaps, bytes after the last
 //     -> Error (kCheckpoint) with path and reason -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation,
 //     .RefusesWhatDoesNotFillTheFile
-//   bytes that changed since we wrote them -> likewise -> Safetensors.NoticesAFlippedBit
+//   bytes that changed since they were written -> likewise -> Safetensors.NoticesAFlippedBit
 //   names or shapes that are not the model's -> Error (kCheckpoint) naming them
 //     -> Safetensors.NamesWhatDoesNotFit
 #pragma once
@@ -79,9 +79,9 @@ class SafetensorsFile {
 // and this checksum does not fit the tensors.
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path, int own_names);
 
-// Copies `found`, the tensors of a file, into `tensors`, and converts their dtypes. `found` must have the same names
-// with the same shapes, and no other names. Otherwise throws Error (kCheckpoint) that names `path`, before it copies
-// anything. If a shape differs, the error message ends with shape_hint(name).
+// Copies `found`, the tensors of a file, into `tensors`, and converts their dtypes. `found` must have exactly
+// the names in `tensors`, with the same shapes. If it does not, throws Error (kCheckpoint) that names `path`, before
+// anything is copied. If a shape differs, the error message ends with shape_hint(name).
 void CopyByName(const std::string& path, const std::map<std::string, at::Tensor>& found,
                 const std::vector<NamedTensor>& tensors,
                 const std::function<std::string(const std::string& name)>& shape_hint = {});

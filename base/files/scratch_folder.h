@@ -5,7 +5,7 @@
 // ScratchFolder that is made removes the folder.
 //
 // How: the folder is PARENT/lockstep-scratch-XXXXXX. The ScratchFolder keeps it locked with flock(). Each new
-// ScratchFolder removes the same user's folders that are not locked.
+// ScratchFolder removes the folders with this prefix in PARENT that belong to the same user and are not locked.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/scratch_folder_test.cc)
 //   there is no /dev/shm, or it is full -> path() is empty -> ScratchFolder.DoesWithout

@@ -82,7 +82,7 @@ class Walk {
     return text.substr(0, text.find('\0'));
   }
 
-  // Parses a number of octal digits or, if the first bit of the field is set, a big-endian binary number (GNU's base
+  // Parses octal digits or, if the first bit of the field is set, a big-endian binary number (GNU's base
   // 256). Returns nothing if the field is not a number or the number is too large.
   static std::optional<int64_t> ParseNumber(std::string_view header, TarField field) {
     std::string_view text = header.substr(field.at, field.length);

@@ -1,9 +1,9 @@
 // HttpServer: answers GET and HEAD requests on a port with the replies that a function returns. The server runs on a
 // separate thread.
 //
-// HttpServer uses the HTTP server of libevent, because Open MPI needs libevent anyway. (CivetWeb's threads have stacks
-// of only 100 KiB, and cuBLASLt's thread-local variables alone take that much. Debian's cpp-httplib would add OpenSSL
-// and Brotli to every bundle.)
+// HttpServer uses the HTTP server of libevent, because Open MPI needs libevent anyway. Two other libraries are not
+// used: CivetWeb's threads have stacks of only 100 KiB, and cuBLASLt's thread-local variables alone take that much;
+// Debian's cpp-httplib would add OpenSSL and Brotli to every bundle.
 //
 // Invariants:
 //   1. The function is called on the server's thread only, for one request at a time.

@@ -45,7 +45,7 @@ class CachingAllocator {
   void BeginGraph() { in_graph_ = true; }
   void EndGraph() { in_graph_ = false; }
 
-  // Returns `bytes` rounded up to a multiple of 512, which is the size of the smallest block for such an allocation.
+  // Returns `bytes` rounded up to a multiple of 512, which is the size of the smallest block that can hold `bytes`.
   static int64_t RoundedUp(int64_t bytes);
 
   int64_t allocated_bytes() const { return allocated_; }

@@ -150,8 +150,8 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) {
     slot.accumulator->del_post_hook(slot.hook);
     slot.parameter.remove_hook(slot.before_addition);
-    // The gradient is dropped, because it may have no memory, and the GradientMemory would call this Reducer to get
-    // memory.
+    // The gradient is dropped, because it may have no memory, and its GradientMemory would call this destroyed Reducer
+    // to get memory.
     slot.parameter.mutable_grad() = at::Tensor();
   }
 }

@@ -196,7 +196,7 @@ class Reducer {
 
   Communicator& communicator_;
   ReducerOptions options_;
-  bool own_scalars_;         // whether scalars() is not in bucket 0
+  bool own_scalars_;         // whether scalars() lies outside bucket 0
   std::vector<Slot> slots_;  // in the order of the parameters
   std::vector<Bucket> buckets_;
   at::Tensor scalars_;

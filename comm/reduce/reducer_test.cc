@@ -468,8 +468,8 @@ class OwnGradient : public torch::autograd::Function<OwnGradient> {
 };
 
 // Checks the gradients of steps in which OwnGradient, autograd, both or neither write the gradient of `weight`. Each
-// `Uses` describes one step. In different steps the first gradient comes from OwnGradient or from autograd, and the
-// step before had one of several kinds. The gradient of `other` always comes from autograd.
+// `Uses` describes one step. The steps differ in whether OwnGradient or autograd writes the first gradient, and in
+// which of them wrote gradients in the step before. The gradient of `other` always comes from autograd.
 TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
   struct Uses {
     int own;       // how often OwnGradient uses `weight`, with the factors 1, 2, ...
@@ -531,7 +531,7 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
 
 bool HasMemory(const at::Tensor& tensor) { return tensor.storage().data() != nullptr; }
 
-// An allocator whose memory is filled with NaN, or that throws after RunOut().
+// An allocator that fills the memory that it returns with NaN, and that throws after a call of RunOut().
 class BadMemory : public c10::Allocator {
  public:
   explicit BadMemory(c10::Allocator* good) : good_(good) {}
@@ -582,7 +582,7 @@ struct AloneStep {
   }
 
   at::Tensor Loss(int64_t micro) {
-    // `own` is used first in forward, so its gradient arrives last, and it is not in bucket 0.
+    // `own` is used first in forward, so its gradient arrives last and does not lie in bucket 0.
     const at::Tensor owns = OwnGradient::apply(own, 3.0);
     return owns + ModelsLoss(micro);
   }
@@ -761,7 +761,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   }
 }
 
-// Checks that a stage gets buckets until it has at least 16 MiB or 64 buckets.
+// Checks that a stage gets further buckets until it has at least 16 MiB, or 64 buckets.
 TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
   std::vector<NamedTensor> parameters;
   for (int i = 0; i < 9; ++i) {

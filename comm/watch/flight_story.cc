@@ -143,7 +143,7 @@ std::string WhereIs(const Flight& flight) {
     return fmt::format("at step {}, in {} collective {}: {}", pending->step, NameOf(channel),
                        pending->sequence, TextOf(*pending));
   }
-  // No collective is pending, so the last collective of any channel is described.
+  // No collective is pending, so the newest collective of all channels is described.
   const FlightRecord* last = nullptr;
   Channel channel_of_last = Channel::kMpi;
   for (const Channel channel : kChannels) {

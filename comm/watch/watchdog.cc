@@ -36,7 +36,7 @@ using watch::Message;
 
 constexpr double kTickS = 0.1;
 constexpr double kBeatS = 0.5;
-constexpr double kLateS = 1;       // a tick that takes longer shows that this process was stopped
+constexpr double kLateS = 1;       // a tick that takes at most this long does not count as late
 constexpr double kConnectS = 60;   // the time limit for all ranks to connect to the hub
 constexpr double kRecordsS = 2;    // the time limit for all ranks to send their records
 constexpr double kLauncherS = 2;   // the time limit for mpirun to end this process after a fault
@@ -92,7 +92,7 @@ class Watchdog::Impl {
       poll_changed_.wait(lock, [&] { return !polling_; });
       before = std::exchange(watched_, communicator);
     }
-    // This last poll also marks the operations that were done since the previous poll.
+    // This last poll marks the operations that were done since the previous poll.
     if (before != nullptr) before->Poll();
   }
 
@@ -326,8 +326,8 @@ class Watchdog::Impl {
     }
   }
 
-  // Polls the communicator until the end. It runs on a separate thread, so that this rank sends heartbeats even if a
-  // call of the driver hangs.
+  // Polls the communicator until the watchdog is destroyed. Runs on a separate thread, so that this rank sends
+  // heartbeats even if a call of the driver hangs.
   void PollForever() {
     std::unique_lock lock(poll_mutex_);
     bool failed = false;

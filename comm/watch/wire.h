@@ -1,8 +1,9 @@
 // Connects the watchdogs of the ranks by sockets, and sends messages between them. On a socket, each message is
 // preceded by its length, a uint32.
 //
-// No call throws, and no call waits longer than its deadline. A rank that does not answer in time counts as silent, and
-// the watchdog reacts to that. The sockets do not block. A deadline is a time on the clock of Now().
+// No call throws. No call waits longer than its deadline; Send(), which has no deadline, waits a second at most. A rank
+// that does not answer in time counts as silent, and the watchdog reacts to that. The sockets do not block. A deadline
+// is a time on the clock of Now().
 #pragma once
 
 #include <netinet/in.h>

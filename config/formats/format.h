@@ -112,12 +112,12 @@ class Format {
   virtual TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const;
 
   // Returns the text that each sample has in the column `column`. `field` is the config field or option that names the
-  // column, for error messages. Throws Error (kData). By default a format has no columns and throws BugError, because a
-  // config that names a column for such a format is refused earlier.
+  // column, for error messages. Throws Error (kData). By default a format has no columns, and ReadColumn() throws
+  // BugError, because a config that names a column for such a format is refused earlier.
   virtual std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
                                               std::string_view field) const;
 
-  // Returns a text such as "MNIST takes two files: images, labels". Only for a format with a pair of files or folders.
+  // Returns a text such as "MNIST takes two files: images, labels". May be called only if pair() returns names.
   std::string PairText(const config::Data& data) const;
 
   // Sets in `spec` the known properties of the samples other than shape, classes, task and kind.

@@ -3,7 +3,7 @@
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/mnist_test.cc)
 //   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
 //     -> Mnist.RefusesATruncatedFile, Mnist.RefusesAnotherKindOfFile
-//   labels that are not as many as images, or outside [0, classes) -> Error (kData) with path and record
+//   more or fewer labels than images, or a label outside [0, classes) -> Error (kData) with path and record
 //     -> Mnist.RefusesLabelsThatDoNotMatch, Mnist.RefusesALabelOutOfRange
 #pragma once
 

@@ -3,8 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/npy_test.cc)
 //   a file that is missing, empty or truncated; an array of another type, order or shape; fewer or more
 //   numbers than its header says -> Error (kData) with path -> Npy.RefusesWhatItCannotRead
-//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1, a mask
-//   of another size than its image, tokens that are no integers
+//   a label that is no integer or outside [0, classes), a multi-label target that is not 0 or 1, a mask of another size
+//   than its image, tokens that are no integers
 //     -> Error (kData) with path and record -> Npy.RefusesTargetsThatDoNotFit
 #pragma once
 

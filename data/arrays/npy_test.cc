@@ -124,7 +124,7 @@ TEST(Npy, ReadsTexts) {
 }
 
 TEST(Npy, HeaderIsThatOfNumPy) {
-  // The header that NumPy writes for numpy.zeros((2, 3), numpy.uint8) has 128 bytes, too.
+  // The header that NumPy writes for numpy.zeros((2, 3), numpy.uint8) has 128 bytes.
   const std::string header = NpyHeader("|u1", std::vector<int64_t>{2, 3});
   EXPECT_EQ(header.size(), 128);
   const auto read = MapNpy({.inputs = WriteTestFile("x.npy", header + "abcdef")});

@@ -11,7 +11,7 @@
 // into a left and a right part of b/2 bits each (if b is odd, the left part has one bit more). Every round of the
 // network xors one part with a keyed hash of the other part. This xor can be undone, so each round and the whole
 // network are bijections. If an output lies outside [0, n), it is permuted again until it lies inside (cycle walking:
-// Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); because 2^b < 2n, this takes less than two
+// Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); because 2^b < 2n, this takes fewer than two
 // permutations on average.
 //
 // what can fail -> what the caller sees -> the test that shows it

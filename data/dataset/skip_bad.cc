@@ -10,8 +10,8 @@ SkipBad::SkipBad(std::shared_ptr<const Dataset> whole, int64_t limit, uint64_t s
     : WrappedDataset(*whole), owned_(std::move(whole)), limit_(limit), seed_(seed) {}
 
 void SkipBad::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
-  // Read() tries the sample itself and up to 99 random samples. Unless nearly all samples are bad, at least one of them
-  // is almost certainly good.
+  // Read() tries the sample itself and up to 99 random samples. Unless nearly all samples of the data set are bad, one
+  // of these attempts almost certainly finds a good one.
   constexpr int kAttempts = 100;
   SampleRandom random(seed_, epoch, index);
   int64_t candidate = index;

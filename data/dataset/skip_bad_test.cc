@@ -89,8 +89,8 @@ TEST(SkipBad, ThrowsBeyondTheLimit) {
   for (int64_t i = 0; i < 5; ++i) bad.insert(i);
   const SkipBad dataset(std::make_shared<Numbers>(1000, bad), 4, 7);
   for (int64_t i = 0; i < 4; ++i) LabelRead(dataset, i);
-  // Five samples are bad and the limit is four, so from sample 4 on Read() throws for every bad sample: also for sample
-  // 4 a second time, and for sample 2, although Read() has replaced sample 2 before.
+  // Five samples are bad, and the limit is four. As soon as Read() meets the fifth bad sample, sample 4, it throws for
+  // every bad sample: for sample 4 both times, and for sample 2, although it has replaced sample 2 before.
   for (const int64_t index : {4, 4, 2}) {
     const std::string message = DataErrorOf([&] { LabelRead(dataset, index); });
     EXPECT_THAT(message, HasSubstr("5 samples cannot be read"));

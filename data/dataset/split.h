@@ -4,11 +4,11 @@
 // sample is in both parts. Both lists are in ascending order.
 //
 // Invariants:
-//   1. Samples are put in the order Permutation(samples, seed, 2^64 - 1) (data/dataset/permutation.h); for kStratified
-//      they are then sorted by class, and samples of the same class stay in that order. Groups are put in the order
-//      Permutation(groups, seed, 2^64 - 1), and are then sorted by size; groups of equal size stay in that order. No
-//      epoch uses this round of Permutation, so a division does not depend on the order of any epoch. FoldsBy::kTime
-//      uses no random order.
+//   1. Samples are put in the order that Permutation(samples, seed, 2^64 - 1) gives (data/dataset/permutation.h). For
+//      kStratified they are then sorted by class, and samples of the same class stay in that order. Groups are put in
+//      the order that Permutation(groups, seed, 2^64 - 1) gives, and are then sorted by size; groups of equal size stay
+//      in that order. No epoch uses this round of Permutation, so a division does not depend on the order of any epoch.
+//      FoldsBy::kTime uses no random order.
 //   2. In a cross-validation, each sample is held back by exactly one fold. FoldsBy::kTime is the exception: no fold
 //      holds back the samples of part 1.
 //
@@ -40,8 +40,8 @@ enum class FoldsBy : uint8_t {
   // samples so far, as in scikit-learn's GroupKFold.
   kGroup,
   // The samples, in the order of the files, form the parts 1 to count + 1. Each of the parts 2 to count + 1 has
-  // samples / (count + 1) samples, rounded down, and part 1 has all samples before part 2. Fold i validates on part i +
-  // 2, and trains on all samples before this part, as in scikit-learn's TimeSeriesSplit.
+  // samples / (count + 1) samples, rounded down, and part 1 has all samples before part 2. Fold i, from 0, validates on
+  // part i + 2, and trains on all samples before this part, as in scikit-learn's TimeSeriesSplit.
   kTime,
 };
 

@@ -75,7 +75,7 @@ void DrawCutmix(double own, const ImageSize& image, SampleRandom& random, float*
   const auto height = static_cast<double>(image.height);
   const double x = std::floor(random.Uniform() * width);
   const double y = std::floor(random.Uniform() * height);
-  const double half_side = 0.5 * std::sqrt(1 - own);  // half the box's side / the image's side
+  const double half_side = 0.5 * std::sqrt(1 - own);  // half of (the box's side / the image's side)
   const double half_width = std::floor(half_side * width);
   const double half_height = std::floor(half_side * height);
   const double left = std::max(x - half_width, 0.0);

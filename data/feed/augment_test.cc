@@ -184,8 +184,8 @@ TEST(Augment, CutmixsBoxesAreTorchvisions) {
     left_out += draws[kOwnInLoss];
   }
   // 0.7274 is the mean of 300,000 values of lam_adjusted that torchvision 0.26's CutMix(alpha=1).make_params drew for
-  // such images. The standard error of 0.7274 is 0.0003, that of this test's mean is 0.0005, and that of their
-  // difference is 0.0006.
+  // images of the size kImage. The standard error of 0.7274 is 0.0003, that of this test's mean is 0.0005, and that of
+  // their difference is 0.0006.
   EXPECT_NEAR(left_out / kSamples, 0.7274, 5 * 0.0006);
 }
 

@@ -233,7 +233,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t pieces = CeilDivide(slot.count, at_once_);
   const int64_t end = std::min(begin + CeilDivide(slot.count, pieces), slot.count);
   slot.handed_out = end;
-  // There is more work, so this thread wakes another thread.
+  // If there is more work, this thread wakes another thread.
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
   lock.unlock();
 

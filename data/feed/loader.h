@@ -15,12 +15,13 @@
 //      allocated later except the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //   5. The first working_ threads take work, and the other threads sleep. Next() tunes working_ (thread_tuner.h). The
-//      tuning uses how many samples were read, and how long training waited, since the tuning before.
+//      tuning uses the number of samples that were read, and the time that training waited, since the previous tuning.
 //
-// Lockstep does not read files ahead of the threads that decode them, because additional threads help more. Measured on
-// two cores with a cold page cache on a virtual disk, two threads reached 0.72 of the images a second that they reach
-// with a warm cache. With a readahead of 8 or 32 files, two threads reached 0.75 of this rate. Eight threads without
-// readahead reached 0.86 of it, and the tuning finds this number of threads.
+// Lockstep does not read files ahead of the threads that decode them, because additional threads help more. On two
+// cores, with files on a virtual disk and a cold page cache, two threads reached 0.72 of the rate (images a second)
+// that they reach with a warm page cache. With a readahead of 8 or 32 files, two threads reached 0.75 of the rate with
+// a warm cache. Eight threads without readahead reached 0.86 of the rate with a warm cache, and the tuning finds this
+// number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws the exception in place of that micro-batch; if several of its
@@ -152,7 +153,7 @@ class Loader {
   int64_t opened_ = 0;    // how many tickets were opened
   int64_t taken_ = 0;     // how many tickets Next() has returned
   int64_t released_ = 0;  // how many tickets Release() has given back
-  bool opening_ = false;  // whether a thread is in Open(), so no other may call Open()
+  bool opening_ = false;  // whether a thread is in Open(); no other thread may then call Open()
   bool stopping_ = false;
   LoaderTimes times_;
   int64_t read_samples_ = 0;

@@ -260,8 +260,8 @@ TEST(Loader, TakesMoreThreadsForASlowDiskAndFewerAfterwards) {
   }
 }
 
-// Checks that the loader does not hang if the tuning stops a thread while that thread calls `until_unused`, before it
-// opens a slot. Other threads must then read the samples of this slot.
+// Checks that the loader does not hang if the tuning stops a thread that is about to open a slot and still waits in
+// `until_unused`. The stopped thread then opens the slot, and other threads must read the samples of the slot.
 TEST(Loader, WhatALaidOffThreadOpenedIsReadByOthers) {
   const Numbers numbers(500, {}, kFeaturesOfPieces);
   OnSlowDisk disk(numbers);

@@ -7,8 +7,8 @@
 // makes `samples` weighted draws instead (data/feed/weighted_draws.h).
 //
 // Invariants:
-//   1. Epoch e's order is Permutation(samples, seed, e), of the samples or of the draws; without shuffling it is
-//      0, 1, 2, ...
+//   1. The order of epoch e, in which it takes the samples or makes the draws, is the one that Permutation(samples,
+//      seed, e) gives, or 0, 1, 2, ... without shuffling.
 //   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch,
 //      samples)).
 //   3. The n positions of a step are cut into ranks * accumulation pieces, as equal as can be: piece j is

@@ -146,8 +146,8 @@ TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   EXPECT_GT(spread.serial_correlation, 0.9);
 }
 
-// Checks that all n! orders of n <= 6 samples occur about equally often, 500 times each: the chi-square of their counts
-// is at most 5 standard deviations above its expected value.
+// Checks that all n! orders of n <= 6 samples occur about equally often, 500 times each on average: the chi-square of
+// their counts is at most 5 standard deviations above its expected value.
 TEST(Permutation, EveryOrderOfFewThingsIsEquallyLikely) {
   for (int n : {2, 3, 4, 5, 6}) {
     std::vector<int64_t> first(n);

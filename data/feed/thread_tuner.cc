@@ -5,9 +5,12 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWaits = 0.01;  // training waits if it stands still for more of a window
-constexpr double kBusy = 0.9;    // threads are busy if they read for more of a window
-constexpr double kSpare = 1.25;  // how many threads are kept for each busy thread
+// Training counts as waiting if it stands still for more than this share of a window.
+constexpr double kWaits = 0.01;
+// The threads count as busy if they spend more than this share of their time in reading.
+constexpr double kBusy = 0.9;
+// The tuner stops a thread only if more than this many threads remain for each busy thread.
+constexpr double kSpare = 1.25;
 
 }  // namespace
 

@@ -33,7 +33,7 @@ class ThreadTuner {
 
   int threads() const { return threads_; }
 
-  // Sets threads() anew from `window`, the time since the last call of Add().
+  // Sets threads() anew. `window` describes the work since the last call of Add().
   void Add(const Window& window);
 
  private:
@@ -45,7 +45,7 @@ class ThreadTuner {
   // The number of threads before the trial, and the samples a second that these threads achieved.
   int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // the maximum for trials; below most_ while a failed trial counts
+  int enough_;        // the most threads for a trial; below most_ for a while after a failed one
   int patience_ = 0;  // the number of windows until enough_ becomes most_ again
 };
 

@@ -1,5 +1,5 @@
-// Measures how many bytes of tokens a second the loader puts into its slots, from a file in the page cache: bazel run
-// -c opt //data/feed:tokens_bench
+// Measures how many bytes of tokens the loader puts into its slots each second, from a file in the page cache: bazel
+// run -c opt //data/feed:tokens_bench
 //
 // The benchmark counts the bytes of the inputs and the targets, which are 64-bit integers in the slots. Slots are
 // page-locked if there is a GPU.

@@ -35,8 +35,8 @@ int64_t WeightedDraws::At(int64_t place, int64_t epoch) const {
   const double shift = SampleRandom(seed_, epoch, kNoSample).Uniform();
   const double share =
       (static_cast<double>(place) + shift) / static_cast<double>(cumulative_.size());
-  // Rounding may make share * sum equal to the sum of all weights, for which upper_bound() would find no sample.
-  // `last`, the greatest double below the sum, is therefore the limit.
+  // Rounding may make share * cumulative_.back() equal to cumulative_.back(), the sum of all weights, for which
+  // upper_bound() would find no sample. The search therefore uses at most `last`, the greatest double below this sum.
   const double last = std::nextafter(cumulative_.back(), 0.0);
   return std::ranges::upper_bound(cumulative_, std::min(share * cumulative_.back(), last)) -
          cumulative_.begin();

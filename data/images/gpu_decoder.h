@@ -16,16 +16,16 @@
 // high priority, so that its kernels do not wait for training kernels.
 //
 // An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB) for two threads, with 128 files at once for each
-// thread. A file keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores
-// trains ResNet-50 on 3,993 images a second, and decoding takes 16 % of the GPU's time. The same GPU trains on 4,743
-// images a second if 14 cores decode, and on 1,998 if two cores decode.
+// thread. A file keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. A machine with an H200 and
+// two cores trains ResNet-50 on 3,993 images a second, and decoding takes 16 % of the GPU's time. The same GPU trains
+// on 4,743 images a second if 14 cores decode, and on 1,998 if two cores decode.
 //
 // The decoder does not use the JPEG engines of an H100 and similar GPUs. If the GPU does not train at the same time,
 // these engines decode 24,000 files a second for two threads. But with these engines nvJPEG starts kernels for each
 // file, on separate streams, and each of these kernels waits for the training kernels. With the engines, ResNet-50
-// trained on only 4,040 images a second, because the training waited for images 14 % of the time: while training
-// kernels of 400 us ran, the engines were idle. The engines also noticed damage in only 2 of 550 damaged files. This
-// decoder notices damage in 115 of these files, and libjpeg in 129.
+// trained on 4,040 images a second, and the training waited for images 14 % of the time, because the engines were idle
+// while training kernels of 400 us ran. The engines also noticed damage in only 2 of 550 damaged files. This decoder
+// notices damage in 115 of these files, and libjpeg in 129.
 //
 // Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). If ImageDecoder reduces an image
 // while it decodes the image, more pixels differ.

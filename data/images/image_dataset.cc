@@ -218,8 +218,8 @@ class Images : public Dataset {
     View(const Images& images, int64_t index, int64_t epoch)
         : images_(images), random_(images.options_.seed, epoch, index) {}
 
-    // Returns the box of this part in the image as it is stored in the file, which has the size `stored` before it is
-    // turned.
+    // Returns the box of this part in the image as it is stored in the file, before the image is turned. `stored` is
+    // the size of the stored image.
     Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
       const ImageSize image = TurnedSize(stored, orientation);
       return StoredBox(BoxOf(image), stored, orientation);

@@ -19,7 +19,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   files that cannot be listed as classes -> Error (kData) (data/images/image_source.h)
-//   a file that is damaged, of another kind, or gone since -> Error (kData) from Read() with its name
+//   a file that is damaged, of another kind, or removed after the listing -> Error (kData) from Read() with its name
 //     -> ImageFolderTest.NamesTheFileThatCannotBeRead
 //   a mask of another size than its image -> Error (kData) from Read() naming both -> MaskedImages.HaveMasksOfTheirSize
 #pragma once

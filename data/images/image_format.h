@@ -11,7 +11,7 @@ enum class ImageFormat { kNone, kJpeg, kPng, kWebp, kBmp };
 inline constexpr char kImageFormats[] = "JPEG, PNG, WebP or BMP";
 inline constexpr char kImageExtensions[] = ".jpg, .jpeg, .png, .webp or .bmp";
 
-// The number of bytes at the beginning of a file that FormatOf() compares at most.
+// FormatOf() compares at most this number of bytes, which are the first ones of a file.
 inline constexpr size_t kFormatBytes = 18;
 
 // Returns the format that the first bytes of `file` show, or kNone. If `file` is shorter than kFormatBytes, only the

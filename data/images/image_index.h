@@ -6,8 +6,9 @@
 //
 // Invariants:
 //   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
-//      (by folders, as std::filesystem::path compares). Samples without a label come last. With kNumberedShards, where
-//      a .cls member holds the label, samples are in the order of the shards and of the members in each shard.
+//      (by folders, as std::filesystem::path compares). Samples without a label come last. None of this holds for
+//      kNumberedShards, where a .cls member holds the label: the samples are then in the order of the shards and of the
+//      members in each shard.
 //   2. A file has a header, facts (what was listed, with stamps to compare) and content. Two checksums (XXH3) cover the
 //      whole file. content_hash() depends only on the images' names and their places in folders or shards. It does not
 //      depend on times, or on the path below which the data set is mounted.
@@ -97,8 +98,8 @@ class ImageIndex {
  public:
   explicit ImageIndex(ImageColumns columns);
 
-  // Returns the index that Write() wrote to `file` for `key`. The index keeps `file` mapped. Returns nullopt if Write()
-  // did not write `file`, wrote it for another key, or if `file` is damaged.
+  // Returns the index that Write() wrote to `file` for `key`. The index keeps `file` mapped. Returns nullopt if `file`
+  // is damaged, was not written by Write(), or was written for another key.
   static std::optional<ImageIndex> FromFile(MappedFile file, std::string_view key);
 
   // Calls write(bytes) with the bytes of the index file, piece by piece.

@@ -42,7 +42,8 @@ class ImageList {
   void RefuseEmptyClasses(const ImageNames& names) const;
   void CheckLabels(const ImageSourceOptions& options, const ImageNames& names);
   void ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names);
-  // Returns the index in first_ of the class of sample `i`, or of the samples without a label if `i` has none.
+  // Returns the index in first_ of the class of sample `i` or, if the sample has no label, of the samples without a
+  // label.
   int64_t GroupOf(int64_t i) const;
 
   ImageIndex index_;

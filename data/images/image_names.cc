@@ -44,7 +44,7 @@ void LeftOut::Add(const LeftOut& more, std::string_view prefix) {
 
 void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name) {
   Some& some = some_[kind];
-  // Usually `name` does not come before some.first, so no path has to be made.
+  // If `name` does not come before some.first, which is the usual case, no path has to be made.
   if (prefix.empty() && some.count > 0 && some.first <= name) {
     some.count += count;
     return;

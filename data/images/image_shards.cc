@@ -81,8 +81,8 @@ Shard ReadShard(const std::string& path, uint32_t number) {
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
     } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
-      // A sample of WebDataset may have members of any kind, so only those that are images of other formats are
-      // reported.
+      // A sample of WebDataset may have members of any kind, so the only ones that are reported are images of formats
+      // that Lockstep does not read.
       shard.left_out.Add(LeftOut::kImages, member.name);
     }
   });
@@ -223,8 +223,8 @@ class OpenShards {
   // another stamp than `stamp`.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
-    // The file is opened without holding the lock, because a slow file system may take long, and other threads would
-    // wait.
+    // The lock is not held while the file is opened: a slow file system may take long, and other threads would wait for
+    // the lock.
     auto file = std::make_shared<const ReadableFile>(paths_[shard]);
     if (file->stamp() != stamp) throw Changed(shard);
     Keep(shard, file);

@@ -13,15 +13,15 @@
 // Invariants:
 //   1. Images are read by pread from the place that the index gives. When a shard is opened, and after each read, its
 //      size, time of change and inode are compared with those in the index. A difference is an error.
-//   2. Shards are opened when they are first needed. The most recently used shards stay open: as many as a quarter of
-//      the file descriptors that the process may have, within the limits of 4 and 4,096.
+//   2. Shards are opened when they are first needed. The most recently used shards stay open: a quarter as many as the
+//      file descriptors that the process may have, but at least 4 and at most 4,096.
 //   3. Several threads index the shards. Each shard is indexed by one thread.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   a shard that is damaged or cut short (base/files/tar_index.h) -> Error (kData) when it is opened
 //   an image without label, a .cls that holds no number, two labels or images of one sample
 //     -> Error (kData) naming the member -> ImageShards.Refuses*
-//   a shard that was replaced, cut short or removed since -> Error (kData) from Load()
+//   a shard that was replaced, cut short or removed after it was indexed -> Error (kData) from Load()
 //     -> ImageShards.NeverReadsAChangedShard
 #pragma once
 

@@ -16,8 +16,8 @@
 //   4. An index is not kept if one of its stamps has a time of change within the last two seconds. Clocks of file
 //      systems are coarse: a second change in the same tick of the clock would not change the stamp.
 //   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH. A reader therefore finds a whole file or
-//      no file. If several processes write the index, the file of the last one remains. The file is not synced, because
-//      its checksums show damage.
+//      no file. If several processes write the index, the file of the last one remains. The file is not synced to the
+//      disk: if a crash damages the file, its checksums show this, and the next run lists the images again.
 //   6. CachedIndex() returns the index from the file that it wrote, mapped into memory, and frees the copy that `build`
 //      made.
 //

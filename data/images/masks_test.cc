@@ -275,8 +275,9 @@ TEST(MaskedImages, AreCutAndMirroredAsTheirMasks) {
     for (int64_t i = 0; i < kSize * kSize; ++i) {
       const int level = std::to_integer<int>(input[3 * i]);
       const int expected = 80 * std::to_integer<int>(target[i]);
-      // At the border of two stripes, the resized image has a level between the levels of the two stripes, which differ
-      // by 80.
+      // At the border of two stripes, whose levels differ by 80, the resized image has a level between the two levels.
+      // The mask has the class of the nearer stripe, so the level is at most 40, plus 1 for rounding, away from that of
+      // the class.
       EXPECT_LE(std::abs(level - expected), 41);
       exact += std::abs(level - expected) <= 1;
     }

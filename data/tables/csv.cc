@@ -80,8 +80,8 @@ class Encoder {
       const std::string_view text = file.text();
       const auto bytes = static_cast<int64_t>(text.size());
       const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
-      // Nearly all cells of a file take at least two bytes, including the delimiter, so the size of the file limits
-      // their number.
+      // Nearly all cells of a file take at least two bytes, including the delimiter, so the size of the file limits the
+      // number of cells.
       const int64_t columns = file.layout.features();
       cells += std::min(lines_here * columns, 1 + bytes / 2) * width_ / columns;
       lines += lines_here;

@@ -1,10 +1,10 @@
 // Reads CSV tables: rows of numbers and categories. One or more columns are the target.
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
-// categories, the means, deviations and quantiles of numbers, which columns lack values) come from the training rows
-// alone. The texts of labels are an exception: they come from all rows of the training files. When these values are
-// used to read another file, the same row gives the same inputs and targets. If that file has a header, its columns may
-// be in any order.
+// categories; the means, deviations and quantiles of numbers; the set of columns that lack values) come from the
+// training rows alone. The texts of labels are an exception: they come from all rows of the training files. When these
+// values are used to read another file, the same row gives the same inputs and targets. If that file has a header, its
+// columns may be in any order.
 //
 // An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
 //   a number    the number, scaled; then, if the column lacks a number in a training row and
@@ -17,8 +17,8 @@
 //
 // Invariants:
 //   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
-//      takes four bytes for each number of its input. A category column is an exception: it takes only four bytes for
-//      all of its ones and zeros, which Read() makes.
+//      takes four bytes for each number of its input. A category column is an exception: it takes only four bytes of a
+//      sample, from which Read() makes the column's ones and zeros.
 //   2. If no value has to be fitted to the data, each file is parsed once. The scalings ROBUST and QUANTILE take eight
 //      bytes for each number of the training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.

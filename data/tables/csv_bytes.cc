@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::string_view kEmptyZip = "PK\x05\x06";
-constexpr size_t kPiece = size_t{1} << 20;  // bytes for one call of zlib, whose counts have 32 bits
+constexpr size_t kPiece = size_t{1} << 20;  // bytes for one call of zlib, which counts in 32 bits
 
 [[noreturn]] void FailDamaged(const std::string& path, std::string_view what) {
   throw DataError("{}: the compressed file {}: copy it or download it again", path, what);

@@ -8,8 +8,8 @@
 // Invariants:
 //   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory
 //      as long as the CsvBytes object exists. Each process unpacks the file for itself.
-//   2. A file whose text has more than `most_bytes` bytes is refused, after at most `most_bytes` bytes plus 1 MiB of
-//      the text were unpacked.
+//   2. A file whose text has more than `most_bytes` bytes is refused. Before the refusal, at most `most_bytes` bytes
+//      plus 1 MiB of its text are unpacked.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile
@@ -51,9 +51,9 @@ class CsvBytes {
 // Returns how many bytes of text the process may keep unpacked: half of the memory that the process may use.
 size_t MostUnpackedBytes();
 
-// Returns whether the file `path` is compressed and holds a table, by its content and not by its name. A zip archive
-// holds a table if its only file has a name that ends in .csv or .tsv, and a gzip file holds a table if its content
-// begins with text. Returns false if the file cannot be read.
+// Returns whether the file `path` is compressed and holds a table. The content of the file decides this, not its name.
+// A zip archive holds a table if its only file has a name that ends in .csv or .tsv, and a gzip file holds a table if
+// its content begins with text. Returns false if the file cannot be read.
 bool HoldsTable(const std::string& path);
 
 // Returns whether `name` ends in .csv or .tsv, in small or capital letters.

@@ -14,7 +14,7 @@ double DaysOf(const std::string& text) { return ParseDate(text).value().days; }
 TEST(CsvDate, CountsDays) {
   EXPECT_EQ(DaysOf("1970-01-01"), 0);
   EXPECT_EQ(DaysOf(" 1969-12-31 "), -1);
-  EXPECT_EQ(DaysOf("2024-02-29"), 19782);  // date -u -d 2024-02-29 +%s, divided by 86400
+  EXPECT_EQ(DaysOf("2024-02-29"), 19782);  // the output of `date -u -d 2024-02-29 +%s` / 86400
   EXPECT_EQ(DaysOf("0001-01-01"), -719162);
   EXPECT_EQ(DaysOf("9999-12-31"), 2932896);
 }

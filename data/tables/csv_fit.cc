@@ -27,7 +27,7 @@ constexpr size_t kMaxCategories = 10000;
 constexpr size_t kMaxCountedTexts = 1000000;
 
 // The greatest number of quantiles of all columns together. A run's config holds all quantiles, and this limit keeps
-// the config short enough to be read.
+// the config at a few megabytes at most.
 constexpr size_t kMostKeptQuantiles = 200000;
 
 // The values of a column of numbers or dates in the training rows that were read so far.
@@ -224,11 +224,12 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
-  // Both vectors have an element for each feature column: numbers_ the numbers or dates, categories_ the counts of the
-  // texts. numbers_ is empty if nothing is fitted to numbers, and categories_ if nothing is fitted to categories.
+  // Each of the two vectors has an element for each feature column. An element of numbers_ describes the column's
+  // numbers or dates, and an element of categories_ counts its texts. numbers_ is empty if nothing is fitted to
+  // numbers, and categories_ is empty if nothing is fitted to categories.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
-  size_t quantiles_ = 0;  // how many quantiles the rows read so far will give
+  size_t quantiles_ = 0;  // the number of quantiles to keep for the rows that were read so far
   Texts classes_;
 };
 

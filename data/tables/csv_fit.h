@@ -20,7 +20,7 @@ struct CsvFit {
 void RequireFitted(const CsvOptions& options);
 
 // Returns the fitted values. Takes those that the options hold, and computes the others from the files. Throws Error
-// (kData), also if options.columns do not match the columns of the files.
+// (kData), for example if options.columns do not match the columns of the files.
 CsvFit FitCsv(const CsvOptions& options, const CsvFiles& files);
 
 }  // namespace lockstep

@@ -17,14 +17,14 @@ enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
 // The dates that a column held: none, days, or days with times.
 enum class CsvDates : uint8_t { kNone, kDays, kTimes };
 
-// Returns the number of sines and cosines that a column with the dates `dates` becomes.
+// Returns the number of sines and cosines that an input holds for a column with the dates `dates`.
 int64_t DateCircleNumbers(CsvDates dates);
 
 // The values that were fitted to the training rows of one feature column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. Values
-  // that neither the scaling nor the replacement of missing numbers uses are ignored.
+  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. A value
+  // is ignored if neither the scaling nor the replacement of missing numbers uses it.
   double mean = 0;
   double std = 1;             // the standard deviation of the population; 1 for a constant column
   double median = 0;          // for CsvScaling::kRobust and kQuantile
@@ -38,10 +38,10 @@ struct CsvColumn {
   bool has_rare = false;
 
   bool is_category() const { return has_rare || !categories.empty(); }
-  int64_t inputs() const;  // the number of elements of an input that the column becomes
+  int64_t inputs() const;  // the number of elements that an input has for this column
 };
 
-// Returns, for each column of categories, the range of the elements of an input that the column becomes.
+// Returns a range for each column of categories: the elements that an input has for this column.
 std::vector<FeatureRange> FeaturesOfCategories(const std::vector<CsvColumn>& columns);
 
 struct CsvOptions {

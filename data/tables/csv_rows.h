@@ -13,8 +13,9 @@ namespace lockstep {
 
 struct CsvRows {
   int64_t count = 0;
-  // The numbers of the inputs, row by row. A category column has one number for each row in `cells`: the index, among
-  // the elements of an input that the column becomes, of the element that is 1, or -1 if all these elements are 0.
+  // The numbers of the inputs, row by row. A category column has one number for each row in `cells`. An input has
+  // several elements for this column, and at most one of them is 1; the number is the index of that element among them,
+  // or -1 if all of them are 0.
   std::vector<float> cells;
   std::vector<int64_t> labels;         // the class of each row, for kClassification
   std::vector<float> targets;          // the targets of other tasks, row by row

@@ -8,9 +8,9 @@
 namespace lockstep {
 namespace {
 
-// Returns the share of the training rows below `number`, interpolated between `quantiles`, of which quantile i has the
-// share i / (quantiles.size() - 1). If several quantiles equal `number`, returns the mean of the least and the greatest
-// of their shares.
+// Returns the share of the training rows whose value is below `number`. The share of quantiles[i] is i /
+// (quantiles.size() - 1), and the share of a number between two quantiles is interpolated. If several quantiles equal
+// `number`, returns the mean of the least and the greatest of their shares.
 double ShareBelow(const std::vector<double>& quantiles, double number) {
   if (number <= quantiles.front()) return 0;
   if (number >= quantiles.back()) return 1;

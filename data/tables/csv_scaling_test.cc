@@ -25,8 +25,9 @@ std::vector<double> ScaledAll(CsvScaling scaling, const CsvColumn& column,
   return scaled;
 }
 
-// The numbers in the training rows. The expected numbers in these tests are those that scikit-learn 1.9.1 gives for
-// kValues and kOthers.
+// kValues holds the numbers in the training rows, and kOthers holds numbers that are scaled with the values that were
+// fitted to kValues. The expected numbers in these tests are those that scikit-learn 1.9.1 gives for kValues and
+// kOthers.
 const std::vector<double> kValues{3, -1, 0, 0, 100, 7, 2.5, 0, 12};
 const std::vector<double> kOthers{-5, -1, -0.5, 0, 1, 2.5, 2.75, 3.5, 50, 100, 1e6};
 

@@ -312,7 +312,7 @@ TEST(Csv, SaysWhereValuesAreMissing) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
             (std::vector<float>{2.5, 1, 3.5, 1, 5}));
 
-  // A column of numbers is beside a category column. The missing texts of the category column are a category.
+  // This table has a column of numbers and a category column. The missing texts of the category column are a category.
   options.header = true;
   options.category = {"c"};
   options.scaling = CsvScaling::kStandard;

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and the function first adds
-// the columns that are to be read to `columns`.
+// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and the function begins by
+// adding an element to `columns` for each column that is to be read.
 void ReadFile(const CsvTextOptions& options, const std::string& path,
               std::vector<CsvTextColumn>& columns) {
   const CsvBytes bytes(path);

@@ -1,5 +1,5 @@
-// Reads columns of CSV files as texts, without parsing them as numbers. Such a column is, for example, the ids that are
-// written beside predictions.
+// Reads columns of CSV files as texts, without parsing them as numbers. An example is a column of ids that are written
+// beside predictions.
 //
 // Promise: row i of the files, read one after the other, is sample i of ReadCsv() (data/tables/csv.h).
 //

@@ -36,9 +36,9 @@ struct CsvPlace {
 // Returns the beginning of `text` in quotes, for an error message.
 std::string Quoted(std::string_view text);
 
-// IsMissing() returns whether `text` stands for a missing value. NumberIsMissing() returns the same for a number or a
-// date: it also counts NaT and None, which pandas and Python write, as missing. IsMissing() does not count these texts,
-// because a category or a class may have such a name.
+// IsMissing() returns whether `text` stands for a missing value. NumberIsMissing() is for the text of a number or a
+// date: in addition to the texts that IsMissing() accepts, it accepts NaT and None, which pandas and Python write.
+// IsMissing() does not accept these two texts, because a category or a class may have such a name.
 bool IsMissing(std::string_view text);
 bool NumberIsMissing(std::string_view text);
 

@@ -152,7 +152,7 @@ void BytePairEncoder::EncodeWord(std::string_view word, std::vector<uint16_t>& t
   tokens.insert(tokens.end(), known.tokens.begin(), known.tokens.begin() + known.count);
 }
 
-// Adds the pair of the token at `place` and the token after it to the candidates, if the pair has a merge.
+// If the token at `place` and the token after it form a pair that has a merge, adds this pair to the candidates.
 void BytePairEncoder::Consider(int32_t place) {
   const Symbol& symbol = symbols_[place];
   if (symbol.after < 0) return;
@@ -179,7 +179,8 @@ void BytePairEncoder::MergeWord(std::string_view word, std::vector<uint16_t>& to
     const Candidate candidate = candidates_.back();
     candidates_.pop_back();
     Symbol& left = symbols_[candidate.place];
-    // Since the pair became a candidate, one of its two tokens may have been merged with another token.
+    // After the pair became a candidate, one of its two tokens may have been merged with another token. The pair is
+    // then skipped.
     if (left.token != candidate.left || left.after < 0) continue;
     Symbol& right = symbols_[left.after];
     if (right.token != candidate.right) continue;

@@ -49,7 +49,7 @@ class CrewFile {
   // Locks `folder`, which must exist, for one crew. Throws Error (kUsage).
   explicit CrewFile(const std::string& folder);
 
-  // Replaces the content of crew.json by `jobs`. If that fails, the first call that fails prints a warning.
+  // Replaces the content of crew.json by `jobs`. If several calls fail, only the first of them prints a warning.
   void Write(const std::vector<JobRecord>& jobs);
 
   // Returns the jobs of the folder's newest crew; no jobs if crew.json is missing or damaged.

@@ -3,7 +3,7 @@
 //
 // Promise: if the same command is started again on the same machine, each fold gets the same number of CPU threads as
 // before, whether or not other folds still train. The result of a fold therefore does not depend on whether its
-// training was stopped and continued. With `deterministic: true` the result is the same bit for bit.
+// training was stopped and continued. With `deterministic: true` even every bit of the result is the same.
 //
 // How: each fold trains on one GPU. Folds that train at the same time have different GPUs if there are enough GPUs. On
 // a CPU the cores are divided among the folds that train at the same time, because several small trainings use the

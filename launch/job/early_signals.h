@@ -10,7 +10,8 @@
 namespace lockstep {
 
 // If a signal other than SIGUSR2 asks a job to stop while the job still starts, the job may go on with its start for
-// kPatienceS seconds. If the job trains by then, it stops in the regular way; otherwise it ends at once.
+// kPatienceS seconds. If the job trains before this time is over, it stops in the regular way. If it does not train by
+// then, it is ended.
 inline constexpr unsigned kPatienceS = 5;
 
 // Returns the signals that were blocked when the program was started.

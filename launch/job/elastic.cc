@@ -65,7 +65,7 @@ std::vector<std::string> GpusHere() {
     return gpus;
   }
   gpus = Split(visible);
-  // CUDA ignores the first entry that names no GPU, and every entry after it.
+  // CUDA ignores the first entry of CUDA_VISIBLE_DEVICES that names no GPU, and all entries after it.
   const auto is_none = [](const std::string& gpu) {
     const bool is_number = !gpu.empty() && gpu.find_first_not_of("0123456789") == std::string::npos;
     return !is_number && !gpu.starts_with("GPU-") && !gpu.starts_with("MIG-");

@@ -90,7 +90,7 @@ World Job::Connect(config::Config::Device wanted) {
   std::optional<at::Device> device;
   Together(*host_, [&] { device = ChooseDevice(wanted); });
   FindPlaces(*device);
-  // All ranks know all places, so each of them throws the same error.
+  // All ranks know all places, so if RequireOwnGpus() throws an error, it throws the same error on every rank.
   try {
     RequireOwnGpus(places_);
   } catch (const Error& error) {

@@ -2,7 +2,7 @@
 // leave these ranks.
 //
 // Promise: a process that mpirun or Slurm started is a rank of its job. Any other process runs alone and never uses
-// MPI. A rank ends when the mpirun that started it ends, and when the other ranks end.
+// MPI. A rank ends if the mpirun that started it ends, or if the other ranks end.
 //
 // Invariants:
 //   1. A process that succeeds ends with Leave(): every rank finalises MPI and exits with the same status.

@@ -17,8 +17,8 @@ namespace lockstep {
 
 namespace {
 
-// The environment variables that choose the folders of Open MPI 4 and 5 for temporary files, and for the shared memory
-// of their ranks.
+// The environment variables that tell Open MPI 4 and 5 in which folders to keep temporary files and the shared memory
+// of the ranks.
 constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
                                          "OMPI_MCA_btl_vader_backing_directory",
                                          "OMPI_MCA_btl_sm_backing_directory"};
@@ -126,7 +126,7 @@ void KeepMpirunsFilesIn(const std::string& folder) {
 
 std::string WhatMpirunMayStumbleOver() {
   std::vector<std::string> found;
-  // mpirun opens some files for each rank.
+  // mpirun opens several files for each rank, so a limit below kFewFiles may be too low for many ranks.
   constexpr rlim_t kFewFiles = 1024;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFewFiles) {

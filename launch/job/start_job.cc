@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-// The environment variables of step 2 of the protocol.
+// The environment variables of step 2 of the protocol in start_job.h.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // Unix time, the same on all machines
 constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // Unix time
 constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: a terminal shows the output

@@ -34,8 +34,8 @@ void OnSignal(int number) {
   (number == SIGINT ? interrupt : stop) = true;
 }
 
-// Handles the signals in a process that is no rank. At the first SIGTERM, SIGHUP or SIGINT it sets an alarm for
-// kPatienceS seconds later. The alarm ends this process unless the process trains by then. (A rank needs no alarm,
+// Handles the signals in a process that is no rank. At the first SIGTERM, SIGHUP or SIGINT this function sets an alarm
+// for kPatienceS seconds later. The alarm ends this process unless the process trains by then. (A rank needs no alarm,
 // because another process ends the rank.)
 void OnSignalAlone(int number) {
   int none = 0;

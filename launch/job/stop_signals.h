@@ -6,8 +6,8 @@
 // asked it to stop and the process does not begin to train within five seconds. (docs/design.md, 'Starting and
 // stopping', has the table.)
 //
-// In a rank the watchdog handles SIGTERM (comm/watch/watchdog.h) and calls TakeTerm(), because mpirun also sends
-// SIGTERM to end ranks that would otherwise wait for a dead rank.
+// In a rank the watchdog handles SIGTERM (comm/watch/watchdog.h) and calls TakeTerm(), because SIGTERM does not always
+// ask a rank to stop its run: mpirun also sends it to end ranks that would otherwise wait for a dead rank.
 #pragma once
 
 #include "trainer/run/trainer.h"

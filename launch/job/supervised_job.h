@@ -27,8 +27,8 @@ struct SupervisedJob {
   // Whether the job's output is its result, so that lost output is an error.
   bool prints_result = false;
   bool on_other_machines = false;
-  // Returns a line that says why the ranks did not meet. It is called if the ranks of a job that trains did not meet,
-  // no rank was killed, and the user did not ask the job to end.
+  // Returns a line that says why the ranks did not meet. This function is called if the ranks of a job that trains did
+  // not meet, no rank was killed, and the user did not ask the job to end.
   std::function<std::string()> why_no_start;
   // Returns the program to start after a failure; nothing if no machine or GPU is left. If what_is_left is not set,
   // `program` is started again.

@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kPatience{kPatienceS};
 constexpr double kLongTime = 3600;
 
 // `kHeldInterval` is the interval, in seconds, at which Run() checks whether the job's rank 0 still runs. `kAlone` is
-// how many seconds mpirun may run after the end of rank 0. In a job that ends regularly all ranks leave within a second
-// after rank 0; otherwise all ranks have ended within five seconds.
+// how many seconds mpirun may run after the end of rank 0. Ten seconds are enough: if a job ends regularly, all ranks
+// leave within a second after rank 0, and if a job fails, all ranks have ended within five seconds.
 constexpr double kHeldInterval = 1;
 constexpr double kAlone = 10;
 
@@ -49,7 +49,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
                    relay.error());
   relay.Begin();
   bool told = false;
-  int ends = 0;  // the value of `ends_` when the job was last sent a signal to end
+  int ends = 0;  // the value of `ends_` at the last signal that was sent to end the job
   bool was_held = false;
   auto held_at = Clock::now();
   std::optional<ChildProcess::End> end;

@@ -1,7 +1,7 @@
 // Supervisor: starts a job as a child of the process that the user started, and waits until the job ends.
 //
-// Promise: every signal to this process, except SIGUSR1, ends the job in the way that loses the least work. If this
-// process ends, the job ends, too.
+// Promise: each signal in the following table, except SIGUSR1, ends the job in the way that loses the least work. The
+// end of this process also ends the job.
 //
 //   signal                     what the supervisor does, and its exit status
 //   SIGUSR2, SIGTERM, SIGHUP   sends the job SIGUSR2, which asks the job to save its state and stop; status 75
@@ -10,15 +10,15 @@
 //                              ends the job at once; status 128 + the signal
 //   SIGQUIT                    ends the job at once; status 128 + the signal
 //   SIGUSR1                    sends the job SIGUSR1
-// If the supervisor has told the job to end at once, and another signal that ends the job at once comes or the job has
-// not ended five seconds later, the supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the
-// job does not begin to train within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and
-// stopping', has the table.)
+// After a signal that ends the job at once, the supervisor kills the job if a second signal of this kind comes, or if
+// the job has not ended five seconds later. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the job does not
+// begin to train within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and stopping',
+// has the table.)
 //
 // How: the constructor blocks these signals, and the supervisor then takes one signal after the other, so no signal is
-// lost. mpirun runs in a process group of its own, so that the terminal's Ctrl-C does not reach mpirun, which would
-// then end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that have no
-// signal handler yet. The supervisor therefore does not send SIGUSR2 before rank 0 says that all ranks have met
+// lost. mpirun runs in a process group of its own, because the terminal's Ctrl-C would otherwise reach mpirun, and
+// mpirun would end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that
+// have no signal handler yet. The supervisor therefore does not send SIGUSR2 before rank 0 says that all ranks have met
 // (launch/job/sign.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)

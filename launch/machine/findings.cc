@@ -69,7 +69,7 @@ std::vector<Group> GroupsOf(const std::string& check,
   return groups;
 }
 
-// If several groups are ok and have a value, keeps only the one with the least value of these groups.
+// If several groups are ok and have a value, removes all of these groups except the one with the least value.
 void LeaveTheLeast(std::vector<Group>& groups) {
   const auto measured_well = [](const Group& group) {
     return group.finding.state == State::kOk && !std::isnan(group.finding.value);

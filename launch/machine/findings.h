@@ -31,7 +31,7 @@ State StateOf(double value, double most, double least);
 
 // Converts findings to a text that can be sent to another rank.
 std::string ToText(const std::vector<Finding>& findings);
-// Converts a text that ToText() has returned back to findings.
+// Returns the findings that ToText() has converted to `text`.
 std::vector<Finding> FromText(const std::string& text);
 
 // Returns the report for the user about the findings of all ranks. Its last line says how many of the lines above are

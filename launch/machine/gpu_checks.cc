@@ -141,7 +141,7 @@ Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
                   .figure = fmt::format("{}, {:.1f} GiB", properties.name,
                                         static_cast<double>(properties.totalGlobalMem) / kGib)};
   if (condition == nullptr) return finding;
-  // The driver and this process's own CUDA context may take up to this much memory and 5 % of the GPU's memory.
+  // The driver and this process's own CUDA context may together take kOwn plus 5 % of the GPU's memory.
   constexpr double kOwn = 2;  // GiB
   if (condition->ecc_errors > 0) {
     finding.state = State::kFail;

@@ -82,7 +82,8 @@ int CoresOf(const std::vector<Place>& places, int rank) {
     cores += 1.0 / static_cast<double>(sharing);
   }
   const double time = own.most_cores / static_cast<double>(RanksOn(own, places));
-  // The sum of shares such as 1/3 + 1/3 + 1/3 may be a little less than 1.
+  // The sum of shares such as 1/3 + 1/3 + 1/3 may be a little less than 1. kRounding keeps the cast to int from
+  // rounding such a sum down.
   constexpr double kRounding = 1e-6;
   return std::max(1, static_cast<int>(std::min(cores, time) + kRounding));
 }

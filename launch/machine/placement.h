@@ -47,7 +47,7 @@ int CoresOf(const std::vector<Place>& places, int rank);
 int CoresTogether(const std::vector<Place>& places, int rank);
 
 // Returns `places`, with each rank restricted to the cores of its GPU's NUMA node. All ranks of a machine keep their
-// cores if any rank of that machine may not run on a core of its GPU's NUMA node, or would have fewer cores than before
+// cores if at least one of these ranks may run on no core of its GPU's NUMA node, or would have fewer cores than before
 // (CoresOf()).
 std::vector<Place> BesideTheirGpus(std::vector<Place> places);
 

@@ -1,6 +1,7 @@
-// LargestSearch: finds the largest number that fits, to within 3 %. It assumes that if a number does not fit, no larger
-// number fits. The search begins at a guess and moves away from the guess by steps that double, until it knows a number
-// that fits and a number that does not fit. The search then bisects the range between these two numbers.
+// LargestSearch: finds the largest number (for example of samples in memory) that fits, to within 3 %. It assumes that
+// if a number does not fit, no larger number fits. The search begins at a guess and moves away from the guess by steps
+// that double, until it knows a number that fits and a number that does not fit. The search then bisects the range
+// between these two numbers.
 //
 //   LargestSearch search(96, 4096);
 //   while (const std::optional<int64_t> samples = search.Next()) search.Add(*samples, Fits(*samples));

@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-// The time limit is divided among kTrials trials, because a search rarely needs more. Each trial starts a process,
-// which takes about kStart_s seconds. The warm-up and the measurement then take equally long.
+// The time limit is divided among kTrials trials, because a search rarely needs more trials. Each trial starts a
+// process, which takes about kStart_s seconds. The warm-up and the measurement then take equally long.
 constexpr int kTrials = 12;
 constexpr double kStart_s = 1;
 
@@ -122,8 +122,8 @@ SettingTrials FindLoader(TrialRunner& runner, const ConfigWith& config_with,
       attempt({{"data.images.decode", "GPU"}});
     }
     // If `search.cold` is set, the image cache is not tried, because `cold` stands for data that do not fit in memory.
-    // The factor 2 is there because an epoch that fills the image cache decodes whole images, which takes longer than
-    // decoding only the crops that training needs.
+    // `epoch_s` has the factor 2 because an epoch that fills the image cache decodes whole images, which takes longer
+    // than decoding only the crops that training needs.
     const double epoch_s = 2 * static_cast<double>(users.samples) / users.samples_per_s;
     const bool has_time = SecondsSinceBoot() + 3 * epoch_s < search.end_s;
     if (!search.cold && !keeps_pixels && has_time &&

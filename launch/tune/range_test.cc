@@ -29,7 +29,7 @@ std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t nei
 RangeTest::RangeTest(const std::vector<RatePoint>& points)
     : curve_(Smoothed(points, points.size() / 50)) {
   if (curve_.size() < 3) return;
-  // The lowest rates do not change the model. Their losses therefore give the loss at the beginning, and the standard
+  // The lowest rates hardly change the model. Their losses therefore give the loss at the beginning, and the standard
   // deviation of the loss from step to step, which comes only from the different samples.
   const size_t few = std::max<size_t>(curve_.size() / 8, 2);
   double first = 0;

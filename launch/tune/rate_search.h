@@ -3,10 +3,10 @@
 //   RateSearch search(0.001, 0.1);
 //   while (const std::optional<double> rate = search.Next()) search.Add(*rate, LossOfTrainingWith(*rate));
 //
-// The loss at the end of a training, as a function of the logarithm of the learning rate, has one minimum. But the loss
-// is noisy, because each rate leads to a different training. The search therefore first tries rates half a decade apart
-// over the whole range. If the best rate lies at an end of the range, the search goes on beyond that end. The search
-// then tries the rates a quarter of a decade above and below the best rate.
+// The search assumes that the loss at the end of a training, as a function of the logarithm of the learning rate, has
+// one minimum. But the loss is noisy, because each rate leads to a different training. The search therefore first tries
+// rates half a decade apart over the whole range. If the best rate lies at an end of the range, the search goes on
+// beyond that end. The search then tries the rates a quarter of a decade above and below the best rate.
 #pragma once
 
 #include <map>

@@ -21,7 +21,7 @@ constexpr double kLowestRate = 1e-7;
 constexpr double kHighestRate = 10;
 constexpr int64_t kRangeSteps = 240;  // 30 steps for each decade of rates
 
-// The time limit is divided among kTrials trainings, because a search rarely needs more.
+// The time limit is divided among kTrials trainings, because a search rarely needs more of them.
 constexpr double kTrials = 9;
 constexpr int64_t kLeastSteps = 50;
 

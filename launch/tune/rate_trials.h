@@ -5,11 +5,11 @@
 // steps as the time limit allows, but not more than the config's run. It uses the config's own schedule, so that the
 // best rate of the trainings is likely to be the best rate for the run.
 //
-// If the config has a warm-up, the trainings have the same share of warm-up steps. Otherwise the trainings have a
-// warm-up of a twentieth of the steps. For optimizers with beta2, the decay rate of the second moment, the warm-up of a
-// whole run is at most 2 / (1 - beta2) steps, and that of shorter trainings is shorter in proportion (Ma and Yarats,
-// 'On the adequacy of untuned warmup for adaptive optimization', AAAI 2021). The best rate is then also tried without a
-// warm-up.
+// If the config has a warm-up, the trainings have the same share of warm-up steps as the config's run. If the config
+// has no warm-up, a twentieth of the steps of each training are warm-up steps, and the best rate is at last also tried
+// without a warm-up. For optimizers with beta2, the decay rate of the second moment, the warm-up of a whole run is then
+// at most 2 / (1 - beta2) steps, and the warm-up of shorter trainings is shorter in proportion (Ma and Yarats, 'On the
+// adequacy of untuned warmup for adaptive optimization', AAAI 2021).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 namespace lockstep {
 namespace {
 
-// Returns how many steps take about two seconds, from 5 to 10,000; 10 if `step_ms` is 0.
+// Returns how many steps of `step_ms` ms take about two seconds, but at least 5 and at most 10,000. Returns 10 if
+// `step_ms` is 0.
 int StepsOf(double step_ms) {
   constexpr double kWanted_ms = 2000;
   constexpr int kLeast = 5;

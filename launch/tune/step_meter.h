@@ -15,9 +15,9 @@ class StepMeter {
   // Keeps a reference to `runner`.
   explicit StepMeter(TrialRunner& runner) : runner_(runner) {}
 
-  // Times the steps of `config`. The number of steps is chosen by the step time of the previous config, so that they
-  // take about two seconds. If the steps of the first config turn out to be short, that config is timed a second time
-  // with more steps. Throws Error.
+  // Times steps of `config`. The number of steps is computed from the step time of the previous config, so that the
+  // steps take about two seconds. If the steps of the first config turn out to be short, that config is timed a second
+  // time with more steps. Throws Error.
   StepTrial operator()(const config::Config& config);
 
  private:

@@ -1,5 +1,5 @@
 // FindWay(): finds the fastest way to make a config's step: the number of micro-batches, and whether activation
-// checkpointing is used. The global batch does not change, so the training computes the same.
+// checkpointing is used. The global batch does not change, so each step still trains on the same number of samples.
 //
 // Each way is timed in a process of its own, with the real model, optimizer and reductions, on samples that already lie
 // on the device, so that the loader is not measured. A way that leaves too little memory free is not used, because

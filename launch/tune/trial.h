@@ -47,7 +47,7 @@ struct StepTrial {
   int64_t accumulation = 0;  // number of micro-batches; more than the config's if memory ran out
   int64_t samples = 0;       // size of the data set, in samples
   int64_t parameters = 0;
-  config::Precision precision = config::FP32;  // the precision in use; AUTO chooses it
+  config::Precision precision = config::FP32;  // the precision in use (for AUTO: the chosen one)
   double samples_per_s = 0;
   double step_ms = 0;
   double peak_gib = 0;    // the most memory that tensors took at a time; 0 on a CPU

@@ -65,8 +65,8 @@ class ExportedGraph {
   // Returns the number of BatchNorm operations in training mode in the graph.
   int64_t batch_norms() const;
 
-  // Returns the weights of the graph's conv2d operations. Leaves out weights that are results of other operations, and
-  // not tensors of the module.
+  // Returns the weights of the graph's conv2d operations. Returns only tensors of the module: weights that other
+  // operations compute are left out.
   std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:

@@ -35,12 +35,13 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
     FuseBatchNorm(rewriter, node, shared);
   };
   // The patterns run in this order. Pads come first, because they would separate a norm from its users. Convolutions
-  // (FuseFork) come before the norms that read their results. Scaled sums come before the norms that would otherwise be
-  // fused with those sums. Max-pooling comes after BatchNorm, which may be fused with a pooling. Norms and sums look
-  // for aten::linear nodes among their users, because under autocast these nodes round their input to 16 bits, and a
-  // norm or sum can then return the rounded result itself. Fused nodes are not recognized in this search, so linear
-  // layers are fused last. The search passes through nodes that only move values, so windows, which consist of such
-  // nodes, are fused after the norms.
+  // come before the norms: FuseFork looks for later operations that read the convolution's input, and does not see
+  // operations that are already fused, such as a residual sum that is fused with a norm. Scaled sums come before the
+  // norms that would otherwise be fused with those sums. Max-pooling comes after BatchNorm, which may be fused with a
+  // pooling. Norms and sums look for aten::linear nodes among their users, because under autocast these nodes round
+  // their input to 16 bits, and a norm or sum can then return the rounded result itself. Fused nodes are not recognized
+  // in this search, so linear layers are fused last. The search passes through nodes that only move values, so windows,
+  // which consist of such nodes, are fused after the norms.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
                               {"aten::conv2d", FuseFork},
                               {"aten::mean", FuseSqueezeExcite},

@@ -46,7 +46,8 @@ enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstSh
 // scaled_dot_product_attention.
 enum class Form { kScores, kAttention };
 
-// Returns the tensor that the attention adds to its scores: the bias, or, if there is a `hiding`, the sum of both.
+// Returns the tensor that the attention adds to its scores: the bias, or, if there is a `hiding`, the sum of the bias
+// and `hiding`.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;

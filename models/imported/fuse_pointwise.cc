@@ -23,7 +23,7 @@ using Terms = std::vector<TermId>;  // the operands of an operation; numbers are
 
 struct Operation {
   std::string_view name;
-  size_t operands;  // how many of the first arguments are operands; others are constants
+  size_t operands;  // the number of leading arguments that are operands; the others are constants
   std::function<TermId(Expressions& to, const Terms& of, const Node& node)> term;
 };
 

@@ -21,8 +21,8 @@ struct RmsNorm {
   Argument weight;
   double epsilon = 0;
   int64_t last = -1;  // the node that gives the result
-  // `widens` says whether a 16-bit x gives a float32 result in any case, and `widens_under_autocast` whether it does so
-  // under autocast. If neither is set, the result has x's type.
+  // If `widens` is set, a 16-bit x gives a float32 result, with or without autocast. If only `widens_under_autocast` is
+  // set, a 16-bit x gives a float32 result only under autocast. If neither is set, the result has x's type.
   bool widens = false;
   bool widens_under_autocast = true;
 };

@@ -2,9 +2,9 @@
 //
 //   mul -> add      ScaledSum()
 //
-// A factor is a layer scale if it has one number for each channel of the branch, and the branch has 16 bits. Whether
-// this is so is known only when the graph runs; if it is not, LibTorch's operations are called. If later operations
-// round the float32 sum to 16 bits, the kernel of the sum also writes the rounded sum.
+// A factor is a layer scale if it has one number for each channel of the branch, and the branch has 16 bits. Whether a
+// factor is a layer scale is known only when the graph runs; if it is none, LibTorch's operations are called. If later
+// operations round the float32 sum to 16 bits, the kernel of the sum also writes the rounded sum.
 #pragma once
 
 #include <cstdint>

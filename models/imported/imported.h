@@ -1,10 +1,10 @@
 // Imported: a PyTorch model that lockstep.export has written to a file (python/FORMAT.md). Training runs no Python.
 //
-// The file holds two graphs of ATen operations: those that the module calls in training, and those that it calls in
-// evaluation. Lockstep calls the operations through LibTorch's dispatcher, under its own autograd and autocast
-// (exported_graph.h). So parameters have the module's names, results are those of eager mode, and the model supports
-// everything that built-in models do: gradient reduction during backward, CUDA graphs, 16-bit training, and
-// micro-batches of any size.
+// The file holds two graphs of ATen operations. One graph has the operations that the module calls in training, and the
+// other has the operations that it calls in evaluation. Lockstep calls the operations through LibTorch's dispatcher,
+// under its own autograd and autocast (exported_graph.h). So parameters have the module's names, results are those of
+// eager mode, and the model supports everything that built-in models do: gradient reduction during backward, CUDA
+// graphs, 16-bit training, and micro-batches of any size.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
 //   a file that is no .lsm file, is damaged, or has a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
@@ -38,7 +38,7 @@ class Imported : public Model {
   // the file's loss function returns a mean, the mean is multiplied by the number of targets.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Returns the state without the module's non-persistent buffers and the graphs' constants.
+  // Returns the parameters, and the buffers except the module's non-persistent ones and the graphs' constants.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;

@@ -14,7 +14,7 @@ class MemoryGroups {
  public:
   explicit MemoryGroups(const Program& program);
 
-  // Returns the number of the value's group, which is the number of one value in the group.
+  // Returns the number of the value's group. The number of a group is that of one of its values.
   int64_t Of(int64_t value) const;
 
   // Adds the program's next value to the group of `like`. The group keeps its number.

@@ -304,8 +304,9 @@ class Reader {
     node.results.push_back({.value = Arises(out[0])});
   }
 
-  // If the operation is a convolution or a pooling, and argument `index`, called `name`, is a number by which it
-  // divides, checks that the argument is positive. An argument that is not a constant is checked when the graph runs.
+  // If the operation is a convolution or a pooling, and argument `index`, called `name`, is a number by which that
+  // operation divides, checks that the argument is positive. An argument that is not a constant is checked when the
+  // graph runs.
   void CheckWindow(const std::string& operation, const std::string& name, size_t index,
                    Node& node) const {
     const bool has_window =

@@ -82,7 +82,7 @@ struct Node {
   std::vector<size_t> windows;
   bool grad = true;
   bool autocast = true;
-  std::string name;  // "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
+  std::string name;  // for messages, such as "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
 };
 
 // A value is identified by a number below `values`. Each value is defined once: as an input of the graph, as a tensor

@@ -64,8 +64,8 @@ class Rewriter {
   // Returns the nodes that use a value. A node that uses the value twice occurs twice.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
-  // Returns the node that computes this argument of `user`, if `user` is the only node that uses that node's result
-  // and, unless `name` is empty, if that node is the operation `name`; -1 if there is no such node.
+  // Returns the node that computes this argument of `user`. Returns -1 if no node computes it, if other nodes also use
+  // the result of that node, or if `name` is not empty and that node is a different operation.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
   // OnlyUser() returns the only node that uses the result of `node`, if that user runs in the same grad and autocast

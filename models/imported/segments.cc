@@ -134,8 +134,7 @@ class Cutter {
         unrepeatable_[change.node] = true;
       }
     }
-    // For each cut: the number of ranges in which cuts are forbidden that begin at this cut, minus the number that end
-    // at it.
+    // For each cut: how many ranges of forbidden cuts begin at it, minus how many such ranges end at it.
     std::vector<int64_t> begins(count_ + 2, 0);
     for (int64_t group = 0; group < program_.values; ++group) {
       if (last_change[group] == kBeforeAll || has_module[group]) continue;

@@ -17,7 +17,8 @@ class ClassLoss final : public LossFunction {
   at::Tensor Sum(const at::Tensor& output, const at::Tensor& target,
                  double label_smoothing) const override {
     at::Tensor logits = LogitRows(output, target, task_).to(at::kFloat);
-    // The output may have more columns than there are classes; the additional ones are padding.
+    // The logits may have more columns than there are classes, as padding. These columns are cut off if there are
+    // weights, because LibTorch needs a weight for each column.
     if (weights_.defined()) logits = logits.narrow(1, 0, weights_.size(0));
     const at::Tensor labels = target.flatten().to(at::kLong);
     if (gamma_ == 0) {

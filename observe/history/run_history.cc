@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The limit is this large because a config may contain the categories of a table's columns.
+// The maximum size of a config. The limit is this large because a config may contain the categories of a table's
+// columns.
 constexpr size_t kMostConfigBytes = size_t{64} << 20;
 
 double ChangeTimeOf(const std::string& path) {
@@ -65,8 +66,8 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 }
 
 bool RunHistory::Refresh() {
-  // The lock is checked before the log is read. If the log was read first, a run that ends between the two reads would
-  // look as if it was killed.
+  // The lock is checked before the log is read. If the log were read first, a run that ends between the reading and the
+  // check would look as if it had been killed.
   const bool lock_is_held = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
   const RunState before = std::exchange(state_, StateOf(lock_is_held, log_));

@@ -1,4 +1,4 @@
-// RunLog: reads a run's log.jsonl (trainer/run/run_folder.h lists its lines), also while a job writes it.
+// RunLog: reads a run's log.jsonl (trainer/run/run_folder.h lists its lines), even while a job writes it.
 //
 // Promise: a log of any size and content is read to its end. A line that is not complete yet is read when it is
 // complete. A line that is not a JSON object, or whose fields have wrong types, is skipped and counted. Memory is
@@ -15,7 +15,7 @@
 //   there is no log, or there is a pipe, link or folder in its place -> why_not() says so, and run() is empty
 //     -> Log.SaysWhyThereIsNone
 //   the last line is cut off -> it is not read until it is complete -> Log.ReadsWhatIsAppended
-//   a line is not JSON, has a wrong type, or is longer than any line of a log -> bad_lines counts it
+//   a line is not JSON, has a field of a wrong type, or is longer than any line of a log -> bad_lines counts it
 //     -> Log.LeavesOutWhatIsNoLine
 //   the file was replaced, or has become shorter -> it is read again from its beginning -> Log.ReadsANewFileAnew
 #pragma once
@@ -55,7 +55,7 @@ struct LoggedSeconds {
 };
 
 // A verdict that differs from the previous verdict in more than its numbers. If several lines in succession have this
-// verdict, `verdict` and `remedy` are those of the last of these lines.
+// verdict, perhaps with other numbers, `verdict` and `remedy` are those of the last of these lines.
 struct LoggedVerdict {
   double time = 0;  // the time of the first line with this verdict
   int64_t step = 0;

@@ -32,8 +32,8 @@ bool TakeName(std::string_view& rest, std::string_view& name) {
   return Skip("\":", rest);
 }
 
-// Removes a number from the beginning of `rest`. Returns false if the number is not valid in JSON, such as "inf", "01"
-// or "1.", which from_chars() accepts.
+// Removes a number from the beginning of `rest`. Returns false if JSON does not allow the number, as for "inf", "01"
+// and "1.", although from_chars() accepts these.
 bool TakeNumber(std::string_view& rest, double& value) {
   const size_t digits = rest.starts_with('-') ? 1 : 0;
   if (digits >= rest.size() || !IsDigit(rest[digits])) return false;

@@ -23,8 +23,8 @@ class CoreWait {
  public:
   CoreWait();
 
-  // Returns the seconds for which the thread has run and waited since the thread began (/proc/thread-self/schedstat); 0
-  // if the kernel does not count these seconds.
+  // Returns for how many seconds the thread has run, and for how many seconds it has waited, since it began
+  // (/proc/thread-self/schedstat); 0 if the kernel does not count these seconds.
   CoreSeconds Read() const;
 
  private:

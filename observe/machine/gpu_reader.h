@@ -4,8 +4,8 @@
 // find is missing, too. In both cases no error is thrown.
 //
 // Invariants:
-//   1. Only one thread uses a reader. A call of the driver can take milliseconds; if the driver is busy, the call can
-//      take seconds.
+//   1. Only one thread may use a reader. A call of the driver can take milliseconds; if the driver is busy, the call
+//      can take seconds.
 //   2. After `stop` was requested, the reader begins no further call of the driver. A caller therefore waits for at
 //      most one call.
 //   3. Rates (PCIe, NVLink) are computed from the driver's counters in two readings, so the first reading has no rates.

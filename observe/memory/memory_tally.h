@@ -87,7 +87,8 @@ class MemoryTally {
   std::vector<KeptMemory> Kept() const;
 
  private:
-  // A phase, an owner and a module. Memory that was allocated before the step has the phase phases_.
+  // A phase, an owner and a module. Memory that was allocated before the step has the number phases_ in place of a
+  // phase.
   using Label = std::tuple<size_t, MemoryOwner, std::string>;
   struct Block {
     size_t label = 0;

@@ -117,7 +117,7 @@ TEST_F(PageDataTest, GivesAPartOfTheCurves) {
   EXPECT_LE(steps(CurveAxis::kStep, -1e300, 1e300).size(), kMostColumns);
 }
 
-// Checks the shares of the time between two `seconds` lines, also if a new job has begun between the lines. The seconds
+// Checks the shares of the time between two `seconds` lines, even if a new job has begun between the lines. The seconds
 // in a `seconds` line count from the beginning of the line's job.
 TEST_F(PageDataTest, CountsTheSharesOfTheTimeBetweenLines) {
   const auto seconds = [](double time, double wall, double ideal, double reading,

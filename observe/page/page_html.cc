@@ -12,7 +12,7 @@ void Put(std::string_view mark, std::string_view text, std::string& page) {
   page.replace(page.find(mark), mark.size(), text);
 }
 
-// Returns the same JSON with each "<" escaped, so that an HTML parser finds no markup in it.
+// Returns `json` with each "<" escaped, so that an HTML parser finds no markup in it.
 std::string WithoutMarkup(const std::string& json) {
   std::string text;
   text.reserve(json.size());
@@ -36,7 +36,7 @@ std::string PageHtml(const nlohmann::ordered_json& data) {
   std::string page(kPageHtml);
   Put("/* page.css */", kPageCss, page);
   Put("/* script */", kPageScript, page);
-  // The data are inserted last, because they may contain any text, also the text of a mark.
+  // The data are inserted last, because they may contain the text of a mark, which a later Put() could replace.
   Put(R"({"mark":"data"})", WithoutMarkup(JsonText(data)), page);
   return page;
 }

@@ -16,10 +16,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNsPerMs = 1e6;
 
-// Sums over the collectives that all ranks have finished, without the collectives before the first step.
+// The sums over the collectives that all ranks have finished, without the collectives before the first step.
 struct Lateness {
   int64_t collectives = 0;
-  // For each rank: the sum of the times by which the rank enqueued a collective later than the first rank.
+  // For each rank: the sum of the times by which the rank enqueued a collective later than the rank that enqueued it
+  // first.
   std::vector<double> late_ms;
   std::vector<double> wait_ms;
   std::vector<int64_t> times_last;

@@ -13,9 +13,9 @@ namespace lockstep {
 
 // Returns null, or an object with
 //   ranks  a list with an object for each rank: rank; where (the collective that the rank is in, or has made last);
-//          step; late_ms (the mean time by which the rank enqueued a collective later than the first rank); last_share
-//          (the share of the collectives that this rank enqueued last); wait_ms (the mean time from enqueueing a
-//          collective to the end of the collective)
+//          step; late_ms (the mean time by which the rank enqueued a collective later than the rank that enqueued it
+//          first); last_share (the share of the collectives that this rank enqueued last); wait_ms (the mean time from
+//          enqueueing a collective to the end of the collective)
 //   collectives  the number of collectives that late_ms, last_share and wait_ms are computed from: those in the records
 //          of all ranks
 //   world_size  the number of ranks of the run

@@ -237,7 +237,8 @@ RunData::RunData(const std::string& run_dir, int64_t id)
 bool RunData::Refresh(int64_t version) {
   const bool has_log_changed = history_.Refresh();
   const bool has_profile_changed = profiles_.Refresh();
-  // While a run trains, its flight records change all the time, so the object must be made again.
+  // While a run trains, its flight records change all the time, so the object is made again even if nothing else has
+  // changed.
   if (!has_log_changed && !has_profile_changed && history_.state() != RunState::kTraining) {
     return false;
   }
@@ -311,7 +312,8 @@ Json RunData::CurvesWithin(CurveAxis axis, double from, double to) const {
     const LoggedStep& step = log.steps[i];
     return axis == CurveAxis::kStep ? static_cast<double>(step.step) : log.TrainedAt(step.time);
   };
-  // The comparisons are false for a line without a time (NaN), which only older versions wrote.
+  // The x of a line without a time, which only older versions wrote, is NaN on the time axis. Both comparisons are then
+  // false, so the part neither begins with such a line nor goes beyond it.
   size_t begin = 0;
   while (begin < log.steps.size() && !(x_of(begin) >= from)) ++begin;
   size_t end = begin;

@@ -14,8 +14,8 @@
 //   steps_logged  the number of step lines; not_finite {lines, step}: the number of step lines whose loss is not
 //                 finite, and the step of the first of these
 //   curves        {step, time, figures: {loss, lr, grad_norm, samples_per_s, data_wait}}: lists of equal length. `time`
-//                 is for how many seconds jobs had trained the run. A figure is {mean} if each column is one line of
-//                 the log, else {mean, least, greatest}
+//                 is the number of seconds for which jobs had trained the run. A figure is {mean} if each column is
+//                 one line of the log, else {mean, least, greatest}
 //   epochs_done, evaluations  objects like `curves`, whose figures have the names of the metrics
 //   seconds       the log's last `seconds` line; null: none
 //   shares        {time, ideal, lost: {CAUSE}}: for each column the fractions of the time since the previous column

@@ -157,7 +157,8 @@ struct GraphNodes::Watch {
   std::string CurrentPath() const {
     std::string joined;
     for (const std::string& name : path) joined += (joined.empty() ? "" : "/") + name;
-    // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own.
+    // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own, which
+    // `joined` already contains.
     if (backward.empty() || backward.back().empty() || !ModulePath().empty()) return joined;
     return joined + "/" + backward.back();
   }
@@ -202,7 +203,7 @@ std::weak_ptr<GraphNodes::Watch> GraphNodes::Watch::active;
 namespace {
 
 // A callback keeps this object until the end of the range or operation. The watch may be destroyed by then, because a
-// failed capture ends earlier.
+// capture that fails ends before its ranges and operations do.
 struct Context final : at::ObserverContext {
   explicit Context(std::weak_ptr<GraphNodes::Watch> w) : watch(std::move(w)) {}
   std::weak_ptr<GraphNodes::Watch> watch;

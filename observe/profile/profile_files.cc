@@ -54,7 +54,7 @@ void AppendCompressed(const std::string& text, const AppendBytes& append) {
 // Returns the text of a file, which may be compressed by gzip. Throws Error (kUsage) if the compressed data are cut off
 // or damaged.
 std::string TextOf(const std::string& path) {
-  constexpr size_t kMost = size_t{4} << 30;  // no trace is so large, but a malicious file may be
+  constexpr size_t kMost = size_t{4} << 30;  // no trace is this large, but a malicious file may be
   const MappedFile file(path);
   const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
   if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);

@@ -49,7 +49,7 @@ nlohmann::ordered_json JsonOf(const RunProfile& profile);
 // Writes the profile's summary.json. Throws Error (kCheckpoint) if the file cannot be written.
 void WriteRunProfile(const RunProfile& profile, const std::string& run_dir);
 
-// Returns the first steps of the run's profiles that have a summary, in ascending order.
+// Returns the first step of each profile of the run that has a summary, in ascending order.
 std::vector<int64_t> ProfilesOf(const std::string& run_dir);
 
 // Reads a profile. `name` is RUN@STEP, a run folder (which means its last profile), a summary.json, or a trace file of

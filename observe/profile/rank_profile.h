@@ -1,6 +1,6 @@
 // RankProfile: says what one rank's steps spend their time on, by phase and by kernel.
 //
-// On a GPU all times are measured on the GPU. On a CPU operations take the place of kernels. The time of an operation
+// On a GPU all times are measured on the GPU. On a CPU, operations take the place of kernels. The time of an operation
 // excludes the operations nested in it, and the time of a phase is the time that passes on the training thread.
 #pragma once
 
@@ -55,8 +55,8 @@ nlohmann::ordered_json JsonOf(const RankProfile& profile);
 // object.
 RankProfile RankProfileOf(const nlohmann::ordered_json& json);
 
-// Returns a table of the `most` kernels that take the most time, one line each, below lines about the step, its phases
-// and the columns.
+// Returns a table as text: lines about the step, its phases and the columns, and below them one line for each of the
+// `most` kernels that take the most time.
 std::string TableOf(const RankProfile& profile, size_t most);
 
 // Returns a kernel's name without return type and argument types, at most `most` characters long.

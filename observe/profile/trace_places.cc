@@ -131,7 +131,8 @@ class Places {
       backward->second.Around(time, [&](const std::string& name) {
         if (sequence < 0) sequence = std::strtoll(name.c_str(), nullptr, 10);
       });
-      // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own.
+      // Forward operations that a backward pass computes again (activation checkpointing) have ranges of their own,
+      // from which `place` already has its module.
       if (sequence >= 0 && place.module.empty()) place.module = ModuleOf(sequence);
     }
     if (place.phase.empty() || !place.step) {

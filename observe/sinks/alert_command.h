@@ -31,7 +31,7 @@ class AlertCommand {
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
 
-  // Lets the command continue without this object, also after this process ends.
+  // Lets the command continue without this object, even after this process ends.
   void Detach() { pid_ = 0; }
 
   // Returns whether the command has ended. Throws Error (kUsage), once, if the command has failed.

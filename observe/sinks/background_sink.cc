@@ -159,7 +159,8 @@ class BackgroundSink final : public EventSink {
       : name_(std::move(name)),
         patience_(patience),
         loop_(std::make_shared<Loop>(std::move(worker))) {
-    // A new thread inherits the signal mask of the thread that starts it, so the mask is changed for a moment.
+    // A new thread inherits the signal mask of the thread that starts it, so this thread blocks all signals while it
+    // starts the new thread.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

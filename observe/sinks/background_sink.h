@@ -39,8 +39,8 @@ class EventWorker {
  public:
   virtual ~EventWorker() = default;
 
-  // Processes `events`. `ends` says that the process may end as soon as this call returns, but there may be further
-  // calls. Work() may throw any std::exception.
+  // Processes `events`. `ends` says whether the process may end as soon as this call returns. Even then there may be
+  // further calls. Work() may throw any std::exception.
   virtual void Work(const std::vector<TimedEvent>& events, bool ends) = 0;
 
   // Returns a file descriptor, or -1. As soon as the descriptor has something to read, OnReadable() is called.

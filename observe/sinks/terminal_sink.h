@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Returns the sink of rank 0. `live` says that standard output is a terminal on which one line may be redrawn.
+// Returns the sink of rank 0. `live` says whether standard output is a terminal on which one line may be redrawn.
 std::unique_ptr<EventSink> NewTerminalSink(bool live);
 
 // Returns the sink of a rank other than 0. The sink prints only this rank's bad samples and failed checkpoints.

@@ -3,7 +3,7 @@
 namespace lockstep {
 namespace {
 
-// The peaks of a GPU, in TFLOP/s; 0: the GPU has no such arithmetic.
+// The peaks of a GPU, in TFLOP/s; 0: the GPU does not have this arithmetic.
 struct Peak {
   std::string_view name;  // a part of the GPU's name
   double fp32;

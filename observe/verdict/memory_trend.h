@@ -1,7 +1,7 @@
 // MemoryTrend: finds out whether the memory of a process or of a GPU keeps growing.
 //
-// Promise: it is no trend if memory grows at the beginning and then stays constant, as the memory of allocators and
-// caches does. A trend is growth that goes on at about the same rate in each quarter of the later half of the run.
+// Promise: memory that grows at the beginning and then stays constant, as the memory of allocators and caches does, has
+// no trend. A trend is growth that goes on at about the same rate in each quarter of the later half of the run.
 #pragma once
 
 #include <cstdint>

@@ -5,12 +5,12 @@
 // low use therefore applies only if the verdict (observe/verdict/verdict.h) has found the cause of a loss.
 //
 // A new rule is a function and a line of kRules in rules.cc.
-//   low_use, middling_use      the GPU computes less than half, or less than 80 %, of the time
+//   low_use, middling_use      the GPU computes for less than half (low_use) or for half to 80 % of the time
 //   both_low                   the GPU and the cores are both idle for more than half of the time
 //   cores_idle                 samples are late while cores are idle
 //   transfers                  copies to the GPU take much of the time
 //   gpu_memory_full            more than 90 % of the GPU's memory is used
-//   gpu_memory_idle            the GPU's memory is idle while a busy GPU computes far below its peak
+//   gpu_memory_idle            a busy GPU computes far below its peak and has used less than 30 % of its memory
 //   memory_grows               the process's memory keeps growing
 //   device_memory_grows        the tensors on the GPU keep growing
 //   synchronizations           the model waits for the GPU in its forward pass

@@ -49,8 +49,9 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
                    const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
-  // No unbroken step was measured: if the model waits for the GPU, the host cannot queue a whole step ahead. The GPU's
-  // idle time is then estimated from the GPU's use that the driver reports, which misses some of the idle time.
+  // No unbroken step was measured, for example because the model waits for the GPU, so that the host cannot queue a
+  // whole step ahead. The GPU's idle time is then estimated from the GPU's use that the driver reports, which misses
+  // some of the idle time.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
@@ -71,7 +72,8 @@ std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, doub
   return fmt::format("loader.threads: {} -> {}", facts.loader_threads, threads);
 }
 
-// Returns the factor by which a loss must shrink, so that its share of the whole time falls from `share` to `wanted`.
+// Returns the factor by which a loss must be multiplied, so that its share of the whole time falls from `share` to
+// `wanted` while all other time stays the same.
 double Shrink(double share, double wanted) { return wanted * (1 - share) / ((1 - wanted) * share); }
 
 std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& facts) {
@@ -187,7 +189,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   lost(Loss::kDecoding) += samples_s * (1 - own.reading_share - own.copying_share);
   lost(Loss::kCopying) = samples_s * own.copying_share;
 
-  // If there are more ranks than cores, ranks wait for each other because one of them has no core.
+  // If there are more ranks than cores, ranks wait for each other because one of them has no core, so this wait counts
+  // as a wait for a core.
   if (!facts.on_gpu && facts.ranks_here > facts.cores_here) {
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
@@ -211,17 +214,19 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   take(Loss::kThrottling, report.wall_s * facts.throttled_share);
   const double launching_s =
       take(Loss::kLaunching, NotLaunched(computed_s, own.unbroken_s, report, facts));
-  // A host that launches its kernels late also launches its copies late.
+  // A host that launches its kernels late also launches its copies late, so the loss by copies then counts as
+  // launching.
   if (launching_s > lost(Loss::kCopying)) {
     lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);
   }
-  // The causes above slow down every step, also the fastest steps from which own.ideal_s is computed, so the ideal time
-  // is reduced in proportion.
+  // The causes above slow down every step, including the fastest steps from which own.ideal_s is computed, so the ideal
+  // time is reduced in proportion.
   const double everywhere =
       own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;
   report.ideal_s = std::min(computed_s, own.ideal_s * everywhere);
   const double varies_s = computed_s - report.ideal_s;
-  // If the GPU mostly waits for its host, its computing time varies because the host's time varies.
+  // If the GPU mostly waits for the host, the GPU's computing time varies because the host's time varies, so the
+  // variation counts as launching.
   const bool host_varies = own.unbroken_s > 0 && launching_s > varies_s;
   lost(host_varies ? Loss::kLaunching : Loss::kOther) += varies_s;
 

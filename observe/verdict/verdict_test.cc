@@ -83,7 +83,8 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
 TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
   RankSeconds rank = With(Loss::kCommunication, 6);
   rank.running_s = 3.5;
-  // Only 4 - 3.5 s of this wait lie in the computing time. The rest is already measured as waiting for other ranks.
+  // The computing time is 10 - 6 = 4 s, of which the thread ran for 3.5 s, so only 0.5 s of this wait lie in it. The
+  // rest is already measured as waiting for other ranks.
   rank.core_wait_s = 5;
   const SecondsReport report = Judge({rank}, {});
   ExpectAddsUp(report);

@@ -79,8 +79,9 @@ at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
 // _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
-  // Computes attention. `with_gradient` says whether backward may follow. It is a parameter because grad mode is off in
-  // a Function's forward. `mask` is the result of AsNumbers(); only cuDNN's attention supports a mask.
+  // Computes attention. `with_gradient` says whether backward may follow. forward() cannot find this out itself,
+  // because grad mode is always off in the forward() of a Function. `mask` is the result of AsNumbers(); only cuDNN's
+  // attention supports a mask.
   static Variable forward(AutogradContext* context, const Variable& qkv,
                           const std::optional<at::Tensor>& mask, int64_t heads, double dropout,
                           bool causal, bool cudnn, bool with_gradient) {
@@ -183,8 +184,8 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
 // and then with gradients, and both runs must draw the same dropout. `mask` is the result of AsNumbers().
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
                           const at::Tensor& mask) {
-  // LibTorch cannot choose a backend for the device "meta", with which Lockstep simulates a GPU. This code therefore
-  // takes the backend that keeps the least memory for backward.
+  // LibTorch cannot choose a backend for the device "meta", with which Lockstep simulates a GPU. For this device
+  // BackendFor() returns the backend that keeps the least memory for backward.
   if (qkv.is_meta()) {
     return options.dropout == 0 && TraitsOf(qkv.device()).major >= 9
                ? at::SDPBackend::cudnn_attention

@@ -13,9 +13,9 @@ struct AttentionOptions {
   // The probability with which dropout sets a weight of the softmax to 0; 0 unless the model is training.
   double dropout = 0;
   bool causal = false;
-  // The mask: undefined if no mask is used, or a tensor that broadcasts to [count, heads, tokens, tokens].
-  // A bool mask is true where a query sees a key. Numbers are added to the scores. A mask cannot be used together with
-  // `causal`. SelfAttentionTwin() runs if the mask requires a gradient.
+  // The mask: undefined if no mask is used, or a tensor that broadcasts to [count, heads, tokens, tokens]. A bool mask
+  // is true where a query sees a key. The values of a mask of another type are added to the scores. A mask cannot be
+  // used together with `causal`. SelfAttentionTwin() runs if the mask requires a gradient.
   at::Tensor mask{};
 };
 

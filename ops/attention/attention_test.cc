@@ -74,8 +74,9 @@ TEST(Attention, OnTheCpuIsTheExplicitSoftmax) {
   }
 }
 
-// Returns masks for `count` sequences. The four masks hide the tokens beyond each sequence's length, add a number for
-// each head and key, add a number for each sequence, head, query and key, and hide later tokens.
+// Returns masks for `count` sequences. There are four masks. The first hides the tokens beyond each sequence's length.
+// The second adds a number for each head and key. The third adds a number for each sequence, head, query and key. The
+// fourth hides, for each token, all later tokens.
 std::vector<at::Tensor> Masks(int64_t count, int64_t heads, int64_t tokens, at::TensorOptions to) {
   const at::Tensor lengths = at::arange(1, count + 1, to.dtype(at::kLong)).clamp_max(tokens);
   const at::Tensor places = at::arange(tokens, to.dtype(at::kLong));
@@ -178,9 +179,9 @@ TEST_P(AttentionOnGpu, TakesMasks) {
 }
 
 // Checks that backward draws the same dropout as forward. For fixed random numbers, out is a linear function of the
-// values v. If backward gets out as the gradient of out, the scalar products <out, out> and <dv, v> are equal only if
-// backward has drawn the same random numbers as forward. The two dropout rates are 1/2, which cuDNN supports, and 1/10,
-// which cuDNN does not support.
+// values v. If `out` itself is passed to backward as the gradient of `out`, the scalar products <out, out> and <dv, v>
+// are equal only if backward has drawn the same random numbers as forward. The two dropout rates are 1/2, which cuDNN
+// supports, and 1/10, which cuDNN does not support.
 TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
   for (const double dropout : {0.5, 0.1}) {
     std::vector<at::Tensor> masks = Masks(4, 2, 128, options());

@@ -34,8 +34,9 @@ constexpr int kTileBytes = kRows * kRowPacks * kPackBytes;
 constexpr int kScorePacks = kRows / kPackValues;
 constexpr int kScoreBytes = kRows * kScorePacks * kPackBytes;
 
-// Returns the offset, in bytes, of a row's pack in a tile. A row has 4 packs, so two rows have 8 packs. The order of
-// the packs in a row changes every two rows, which avoids bank conflicts.
+// Returns the offset, in bytes, of a row's pack in a tile. Two rows of 4 packs fill all memory banks. The order of the
+// packs in a row changes every two rows, so that the packs with the same index in 8 consecutive rows lie in different
+// banks.
 __device__ inline uint32_t Place(int row, int pack) {
   return (row * kRowPacks + (pack ^ (row / 2 % kRowPacks))) * kPackBytes;
 }

@@ -82,8 +82,8 @@ __device__ unsigned PlaceInWindows(unsigned place, const Layout& layout) {
   return ((window * size.height + y) * size.width + x) * size.packs + pack;
 }
 
-// Copies packs in the order of `to`, so that a warp writes consecutive packs. In `from`, at least the packs of one
-// pixel are consecutive, too.
+// Copies packs in the order of `to`, so that a warp writes consecutive packs. In `from`, the packs of one pixel are
+// consecutive, but packs of adjacent pixels may be far apart.
 template <bool kToWindows>
 __global__ void __launch_bounds__(kThreads)
     Move(const uint4* __restrict__ from, uint4* __restrict__ to, Layout layout, unsigned packs) {

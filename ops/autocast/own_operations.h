@@ -11,7 +11,7 @@
 // well (convolution.h); convolutions where neither x nor the weight is channels last; operations whose weight is not
 // float32; and everything without autocast, in float32, or on the CPU. Backward adds each weight's gradient directly to
 // the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the gradient of a weight,
-// unless it creates a graph, and a hook on a weight gets an undefined tensor.
+// unless `create_graph` is true, and a hook on a weight gets an undefined tensor.
 //
 // The result of a convolution is channels last if x or the weight is, as with LibTorch. Under autocast, at::view of a
 // channels-last image returns a copy if no view is possible, so that models that were written for contiguous images

@@ -12,7 +12,8 @@ struct BlockColumns {
   int count;  // the number of thread blocks
   int units;  // the number of units of a thread block; the last block may have fewer
 
-  // Divides `units` among the fewest thread blocks that have at most `most` units each.
+  // Divides `units` among thread blocks of at most `most` units each. The number of blocks is as small as this limit
+  // allows.
   static BlockColumns Of(int64_t units, int64_t most) {
     const int64_t count = CeilDivide(units, most);
     return {static_cast<int>(count), static_cast<int>(CeilDivide(units, count))};

@@ -6,8 +6,8 @@
 
 namespace lockstep::ops {
 
-// Sums each column over the lanes, and calls give(c, sum) for each column c of the block that is below `end`. `block`
-// is the block's index among the blocks that divide the columns. `sums` are the calling thread's sums, or zeros if the
+// Sums each column over the lanes, and calls give(c, sum) for each of the block's columns c with c < `end`. `block` is
+// the block's index among the blocks that divide the columns. `sums` are the calling thread's sums, or zeros if the
 // thread has none. A block has at most kThreads threads, and all threads of the block must call this function. The
 // lanes are added in a fixed order, so each run gives the same bits.
 template <int kThreads, int kPack, typename Give>

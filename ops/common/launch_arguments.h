@@ -29,7 +29,8 @@ inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tens
          tensor.dim() == 1 && tensor.size(0) == size;
 }
 
-// Returns whether `tensor` is the only reference to its values and to its storage, so that they may be overwritten.
+// Returns whether `tensor` is the only reference to its values and to its storage, in which case the values may be
+// overwritten.
 inline bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }

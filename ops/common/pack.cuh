@@ -56,8 +56,8 @@ __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];
 }
 
-// The type of the words in which a pack of 16 or of 8 bytes is loaded. A pack of 8 bytes has four 16-bit values, for
-// the columns of a pack of four float32 values.
+// The type of the words in which a pack of 16 or of 8 bytes is loaded. A pack of 8 bytes has four 16-bit values, which
+// belong to the same columns as a pack of four float32 values.
 template <typename T, int kCount>
 using PackWords = std::conditional_t<sizeof(Pack<T, kCount>) == sizeof(uint4), uint4, uint2>;
 

@@ -20,8 +20,8 @@ namespace lockstep::ops {
 
 class WeightCopies {
  public:
-  // While a Use exists, the operations of the thread that made it use `copies`, and add missing copies to `copies`. If
-  // `copies` is null, these operations use no copies.
+  // A thread makes a Use to choose `copies` for its operations. While the Use exists, these operations take rounded
+  // weights from `copies`, and add missing copies to `copies`. If `copies` is null, these operations use no copies.
   class Use {
    public:
     explicit Use(WeightCopies* copies);

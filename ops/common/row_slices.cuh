@@ -47,8 +47,8 @@ bool IsPacked(const RowsShape& shape, const Pointers*... pointers) {
   return shape.width % Pack<T>::kSize == 0 && (IsAligned(pointers) && ...);
 }
 
-// Returns the number of slices: the greatest number with which each block has rows and a multiprocessor has at most
-// `blocks_per_multiprocessor` blocks, but at least 1.
+// Returns the number of slices: as many as possible, on the conditions that each block has rows and that no
+// multiprocessor has more than `blocks_per_multiprocessor` blocks. Returns 1 if no number fulfils both conditions.
 inline int64_t SliceCount(const RowsShape& shape, int64_t pack_size,
                           int blocks_per_multiprocessor) {
   const int64_t tiles = CeilDivide(shape.width, 32 * pack_size);

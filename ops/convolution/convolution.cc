@@ -131,8 +131,8 @@ int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight) {
-  // The limits for the input channels of all groups and of one group. Above them, one convolution of all channels would
-  // multiply too many zeros.
+  // The limits for the number of input channels of all groups together, and for that of one group. Beyond these limits,
+  // one convolution of all channels would multiply too many zeros.
   constexpr int64_t kMostInputs = 1024;
   constexpr int64_t kMostOfGroup = 128;
   constexpr int64_t kPack = 8;

@@ -37,7 +37,7 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 // The alignment, in bytes, that a plan may assume for each tensor. KeyOf() accepts only tensors with this alignment, so
 // a plan fits all tensors of its key. The number is cudnn_frontend's default.
 constexpr int64_t kAlignment_bytes = 16;
-constexpr int64_t kChannels = 8;  // 8 channels of 16 bits are 16 bytes
+constexpr int64_t kChannels = 8;  // a plan needs multiples of 8 channels, which are 16 bytes
 
 // The ids of the tensors in a cuDNN graph.
 enum Id : int64_t { kX = 1, kWeight, kY };
@@ -199,7 +199,7 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-// Makes the plan. Returns nullopt if cuDNN refuses the plan, or if it is one of the plans that are never used
+// Makes the plan. Returns nullopt if cuDNN refuses the plan, or if the plan is one of those that are never used
 // (convolution_planner.h).
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
   auto made = std::make_shared<CudnnGraph>(key.type);
@@ -267,7 +267,8 @@ class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
   at::Tensor Sample(size_t candidate) override {
     if (!Run(candidate)) return {};
     constexpr int64_t kValues = 1 << 20;
-    // The distance is odd, so that the values belong to all channels, whose number is a multiple of 8.
+    // The distance is odd. An even distance would miss all odd channels, because the number of channels is a multiple
+    // of 8.
     const int64_t step = result_.numel() / kValues | 1;
     return result_.permute({0, 2, 3, 1})
         .view({-1})

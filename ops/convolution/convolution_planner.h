@@ -80,9 +80,9 @@ class ConvolutionPlanner {
   // Computes a convolution without a bias. All tensors must have the same type and device, as at::conv2d requires. The
   // result has the type of the tensors and no gradient function.
   //
-  // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
-  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. The result of a planned
-  // convolution is channels last, too. ATen computes all other convolutions.
+  // A convolution has a plan if its operands are float16 or bfloat16, on a GPU, channels last, contiguous and not
+  // empty, begin at multiples of 16 bytes, and have multiples of 8 channels. The result of a planned convolution is
+  // channels last, too. ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 

@@ -12,7 +12,7 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kPack = 8;    // the number of channels of one 16-byte load
-constexpr int kPacks = 8;   // the maximum number of packs of a block: a cache line
+constexpr int kPacks = 8;   // the maximum number of packs of a block (a cache line)
 constexpr int kLanes = 32;  // the threads for each pack of a block with kPacks packs
 constexpr int kThreads = kPacks * kLanes;
 constexpr int kAcross = 4;  // the number of adjacent output pixels that a thread computes
@@ -322,7 +322,8 @@ void WithSize(int size, const Launch& launch) {
   if (size == 7) launch(Size<7>());
 }
 
-// Whether the kernels of depthwise_large_window.cuh are used: for windows of kLargeSize with stride 1.
+// The kernels of depthwise_large_window.cuh compute the convolutions with stride 1 whose windows have kLargeSize rows
+// and columns. IsLarge() returns whether a convolution is one of these.
 constexpr int kLargeSize = 7;
 bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
 

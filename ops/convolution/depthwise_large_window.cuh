@@ -16,10 +16,10 @@
 namespace lockstep::ops::large_window {
 
 constexpr int kHigh = 4;
-constexpr int kMostPairs = 32;  // the maximum number of channel pairs of a block: a cache line
+constexpr int kMostPairs = 32;  // the maximum number of channel pairs of a block (a cache line)
 constexpr int kConvolveThreads = 192;
 constexpr int kGradientThreads = 128;
-constexpr int kGradientBlocks = 3;  // blocks for which a multiprocessor has registers
+constexpr int kGradientBlocks = 3;  // the number of blocks that run on a multiprocessor at once
 
 struct Shape {
   int count;

@@ -28,8 +28,8 @@ struct SquaresShape {
 };
 
 // Enqueues the kernel that computes squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, c, 2 i + a, 2 j +
-// b], and zeros elsewhere. Both tensors have 16 bits. `squares` is contiguous in the order of these indices and begins
-// at a multiple of 16 bytes.
+// b], and sets all other elements of `squares` to 0. Both tensors have 16 bits. `squares` is contiguous in the order of
+// these indices and begins at a multiple of 16 bytes.
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream);
 
 // The sizes of a weight [outputs, channels, 7, 7], and of the contiguous weight for squares, [outputs, 4, 4,
@@ -42,7 +42,7 @@ struct StemWeightShape {
 };
 
 // Enqueues the kernel that computes of_squares[o, r, s, (2 a + b) channels + c] = weight[o, c, 2 r + a - 1, 2 s + b -
-// 1], and zeros where the weight has no such element. Both tensors have 16 bits.
+// 1], and sets of_squares to 0 where the weight has no such element. Both tensors have 16 bits.
 void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeightShape& shape,
                            cudaStream_t stream);
 

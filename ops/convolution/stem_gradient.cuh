@@ -25,10 +25,11 @@ constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the o
 
 constexpr int kStages = 3;  // rows of dy that are being multiplied or copied
 
-// kRing is the number of rows of squares that are being multiplied or copied. At most one of three consecutive rows of
-// dy is the first row of a strip, because a strip has at least two rows. For the first row of a strip, all kWindow rows
-// of squares under the row's windows must be copied. For any other row of dy only one more row of squares must be
-// copied.
+// kRing is the number of rows of squares that are being multiplied or copied. The row of dy that is being multiplied
+// needs the kWindow rows of squares under its windows. The other kStages - 1 = 2 rows of dy are being copied. At most
+// one of these two is the first row of a strip, because a strip has at least two rows. For the first row of a strip,
+// all kWindow rows of squares under the row's windows must be copied. For any other row of dy, only one more row of
+// squares must be copied.
 constexpr int kLeastHeight = kStages - 1;
 constexpr int kRing = kWindow + kWindow + (kStages - 2);
 

@@ -30,8 +30,9 @@ constexpr int kSquareBytes = 2 * kChannels;
 constexpr int kSquaresOfStrip = kTiles * kTile + kWindow - 1;
 constexpr int kSquareRowBytes = kSquaresOfStrip * kSquareBytes;
 
-// Returns the offset, in bytes, of a square's pack in a row of squares. A square has 2 packs, so 4 squares have 8
-// packs. The 2 packs of a square are exchanged in every second group of 4 squares, which avoids bank conflicts.
+// Returns the offset, in bytes, of a square's pack in a row of squares. Four squares of 2 packs fill all memory banks.
+// The 2 packs of a square are exchanged in every second group of 4 squares, so that the packs with the same index in 8
+// consecutive squares lie in different banks.
 __device__ constexpr int SquarePlace(int square, int pack) {
   return square * kSquareBytes + (pack ^ (square / 4 % 2)) * kPackBytes;
 }

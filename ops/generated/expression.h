@@ -68,8 +68,9 @@ class Expressions {
 
   const Term& At(TermId term) const { return terms_[term]; }
 
-  // Adds a term for `gradient` times the derivative of `result` with respect to each of the `inputs` inputs. Returns
-  // the added terms, in the order of the inputs. The entry of an input on which `result` does not depend is -1.
+  // Adds, for each of the `inputs` inputs, a term for `gradient` times the derivative of `result` with respect to this
+  // input. Returns the added terms, in the order of the inputs. The entry of an input on which `result` does not depend
+  // is -1.
   std::vector<TermId> Gradients(TermId result, TermId gradient, int64_t inputs);
 
   // Returns the indices of the inputs that these results depend on, in ascending order.

@@ -59,7 +59,7 @@ void RemoveKeptKernels() {
   }
 }
 
-// Returns whether the GPU or a lack of memory caused the error, so that the compiled kernel may be intact.
+// Returns whether the GPU or a lack of memory caused the error. In this case the compiled kernel may be intact.
 bool IsOfTheDevice(const c10::Error& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;

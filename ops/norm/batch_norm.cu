@@ -31,7 +31,7 @@ constexpr int kPartialRows = 12;    // rows of partial sums whose loads a thread
 struct Tiling {
   dim3 threads;      // the size of a block: packs, rows
   unsigned columns;  // the number of blocks that share a row
-  // The maximum number of blocks in a column, with which each thread has about kUnroll rows.
+  // The maximum number of blocks in a column. With this many blocks each thread has about kUnroll rows.
   int64_t most;
 
   // Returns a grid with at most `per_multiprocessor` blocks on each multiprocessor, and at least one block in each

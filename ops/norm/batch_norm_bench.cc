@@ -99,7 +99,7 @@ at::Tensor SharedBatchNorm(const at::Tensor& x, ChannelNorm norm, Activation act
   return BatchNorm(x, norm, activation, residual);
 }
 
-// The arguments are the channels and the side of the norms of ResNet-50, for 256 images.
+// The arguments are the number of channels and the side of the images in ResNet-50's norms, for 256 images.
 #define LOCKSTEP_BATCH_NORM_BENCH(name, run, ...)                      \
   void BM_##name(benchmark::State& state) { run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)                                                 \

@@ -101,8 +101,8 @@ struct BatchNormBackward {
   float* partials;  // scratch memory of BatchNormPartials(..., 1 + inputs) floats
   int* counters;
   float* d_weights;  // [inputs, 2, channels]: the sums over rows of dz x^ and of dz
-  // The gradients of each input's weight and bias. If these gradients are wanted, the sums in d_weights are also
-  // written to them.
+  // The gradients of each input's weight and bias. If these gradients are wanted, the kernel also writes the sums of
+  // d_weights to d_weight and d_bias.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
   // At most one of the outputs dx[0], dx[1] and d_residual may have the same memory as dy.

@@ -188,9 +188,10 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
   }
 }
 
-// The threads of Backward also hold the sums over rows for the columns of their packs. A team therefore has so many
-// warps that each thread holds only one pack of the row. The thread's sums then take few registers, so many warps fit
-// on a multiprocessor. Each thread holds two packs only if a row has more packs than a block has threads.
+// The threads of Backward also hold the sums over rows for the columns of their packs. A team therefore has at least as
+// many threads as a row has packs, and each thread holds only one pack of the row. The thread's sums then take few
+// registers, so many warps fit on a multiprocessor. Each thread holds two packs only if a row has more packs than a
+// block has threads.
 //
 // While a team works on a row, the team's next rows are being copied to shared memory, so that loads are always in
 // flight. A thread reads only values that this thread has copied, so the copies need no barrier.
@@ -204,8 +205,8 @@ constexpr int kMostTeams = 8;
 static_assert(kMostPacks <= kBackwardThreads<2> * 2);
 static_assert(kBackwardThreads<2> <= kMostTeamWarps * 32);
 static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
-// The maximum number of rows. With this limit the index of a row, and that of a row a few strides further, fits into an
-// int.
+// The maximum number of rows. With this limit, an int can hold the index of a row and the index of a row a few strides
+// further.
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
 // Shared memory for rows that are being copied for a block's teams, one row for each team.
@@ -542,8 +543,8 @@ __global__ void __launch_bounds__(kThreads)
   partials[2 * shape.width + column] = d_branch_bias;
 }
 
-// Returns the number of blocks: so many that each team has a row, but at most `resident`, the number that can be
-// resident on the GPU.
+// Returns the number of blocks: the number with which each team has one row, or `resident`, the number that can be
+// resident on the GPU, whichever is smaller.
 int64_t Blocks(int64_t rows, int teams, int64_t resident) {
   return std::min(CeilDivide(rows, teams), resident);
 }

@@ -394,7 +394,7 @@ dim3 SumsGrid(const NormPoolShape& shape, int pack) {
   const int64_t packs = shape.channels / pack;
   const int64_t wide = CeilDivide(packs, kWide);
   const int64_t resident = int64_t{shape.multiprocessors} * kSumBlocks / wide;
-  // The maximum number of blocks in a column, with which each thread has about kUnroll rows.
+  // The maximum number of blocks in a column. With this many blocks each thread has about kUnroll rows.
   const int64_t most = CeilDivide(PooledRows(shape), kHigh * kUnroll);
   return {static_cast<unsigned>(wide),
           static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};

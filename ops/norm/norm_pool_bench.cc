@@ -1,6 +1,6 @@
-// Measures the share of the GPU's copy bandwidth that the kernels reach for ResNet's stem in bf16. For comparison it
-// also measures BatchNorm() followed by MaxPool(), and ATen's operations. Run this benchmark with bazel run -c opt
-// //ops/norm:norm_pool_bench
+// Measures the share of the GPU's copy bandwidth that the kernels reach for ResNet's stem in bf16. For comparison, this
+// benchmark also measures BatchNorm() followed by MaxPool(), and ATen's operations. Run this benchmark with bazel run
+// -c opt //ops/norm:norm_pool_bench
 //
 // y has one value for each four values of x. Bytes that are moved for each value of x: forward 4.75 (read x twice;
 // write a fourth of a value of y and a fourth of a code, which has one byte), backward 7.5 (read x, a fourth of a value

@@ -26,8 +26,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
 }
 
 // Compares the results for several shapes. In some shapes the last thread block has fewer rows than the others, and in
-// some there are more rows than a grid processes at a time. A row fills one pack, so few packs that a warp processes
-// several rows, or several blocks; a row of 13 values does not consist of whole packs.
+// some there are more rows than a grid processes at a time. A row fills one pack, several blocks, or a number of packs
+// so small that a warp processes several rows; a row of 13 values does not consist of whole packs.
 TEST_P(ScaledSumTest, IsTheSum) {
   const std::vector<std::vector<int64_t>> shapes = {{1, 8},        {7, 24},   {3, 5, 5, 96},
                                                     {40000, 96},   {9, 264},  {1000, 768},

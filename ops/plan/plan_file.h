@@ -55,8 +55,8 @@ class PlanFile {
   PlanTexts Read() const;
 
   // Returns the file's plans, including the plan to use for `key`. If another process has already written a plan for
-  // `key`, and is_usable() returns true for it, that plan is used. Otherwise `plan` is used, and Keep() writes `plan`
-  // to the file if the file can be written.
+  // `key`, and is_usable() returns true for the written plan, the written plan is used. Otherwise `plan` is used, and
+  // Keep() writes `plan` to the file if the file can be written.
   PlanTexts Keep(const std::string& key, const std::string& plan,
                  const std::function<bool(const std::string&)>& is_usable) const;
 

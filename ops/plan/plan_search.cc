@@ -24,12 +24,13 @@ constexpr double kSameWithin = 0.01;
 
 constexpr int kNeighbours = 96;   // the maximum number of attempts to add a neighbour
 constexpr size_t kParents = 4;    // the number of best candidates whose neighbours are tried
-constexpr size_t kFinalists = 5;  // the candidates that are timed in turns, including the first
+constexpr size_t kFinalists = 5;  // the maximum number of candidates that are timed in turns
 
 // The time limit of a search is kSearch_us, or the time of kSearchRuns runs of the first candidate if that is longer.
 constexpr double kSearch_us = 80e3;
 constexpr double kSearchRuns = 48;
-// The shares of the time limit after which a search times no further proposals, and no further neighbours.
+// The shares of the time limit after which a search times no more proposals (kProposalsEnd) and no more neighbours
+// (kNeighboursEnd).
 constexpr double kProposalsEnd = 0.45;
 constexpr double kNeighboursEnd = 0.65;
 

@@ -1,5 +1,5 @@
 // Computes the values and the derivatives of the activations in the kernels. The arithmetic is float32. The GPU's
-// approximations of exp and 1 / x are used, whose errors are as small as float32's rounding.
+// approximations of exp and 1 / x are used, whose errors are about as small as the rounding errors of float32.
 #pragma once
 
 #include "ops/product/activation.h"
@@ -13,7 +13,8 @@ struct ActivationValue {
 };
 
 // Computes 1 / (1 + 2^(-x log2(e))), where the power may be 0 or infinity. The function takes two instructions of the
-// special function unit. __expf and __fdividef would take more instructions, for scaling.
+// special function unit. __expf and __fdividef would take more instructions, which scale very small and very large
+// values.
 __device__ inline float Sigmoid(float x) {
   constexpr float kLog2E = 1.4426950F;
   float power;

@@ -36,7 +36,7 @@ struct BiasActivationBackward {
 void LaunchBiasActivation(const BiasActivationForward& tensors, Activation activation,
                           FloatType type, const RowsShape& shape, cudaStream_t stream);
 
-// Enqueues the kernels that compute dx = dy f'(x + bias) and, if they are wanted, d_bias = the sums over rows of dx.
+// Enqueues the kernels that compute dx = dy f'(x + bias) and, if d_bias is wanted, d_bias = the sums over rows of dx.
 void LaunchBiasActivationBackward(const BiasActivationBackward& tensors, Activation activation,
                                   FloatType type, const RowsShape& shape, cudaStream_t stream);
 

@@ -329,7 +329,8 @@ class ProductCandidates : public PlanCandidates<ProductPlan> {
     return plan && Add(*plan);
   }
 
-  // Returns every step-th row of the product, which are 64 to 127 rows of a product with at least 64 rows.
+  // Returns the rows 0, step, 2 step, ... of the product: all rows if there are fewer than 64, otherwise 64 to 127
+  // rows.
   at::Tensor Sample(size_t candidate) override {
     if (adds_) target_.zero_();
     if (!Run(candidate)) return {};

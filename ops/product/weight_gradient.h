@@ -27,7 +27,7 @@ at::Tensor GradientToAddTo(const at::Tensor& weight);
 // before the caller writes to `to`, the result of GradientToAddTo(). `to` may have no memory before this call.
 bool TakeOver(const at::Tensor& to);
 
-// Adds `gradient`, which has the layout of `to` and any float type, to `to`, in backward.
+// Adds `gradient` to `to`, in backward. `gradient` must have the layout of `to`, and may have any float type.
 void AddGradient(const at::Tensor& to, const at::Tensor& gradient);
 
 // Sets `to` to zero if `to` has no gradient of this step yet. Must be called in backward before a kernel that can only

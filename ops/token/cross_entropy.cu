@@ -14,8 +14,8 @@ namespace {
 
 using namespace cross_entropy;
 
-// The number of threads of blocks that read a row once (one sweep). The blocks are small, so that some blocks load
-// while others wait at a barrier.
+// The maximum number of threads of a block in the kernels that compute only the loss or only the gradient, and in the
+// kernels for rows of few columns. The blocks are small, so that some blocks load while others wait at a barrier.
 constexpr int kSweepThreads = 256;
 // The size of the shortest rows that the kernel of cross_entropy_pipeline.cuh processes. This kernel copies rows ahead.
 // With shorter rows there is no need to copy ahead: a multiprocessor has many blocks, some of which load while others
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kSweepThreads)
   T* x = logits + row * shape.columns;
   const Target column(target[row], shape);
   const Derivative derivative(log_sums[row], *gradient, column, shape);
-  // The thread that will overwrite the target's logit first reads this logit.
+  // The thread that will overwrite the target's logit must read this logit before the sweep overwrites it.
   const bool is_mine = column.IsMine<kSize>();
   const float logit = is_mine ? column.Logit(x) : 0;
   SweepGradient<T, kSize>(derivative, x, shape);

@@ -25,7 +25,7 @@
 namespace lockstep::ops::cross_entropy {
 
 // The number of rows that are being copied to a block's shared memory while the block computes another row in
-// registers. With two rows GPU memory is busy during all steps of a round.
+// registers. If two rows are being copied, GPU memory is busy during all steps of a round.
 constexpr int kRowsAhead = 2;
 // The alignment of the rows' part of shared memory, in bytes.
 constexpr int kLineBytes = 128;
@@ -109,7 +109,8 @@ __device__ inline __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
   return __float22bfloat162_rn(values);
 }
 
-// Returns the greater one of a.x and b.x, and of a.y and b.y. If one of the two values is NaN, returns the other value.
+// Returns a pair: the greater of a.x and b.x, and the greater of a.y and b.y. If one of two compared values is NaN, the
+// other value counts as the greater one.
 template <typename Halves>
 __device__ Halves Greater(Halves a, Halves b) {
   return __hmax2(a, b);

@@ -13,8 +13,8 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// The number of threads of a warp, and the maximum of a block. A block processes a whole row, because there are usually
-// many rows.
+// The number of threads of a warp, and the maximum number of threads of a block. A block processes a whole row: there
+// are usually so many rows that one block for each row keeps the GPU busy.
 constexpr int kWarpThreads = 32;
 constexpr int kMostThreads = 1024;
 // The number of loads of a thread that are in flight while the thread reads a row.
@@ -23,8 +23,8 @@ constexpr int kAtOnce = 4;
 // of the registers that a thread has in a block of 1,024 threads.
 constexpr int kMostHeld = 8;
 
-// Makes the compiler compute values from x again at their next use, instead of keeping values that were computed from x
-// in registers.
+// Makes the compiler compute the values that depend on x again at their next use. Otherwise the compiler would keep
+// these values in registers.
 __device__ inline void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
 // The maximum and the sums over a part of a row's logits.

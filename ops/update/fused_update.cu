@@ -42,8 +42,8 @@ struct Moments {
 };
 
 // This class and the classes below are passes; a pass is the computation of one kernel over all elements. Operator ()
-// processes one element: the weight w, the gradient g, and the moments m and v. The argument `lr` is the learning rate
-// times the parameter's ratio (for LAMB and LARS).
+// processes one element: the weight w, the gradient g, and the moments m and v. The argument `lr` is the learning rate,
+// multiplied by the parameter's ratio for LAMB and LARS.
 struct Adam : OnlyPass, Moments {
   float decay;
   float step_size;  // lr / (1 - beta1^t)
@@ -115,7 +115,7 @@ struct LambMoments : LambParts {
   using LambParts::LambParts;
   static constexpr unsigned kReads = kWeights | kGradient | kMoments;
   static constexpr unsigned kWrites = kMoments | kSquares;
-  float2 squares = {0, 0};  // w^2, u^2
+  float2 squares = {0, 0};  // the thread's sums of w^2 and of u^2
 
   __device__ void operator()(float w, float g, float& m, float& v) {
     Average(g, m, v);
@@ -141,7 +141,7 @@ struct LambStep : LambParts {
 struct LarsNorms {
   static constexpr unsigned kReads = kWeights | kGradient;
   static constexpr unsigned kWrites = kSquares;
-  float2 squares = {0, 0};  // w^2, g^2
+  float2 squares = {0, 0};  // the thread's sums of w^2 and of g^2
 
   __device__ LarsNorms(const LarsRules&, float, const float*) {}
 

@@ -64,7 +64,8 @@ class FusedUpdateTest : public testing::Test {
     return FusedUpdate(parameters);
   }
 
-  // Moves the gradients' storages to other memory, so that views stay views, and fills the old memory with NaN.
+  // Moves the gradients' storages to other memory, and fills the old memory with NaN. Gradients that share a storage
+  // still share a storage afterwards.
   void MoveGradients() {
     std::set<const c10::StorageImpl*> moved;
     for (const at::Tensor& gradient : g_) {

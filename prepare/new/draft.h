@@ -42,7 +42,7 @@ struct Draft {
 // Drafts the config for request.data. Throws Error (kData, kUsage).
 Draft DraftConfig(const NewRequest& request);
 
-// Each function drafts the config for one kind of data. Throws Error (kData, kUsage).
+// Each of these functions drafts the config for one kind of data. Throws Error (kData, kUsage).
 Draft DraftForTable(const FoundData& data, const NewRequest& request);
 Draft DraftForImages(const FoundData& data, const NewRequest& request);
 Draft DraftForMasks(const FoundData& data, const NewRequest& request);

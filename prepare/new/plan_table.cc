@@ -113,7 +113,7 @@ class Planner {
     if ((!is_numbers && !is_dates) || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
     // A column is left out if at most `few` rows have a value, or if at most `few` rows have a value other than the
-    // most common one. All of so few rows could be held back for validation.
+    // most common one. All of these few rows could be held back for validation, so that training would not see them.
     const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
     if (train.present() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);

@@ -15,7 +15,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// The delimiter and the header are found from at most this many rows at the beginning of the file.
+// The greatest number of rows, from the beginning of the file, that are read to find the delimiter and the header.
 constexpr size_t kFirstRows = 50;
 
 // The text of a CSV file, which may be compressed.
@@ -146,7 +146,8 @@ std::string NameOfDelimiter(char delimiter) {
 }
 
 TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
-  // Limits of the different texts that are kept: for all columns together, and for each column.
+  // Each column keeps an equal part of kMostTexts different texts, but at least kLeastTextsEach and at most
+  // kMostTextsEach.
   constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
   const Source source(path);
   TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};

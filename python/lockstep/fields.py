@@ -83,8 +83,8 @@ def read_printed(text: str) -> dict[str, Any]:
 
 
 def _text_of(blocks: Mapping[str, Any]) -> str:
-    """Returns the config text of the blocks, with a message once, and with a repeated block once for each of its
-    texts."""
+    """Returns the config text of the blocks. A message occurs once in the text; a repeated block occurs once for each
+    of its texts."""
     texts = []
     for name, content in blocks.items():
         inner = [_text_of(content)] if isinstance(content, dict) else content

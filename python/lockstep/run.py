@@ -37,7 +37,7 @@ def new(
     output: _Path = "train.pbtxt",
     progress: bool = True,
 ) -> pathlib.Path:
-    """Writes a commented config for the files in `data`, as `lockstep new` does, and returns its path.
+    """Writes a config with comments for the files in `data`, as `lockstep new` does, and returns its path.
 
     Args:
         data: a table, or a folder with a table, images, arrays or tokens.

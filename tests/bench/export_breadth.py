@@ -13,7 +13,8 @@ compared in two ways:
 - with `lockstep train`: the loss of a step, the loss of the evaluation after the step, the gradients of all parameters
   as one vector, and the running statistics of normalisation layers as another vector must agree within CLOSE, or within
   five times the change that eager mode shows when the last bit of every weight is changed. The second limit is for
-  models with BatchNorm over three values, which magnifies rounding errors; Lockstep adds in another order than PyTorch.
+  models with BatchNorm over three values, which magnifies rounding errors. Lockstep's rounding errors differ from
+  PyTorch's, because Lockstep adds numbers in another order.
 
 Prints one line for each model, and then the counts. The exit status is 0 if at least 95 % are ok. A line with `refused`
 has the exporter's message. A line with `eager` is about a model that does not train even in eager mode; such models are
@@ -42,7 +43,7 @@ CLOSE = 1e-5
 SEED = 7
 # The seed of the random number generators of rank 0 in `lockstep train` (Fit::Fit() in trainer/run/fit.cc).
 SEED_OF_RANK = SEED ^ 0x9E3779B97F4A7C15
-LR = 4096.0  # so large that rounding w - LR * gradient loses little of the gradient
+LR = 4096.0  # a learning rate so large that rounding w - LR * gradient loses little of the gradient
 NO_LR = 1e-30  # a learning rate so small that a step leaves the weights unchanged
 
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent.parent / "python")]
@@ -206,8 +207,8 @@ def call(model, inputs):
 
 
 def nudged_step_of(model, start, inputs):
-    """Returns the Step of a module that starts from the state `start`, where each weight is replaced by the next larger
-    float."""
+    """Returns the Step of a module that starts from the state `start`, after each weight in it was replaced by the next
+    larger float."""
     import torch
 
     model.load_state_dict(start)

@@ -46,7 +46,7 @@ def precision(program):
 
 
 def cores(program):
-    """Times steps on all CPU cores of this machine and on its GPU, in FP32 and BF16 on the GPU."""
+    """Times steps on all CPU cores of this machine, and on its GPU in FP32 and in BF16."""
     few = {"steps": 3, "warmup": 1}
     for model in ("lstm", "tinygpt", "mlp", "resnet18"):
         for after in ("FP32", "BF16"):

@@ -9,7 +9,7 @@ and by file, and has an alert command and readings of the machine. Prints a JSON
 medians over the rounds, the median ratio (WITH to WITHOUT) and its upper 95 % bound (Student's t on the logarithms),
 and for the CPU seconds of the processes the median ratio. A ratio above 1 means that WITH is slower. The first round is
 not counted, because convolution plans are searched in it. With --only-sinks, WITHOUT must be a program that has the
-config field for readings of the machine; the script then switches its readings off.
+config field for readings of the machine; the script then switches off the readings of WITHOUT.
 """
 
 import argparse

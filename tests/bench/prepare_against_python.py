@@ -4,10 +4,10 @@ prepare tokens` with that of the tokenizers package, on the same files, in turns
     python prepare_against_python.py LOCKSTEP --images DIR --texts FILE ... [--size 256] [--rounds 3] [--threads 1 2]
 
 DIR has one folder of JPEG files for each class. A vocabulary of 30,000 tokens is first trained on the texts. Prints one
-JSON line: the medians over the rounds of Lockstep's images/s and MB/s for each number of threads (from the times that
-Lockstep prints, from the end of the listing of files to the committed result); the same for the Python packages; and
-the bytes and the decoding time of the resized images with chroma subsampling 4:4:4, divided by those with 4:2:0, at
-quality 90.
+JSON line: the medians over the rounds of Lockstep's images/s and MB/s for each number of threads (computed from the
+times that Lockstep prints, which begin when all files are listed and end when the result is committed); the same for
+the Python packages; and the bytes and the decoding time of the resized images with chroma subsampling 4:4:4, divided by
+those with 4:2:0, at quality 90.
 """
 
 import argparse

@@ -87,7 +87,8 @@ def trace(name):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = torch.func.functional_call(model, state, *arguments)
         loss = functional.cross_entropy(getattr(output, "logits", output).float(), target)
-        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # masks: no gradient
+        # allow_unused is set, because a mask has no gradient.
+        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)
         return [gradient for gradient in gradients if gradient is not None]
 
     graph = fx_graph_cse(make_fx(step, tracing_mode="fake")(state, inputs, target).graph)  # merges equal casts
@@ -132,7 +133,8 @@ def products_of(node):
         flops = 2 * pixels.numel() // pixels[1] * shape_of(weight).numel()
         results = {user.args[1]: user for user in node.users}
         reads = [(0, [grad, weight]), (1, [grad, x])]
-        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: which are computed
+        # args[10] says which of the gradients are computed.
+        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]
     left, right = inputs[-2:]
     return [(2 * shape_of(node).numel() * shape_of(left)[-1], [left, right, node])]
 

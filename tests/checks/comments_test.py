@@ -35,8 +35,8 @@ def all_files():
 
 
 def in_slashes(text):
-    """Yields (line, column, alone, words) for each line of the comments in `text`. `alone` says that no code stands
-    before the comment on its line.
+    """Yields (line, column, alone, words) for each line of the comments in `text`. `alone` says whether the comment's
+    line has no code before the comment.
 
     String literals, also raw ones, are skipped.
     """

@@ -8,9 +8,10 @@ Checking all files takes hours on one core. So a file that was found clean is no
 this repository's headers that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests of all
 clean files. In the tests of a commit the script begins no further file after 45 seconds, and with LOCKSTEP_TIER=all
 after five minutes. In both cases the script runs without Clang's static analyser, which takes two thirds of the time.
-Files edited since the last commit but one are checked first, then files without LibTorch's headers, in a random order
-that differs for each commit, and with LOCKSTEP_TIER=all then files with LibTorch's headers. With TIDY=all (./lockstep
-test --soak tidy) the script runs with the analyser until all files were checked.
+Files edited since the last commit but one are checked first. They are followed by the other files without LibTorch's
+headers, and, only with LOCKSTEP_TIER=all, by the other files with LibTorch's headers. Within each of these two groups
+the order is random and differs for each commit. With TIDY=all (./lockstep test --soak tidy) the script runs with the
+analyser until all files were checked.
 """
 
 import concurrent.futures

@@ -7,8 +7,8 @@
 //   FAULT_RANK=RANK    only the process of that rank under mpirun has the fault
 //   FAULT_COUNT=FILE   a process that exits by itself writes the number of its counted calls to FILE
 //
-// FAULT_LOG=FILE appends each call that succeeded to FILE as one line. After the line of a write or of output, the
-// bytes that were written follow:
+// FAULT_LOG=FILE appends to FILE, for each call that succeeded, one of the lines below. After a line with `write` or
+// `say`, the bytes that were written follow.
 //   create PATH          open() or openat() that may make a file
 //   write PATH OFFSET BYTES
 //   truncate PATH BYTES

@@ -19,7 +19,7 @@ struct Node {
 
   bool is_folder = false;
   std::vector<Names> names{{}};  // folder: the names at the last sync, and after each later change
-  std::string synced_bytes, bytes;  // file: the content at the last sync, and the content
+  std::string synced_bytes, bytes;  // file: the content at the last sync, and now
 };
 
 // The place of a path: the folder that contains it, and the name in that folder.

@@ -2,8 +2,9 @@
 // is the log of the program's calls that tests/faults/fault_at.c recorded.
 //
 // The model of a disk: written bytes are certainly on the disk after an fsync of their file, and names after an fsync
-// of their folder. Of a folder's changes after its last fsync, the first n are on the disk, for any n. After the bytes
-// of a file that were synced, the next n bytes of the file are on the disk, or n zeros in their place, for any n.
+// of their folder. If a folder was changed after its last fsync, any number of these changes may be on the disk, but
+// always the first of them. If bytes were appended to a file after its last fsync, any number of these bytes, but
+// always the first of them, may be on the disk, or as many zeros in their place.
 #pragma once
 
 #include <cstdint>

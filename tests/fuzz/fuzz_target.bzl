@@ -11,7 +11,7 @@ def fuzz_target(name, deps, in_commits = False):
     tests/fuzz/run.sh builds with clang.
 
     Args:
-      name: the name of the parser, with which all names above begin
+      name: the name of the parser, from which all names above are made
       deps: the dependencies of `name`_fuzz.cc
       in_commits: whether the tests of every commit replay the corpus; if not, only `run_tests.py --all` does
     """

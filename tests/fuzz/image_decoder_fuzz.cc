@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t chosen = std::min(size, choice.size());
   std::copy_n(data, chosen, choice.begin());
   const auto file = std::as_bytes(std::span(data + chosen, size - chosen));
-  static lockstep::ImageDecoder decoder;  // static: no file may leave state that harms the next one
+  static lockstep::ImageDecoder decoder;  // static, to find harmful state that a file leaves
   try {
     const lockstep::ImageSize image = decoder.Open(file);
     if (image.width < 1 || image.height < 1) std::abort();

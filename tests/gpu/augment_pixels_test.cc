@@ -32,7 +32,7 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
   }
 
   // Compares the kernels with their twin for both memory formats, and for a batch that begins at sample 0 and one that
-  // begins at sample 1. The bytes of the second batch may not be aligned.
+  // begins at sample 1. The bytes of the second batch may be unaligned.
   void ExpectTheTwin(const Shape& shape, const at::Tensor& draws) {
     const at::Tensor pixels =
         at::randint(0, 256, {shape.count + 1, shape.channels, shape.height, shape.width}, at::kByte)

@@ -252,8 +252,8 @@ TEST_F(GpuDecoderTest, SurvivesMutations) {
     for (int i = 0; i < 3; ++i) {
       const size_t which = random() % files.size();
       std::string& file = files[which];
-      // In even rounds the damage may be anywhere after the first two bytes, so also in the JPEG file's tables. In odd
-      // rounds it is in the second half of the file, which is entropy-coded data.
+      // In even rounds the damage may be anywhere after the first two bytes, including the JPEG file's tables. In odd
+      // rounds the damage is in the second half of the file, which is entropy-coded data.
       const size_t begin = round % 2 == 0 ? 2 : file.size() / 2;
       for (unsigned n = 1 + random() % 20; n > 0; --n) {
         file[begin + random() % (file.size() - 2 - begin)] = static_cast<char>(random());

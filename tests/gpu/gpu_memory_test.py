@@ -1,5 +1,6 @@
-"""Tests a run's reports on a real GPU's memory: the parts of the peak are compared with the allocator's own numbers,
-PyTorch can read the memory snapshot, and a deliberate leak and deliberate fragmentation are reported."""
+"""Tests a run's reports on the memory of a real GPU. Compares the parts of the peak with the allocator's own numbers,
+and checks that PyTorch can read the memory snapshot and that a deliberate leak and deliberate fragmentation are
+reported."""
 
 import pickle
 

@@ -43,7 +43,7 @@ def test_a_step_that_does_not_fit(tmp_path):
 
 def runs_out(folder, model, batch, steps=6):
     """Returns whether a training with micro-batches of `batch` samples fails, because memory runs out, or because
-    cuDNN's LSTM does not support so many sequences."""
+    cuDNN's LSTM does not support this many sequences."""
     settings = sets(
         f"global_batch={batch}",
         "precision=BF16",

@@ -90,7 +90,7 @@ def test_the_run_reads_its_own_gpu_alone(run):
         assert (gpu["index"], gpu["name"]) == (run["seen"][0]["index"], run["seen"][0]["name"])
         assert 0 <= gpu["use"] <= 1
         assert gpu.get("xid_error", 0) == 0
-    # The GPU is busy when the second reading is taken.
+    # The GPU must be busy when the last reading is taken.
     assert run["lines"][-1]["gpus"][0]["use"] > 0
 
 

@@ -22,8 +22,8 @@ struct CheckpointState {
 };
 
 // Returns a tree of everything on which the next step depends, except the model's parameters and buffers and the values
-// that follow from the number of steps done. Only with several ranks does the tree also hold buffers: each rank's own.
-// Call it only after a step has run or the run was resumed. The tree keeps references to all arguments.
+// that follow from the number of steps done. With several ranks, the tree also holds this rank's own buffers. Call
+// TreeOf() only after a step has run or the run was resumed. The tree keeps references to all arguments.
 StateTree TreeOf(int64_t& accumulation, Plateau& plateau, EarlyStopping& early_stopping, Step& step,
                  const World& world);
 

@@ -1,10 +1,10 @@
 // Checkpointing: decides when a run saves its state.
 //
-// Promise: all ranks save at the same steps. If a save depends on one rank's clock or disk, the other ranks learn the
-// decision through the values that each step sums over the ranks, or through a collective that all ranks run after the
-// same step. A checkpoint is committed only after the host has read that the loss and the gradient of the checkpoint's
-// step were finite. No checkpoint therefore holds the state after an anomaly. While a checkpoint is being written or
-// waits to be committed, training continues, and no other checkpoint begins.
+// Promise: all ranks save at the same steps. If the decision to save depends on one rank's clock or disk, the other
+// ranks learn this decision through the values that each step sums over the ranks, or through a collective that all
+// ranks run after the same step. A checkpoint is committed only after the host has read that the loss and the gradient
+// of the checkpoint's step were finite. No checkpoint therefore holds the state after an anomaly. While a checkpoint is
+// being written or waits to be committed, training continues, and no other checkpoint begins.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/checkpoint_fault_test.py)
 //   a checkpoint cannot be written -> a warning, and the run goes on; for the last checkpoint, Error (kCheckpoint) on
@@ -97,8 +97,8 @@ class Checkpointing {
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the argument `asked` of the last OnFigures()
   bool wanted_ = false;  // whether a checkpoint was asked for and has not begun
-  // The best value of the metric that checkpoint.keep_best names, since this process began or since a checkpoint
-  // failed. A checkpoint of an earlier process may have a better value.
+  // The best value of the metric that checkpoint.keep_best names, since this process began, or, if a checkpoint has
+  // failed since then, since that failure. A checkpoint of an earlier process may have a better value.
   std::optional<double> best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether the user waits for the checkpoint that began last.

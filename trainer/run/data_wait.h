@@ -36,7 +36,7 @@ class DataWait {
   }
 
   // Returns the fraction of the last `seconds` seconds in which training waited for samples. Only waiting since the
-  // previous call counts.
+  // previous call of TakeShare() counts.
   double TakeShare(Input& input, double seconds);
 
   // Makes the next TakeShare() ignore all waiting before this call of Forget().

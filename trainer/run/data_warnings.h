@@ -1,5 +1,5 @@
-// DataWarnings(): looks for probable mistakes in the samples of a table, an array or images. It returns one line for
-// each kind of mistake, which often names a config field to change:
+// DataWarnings(): looks for probable mistakes in the samples of a table, an array or images. For each kind of mistake
+// that it finds, it returns one line, which often names a config field to change:
 //
 //   a feature has the same value in all samples, or changes by the same amount from each sample to the next (an id)
 //   features are not scaled

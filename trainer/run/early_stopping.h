@@ -22,8 +22,8 @@ class EarlyStopping {
   // Keeps a reference to `config`.
   explicit EarlyStopping(const config::EarlyStopping& config) : config_(config) {}
 
-  // Counts an evaluation at the end of an epoch, which gave `metrics`. `epoch` is counted from 1. Must be called for
-  // each such evaluation.
+  // Counts the evaluation at the end of `epoch` (counted from 1). `metrics` are the results of this evaluation. Must be
+  // called for each evaluation at the end of an epoch.
   void OnEvaluation(const std::vector<Metric>& metrics, int64_t epoch);
 
   // Returns whether the run must end because of early_stopping.

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 // Returns how many samples all ranks together evaluate at once: as many as are in one micro-batch of all ranks in
-// training. An evaluation of so many samples fits in memory, because training on them takes more memory.
+// training. An evaluation of this many samples fits in memory, because training on as many samples takes more memory.
 inline int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
   return config.global_batch() / accumulation;
 }
@@ -36,11 +36,11 @@ class Evaluating {
   bool was_training_;
 };
 
-// Calls visit(batch) for each batch of this rank in one pass over `dataset`, in the order of the data set. All ranks'
-// batches together have `global_batch` samples, or one sample on each rank if `global_batch` is less than the number of
-// ranks; the last batches may have fewer. Loader threads do their part of `preprocessing` (Preprocessing::InLoader()),
-// and `visit` must call `preprocessing` for the rest. `visit` runs without gradients (at::NoGradGuard). Every rank must
-// call ForEachBatch().
+// Calls visit(batch) for each batch of this rank in one pass over `dataset`, in the order of the data set. The batches
+// that all ranks visit at the same time have `global_batch` samples together, or one sample on each rank if
+// `global_batch` is less than the number of ranks; the last batches may have fewer. Loader threads do their part of
+// `preprocessing` (Preprocessing::InLoader()), and `visit` must call `preprocessing` for the rest. `visit` runs without
+// gradients (at::NoGradGuard). Every rank must call ForEachBatch().
 void ForEachBatch(const Dataset& dataset, const Preprocessing& preprocessing, int64_t global_batch,
                   const LoaderOptions& loader_options, const World& world,
                   const std::function<void(const DeviceBatch& batch)>& visit);

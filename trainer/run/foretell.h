@@ -65,7 +65,7 @@ class Foreteller {
 };
 
 // Returns a Foreteller of this rank's memory in the training of `config`, which must give the samples' shape and
-// classes. Returns null on a CPU, and if the model's code may read the values of tensors.
+// classes. Returns null on a CPU, or if the model's code may read the values of tensors.
 std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
                                          const World& world);
 

@@ -20,8 +20,8 @@ using torch::autograd::Function;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// A dispatch key of LibTorch that nothing else in this program uses, because PrivateUse1 is reserved for devices that
-// LibTorch does not know.
+// A dispatch key of LibTorch that nothing else in this program uses. It belongs to PrivateUse1, which LibTorch reserves
+// for devices that others add, and this program has no such device.
 constexpr c10::DispatchKey kForetelling = c10::DispatchKey::AutocastPrivateUse1;
 
 thread_local bool fills_tensors = true;
@@ -314,8 +314,8 @@ void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack)
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    // A bool argument is a condition, which should not determine the dtype of the result. So the next argument replaces
-    // it, even if that argument is not larger.
+    // A bool argument is a condition, which should not determine the dtype of the result. So the next tensor argument
+    // replaces a bool argument, even if it is not larger.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;

@@ -4,7 +4,7 @@
 // Promise: once the kernels are registered, LibTorch's operations on tensors of the device META allocate what their
 // CUDA kernels allocate:
 //   - convolutions, attention, recurrent layers, dropout, normalisation and others, for which LibTorch has no kernels
-//     on META, or kernels that allocate other tensors than those on a GPU
+//     on META, or kernels that allocate other tensors than the CUDA kernels do
 //   - operations whose inputs autocast converts to 16 bits or to float32: on a thread with a Foretelling object, the
 //     inputs on META are converted in the same way
 // Operations on tensors of other devices do not change. The amount of memory that cuDNN allocates for LSTMs was

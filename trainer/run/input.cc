@@ -41,7 +41,8 @@ int64_t StepsOfRun(const config::Config& config, int64_t samples) {
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
                                const World& world) {
-  // More cores are not needed, even to decode images for the fastest GPU.
+  // The most cores that count for the number of loader threads. More are not needed, even to decode images for the
+  // fastest GPU.
   constexpr int kMaxCores = 64;
   // Tuning may raise the number of threads to four per core, because threads that wait for a slow disk use no core.
   constexpr int kMostPerCore = 4;

@@ -6,8 +6,8 @@
 // micro-batches.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   not even one sample fits -> as many micro-batches as a rank has samples, so that the step runs out of memory and
-//     says so -> tests/memory_test.py
+//   not even one sample fits -> as many micro-batches as a rank has samples, so that the first step runs out of memory
+//     and throws an Error -> tests/memory_test.py
 //   the model's memory cannot be foretold, or the device is a CPU -> one micro-batch -> tests/estimate_test.py,
 //     test_auto_on_a_cpu
 #pragma once
@@ -41,8 +41,8 @@ class MicroBatchChoice {
   // free.
   int64_t Room(double left) const;
   // Returns the smallest number of micro-batches, among the powers of two, with which this rank's predicted memory
-  // fits, or, if it fits with none of them, the number of samples of the rank. Throws Error if the memory cannot be
-  // predicted.
+  // fits. If it fits with no such number, returns the number of samples that this rank has in a step. Throws Error if
+  // the memory cannot be predicted.
   int64_t FewestThatFit();
   MicroBatchChosen Choose(int64_t step);
 

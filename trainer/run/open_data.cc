@@ -39,7 +39,7 @@ Task TaskOf(const config::Data& config) {
 
 // Returns `dataset`, in which unreadable samples are replaced by others if data.bad_samples says so. Call it for the
 // training part and the validation part separately, so that a training sample is never replaced by a validation sample,
-// nor the reverse.
+// and a validation sample never by a training sample.
 std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
                                           std::shared_ptr<const Dataset> dataset) {
   const config::BadSamples& bad = config.data().bad_samples();

@@ -70,7 +70,7 @@ class Progress {
   Epoch EndEpoch(int64_t steps_done);
   void BeginEpoch(int64_t steps_done);
 
-  // Says how many seconds the evaluation took that has just ended.
+  // Counts an evaluation that has just ended and took `seconds`.
   void OnEvaluation(double seconds);
 
   // Adds the loss of `step`, counted from 1, to the epoch's mean. `loss` is the mean over the step's samples.

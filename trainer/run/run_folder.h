@@ -53,8 +53,8 @@
 //   no_graph  reason (why steps run without a CUDA graph)
 //   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
 //   epoch  step, epoch, train_loss (the mean over the samples of the epoch's steps whose loss is finite), seconds and
-//     samples_per_s (of training, without the first step of a start). If a run continues or ends within an epoch, the
-//     values are about the steps of the epoch that this process made
+//     samples_per_s (of training, without the first step of each process). If a run continues or ends within an epoch,
+//     the values are about the steps of the epoch that this process made
 //   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples, each with val_ before its
 //     name: val_loss, val_accuracy, ...
 //   checkpoint  step, stall_ms (the milliseconds for which training on rank 0 stood still for the snapshot), seconds
@@ -74,7 +74,7 @@
 //     total_s, data_wait (the share over the whole training), early (why the run ended early, if it did)
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
-//   the folder is not that of a run, or that of a finished run without checkpoints -> Error (kUsage)
+//   the folder is not a run folder, or it belongs to a finished run without checkpoints -> Error (kUsage)
 //     -> test_what_is_no_run_is_left_alone
 //   another process trains in the folder -> Error (kUsage) -> test_two_runs_at_once
 //   the newest checkpoint is damaged -> a warning, and the checkpoint before it is used

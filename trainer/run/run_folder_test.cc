@@ -30,8 +30,9 @@ class RunFolderTest : public testing::Test {
 TEST_F(RunFolderTest, LinesThatTheDiskDoesNotTakeFollowLater) {
   RunFolder folder(config_, "a1", /*fresh=*/false);
   folder.Begin(config_);
-  // The first line of 4000 letters makes the log longer than the warning on stderr. CaptureStderr() redirects stderr to
-  // a file, and the limit below applies to each file of the process.
+  // The limit below lets the log grow by only 15 bytes. The limit also applies to the file to which CaptureStderr()
+  // redirects the warning. The first line has 4000 letters, so that the log is longer than the warning, and the warning
+  // therefore stays below the limit.
   folder.Log({{"text", std::string(4000, 'a')}});
   const std::string before = Log();
   testing::internal::CaptureStderr();

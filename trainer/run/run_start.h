@@ -40,8 +40,8 @@ struct RunStart {
 };
 
 // Starts a thread that reads this rank's part of the newest checkpoint in `run_dir`, if there is one, into the page
-// cache. The destructor of the result waits for this thread, so the caller should keep the result until the checkpoint
-// was read.
+// cache. The destructor of the result waits for this thread, so the caller should keep the result until the caller
+// itself has read the checkpoint.
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
 // Returns the name of the job: the value of `given` on rank 0, or a random name if that value is empty. All ranks get

@@ -40,8 +40,9 @@ namespace lockstep {
 
 class RunWatch {
  public:
-  // Keeps references to all arguments. Begins to record the allocator's history if the config asks for memory
-  // snapshots. Therefore a RunWatch must be constructed before Fit::Begin().
+  // Keeps references to all arguments. If the config asks for memory snapshots, begins to record the allocator's
+  // history. A RunWatch must be constructed before Fit::Begin(), so that the history contains the allocations of
+  // Fit::Begin().
   RunWatch(const config::Config& config, const World& world, Fit& fit, RunEvents& events);
 
   struct Start {

@@ -79,8 +79,9 @@ class TimeAccount {
     MemoryGrowth growth;
   };
 
-  // Returns, on rank 0, a report on all steps so far, at most once in kPeriodS seconds. Returns nothing before that
-  // time is over, before the accounts of all other ranks have arrived, and on other ranks.
+  // Returns, on rank 0, a report on all steps so far, at most once in kPeriodS seconds. Returns nothing on rank 0
+  // before that time is over or before the accounts of all other ranks have arrived. Always returns nothing on other
+  // ranks.
   std::optional<SecondsReport> Report(Input& input, const Now& now);
 
   // Returns the report on all steps of the process. Every rank must call it at the end of the run, and every rank gets

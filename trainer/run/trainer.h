@@ -13,8 +13,8 @@
 //     (kCheckpoint) on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
 //   the run folder belongs to another run, or differs between machines -> see trainer/run/run_folder.h,
 //     tests/resume_test.py, test_machines_that_share_no_disk
-//   the checkpoint to begin from is missing, damaged, or of other data -> Error (kCheckpoint, kData) on every
-//     rank -> tests/resume_test.py, test_from_what_cannot_be_gone_on_from
+//   the checkpoint to begin from is missing or damaged, or was made with other data -> Error (kCheckpoint, kData)
+//     on every rank -> tests/resume_test.py, test_from_what_cannot_be_gone_on_from
 #pragma once
 
 #include "config/schema/config.pb.h"

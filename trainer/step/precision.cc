@@ -37,8 +37,8 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
 
 void SetUpNumerics(config::Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();
-  // LibTorch's default lets cuDNN round the inputs of float32 convolutions to tf32, also in FP32. With BF16 and FP16,
-  // float32 operations may round to tf32, because the 16-bit operations around them round more.
+  // LibTorch's default lets cuDNN round the inputs of float32 convolutions to tf32, even if the config asks for FP32.
+  // With BF16 and FP16, float32 operations may round to tf32, because the 16-bit operations around them round more.
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);

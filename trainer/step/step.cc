@@ -156,7 +156,7 @@ bool Step::RunEagerly(double lr, MicroBatches& batches) {
     batches.Prefetch();
   } catch (const std::exception& exception) {
     // With sync_batch_norm the model's forward and backward contain collectives, in which the other ranks would wait
-    // for this rank forever. So this rank does not wait for them, but throws at once.
+    // for this rank forever. So this rank throws at once, and takes part in no further collectives of the step.
     if (config_.ddp().sync_batch_norm()) throw;
     out_of_memory = IsOutOfMemory(exception);
     if (!is_first && !out_of_memory) throw;

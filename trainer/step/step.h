@@ -139,8 +139,8 @@ class Step {
 
   // Makes the next Run(), which makes step `step`, take histograms of the parameters before the update, and of the
   // gradients (trainer/step/histograms.h). That step runs eagerly. Every rank must call AskForHistograms() before the
-  // same Run(). It does nothing before the first Run(), so that the work for histograms is not counted among the
-  // operations of the first step, nor after DropHistograms() has returned true.
+  // same Run(). Before the first Run() it does nothing, because the operations of the first step are counted, and the
+  // count must not include the work for histograms. After DropHistograms() has returned true, it does nothing either.
   void AskForHistograms(int64_t step) {
     if (agreed_ && !dropped_histograms_) histograms_of_ = step;
   }

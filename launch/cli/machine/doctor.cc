@@ -357,8 +357,8 @@ std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& 
       .advice = sees ? "" : "put runs and data on a disk that all machines share"};
 }
 
-// Checks that this machine's clock agrees with rank 0's clock to within 2 s, and that it is not before the time at
-// which this program's file was written. Every rank must call this function.
+// Checks that this machine's clock differs from rank 0's clock by at most 2 s, and that this machine's clock is not
+// before the time at which this program's file was written. Every rank must call this function.
 Finding CheckClock(Communicator& host) {
   host.Barrier(host.MakeLabel("clocks"));
   const double now = UnixSeconds();

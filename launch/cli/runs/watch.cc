@@ -174,7 +174,7 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run that trains until the run has ended, and then prints the state of the run. A run that has failed or was
+// Shows a run until the run has ended, and then prints the state of the run. A run that has failed or was
 // killed is shown for twenty more seconds, because --restarts may start the job again.
 void WatchRun(RunHistory& run) {
   constexpr double kRestartPeriod = 20;  // seconds

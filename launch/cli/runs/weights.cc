@@ -53,8 +53,8 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
 
 class ExportCommand final : public LocalCommand {
  public:
-  // Makes the command `name`, which takes the names of `least` to `most` weights as its arguments. `sources` is the
-  // help text of these arguments.
+  // Makes the command `name`. Its arguments are the names of weights; `least` and `most` limit how many names it takes.
+  // `sources` is the help text of these arguments.
   ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
                 const std::string& sources, int least, int most)
       : LocalCommand(app, name, what) {

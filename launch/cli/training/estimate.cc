@@ -91,8 +91,8 @@ struct Samples {
 // If the files are opened, also sets the fields of `config` that follow from the files.
 Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocation) {
   const config::Data& data = config.data();
-  // The number of categories of a column is known from the files or from the saved config of a run, not from other
-  // configs.
+  // The number of categories of a column is known from the files or from the saved config of a run. If the config has
+  // categorical columns and is no saved config, it therefore does not describe its samples.
   const bool has_categories = data.csv().category_size() > 0 && data.csv().column_size() == 0;
   const bool is_described = data.input_shape_size() > 0 && data.classes() > 0 && !has_categories;
   if (data.train_size() == 0 || (is_described && !opens)) {

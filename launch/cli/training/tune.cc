@@ -33,11 +33,11 @@ struct Part {
   const char* name;                                  // the part's name in --only
   const char* finds;                                 // what the part finds, in words
   enum When { kUsually, kWithRanks, kByName } when;  // when the part runs without --only
-  double weight;  // the part's share of the time, relative to the other parts' weights
+  double weight;  // the part gets a share of the time in proportion to its weight
   std::optional<ExitStatus> (*tune)(Tuning&, double time_s);
 };
 
-// The parts run in this order, because the settings that a part finds change the best values for later parts.
+// The parts run in this order, because the settings that a part finds may change the best values for later parts.
 constexpr Part kParts[] = {
     {"batch", "micro-batches and activation checkpointing", Part::kUsually, 3, &TuneBatch},
     {"precision", "the fastest precision", Part::kByName, 1, &TunePrecision},

@@ -18,5 +18,6 @@ const CAUSES = {
 };
 const IDEAL = ['steps at this run’s best speed', '#2f9e6e'];
 
-// Returns [words, colour] of a cause. A cause that only a newer version knows gets its name and the colour of `other`.
+// Returns [words, colour] of a cause. A cause that only a newer version knows gets its name as the words, and the
+// colour of `other`.
 const causeOf = (name) => CAUSES[name] || [name, CAUSES.other[1]];

@@ -11,7 +11,7 @@ const objectsOf = (value) => listOf(value).filter(isObject);
 // Returns the figures of `curves`, `evaluations` or `readings` by name (observe/page/run_data.h).
 const figuresOf = (source) => objectOf(objectOf(source).figures);
 
-// Returns the last value of a figure that is not null; undefined if there is none.
+// Returns the last of a figure's values other than null; undefined if there is no such value.
 const lastOf = (figure) => listOf(objectOf(figure).mean).filter((value) => value !== null).pop();
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);

@@ -83,5 +83,5 @@ listen();
 showAll();
 showUpdated(true);
 if (page.isLive) setTimeout(follow, 1000);
-// tests/bench/page_draw.py measures the time until this mark, when the whole page is on the screen.
+// tests/bench/page_draw.py measures the time until this mark, which is set when the whole page is on the screen.
 requestAnimationFrame(() => setTimeout(() => performance.mark('drawn')));

@@ -60,7 +60,7 @@ struct Exactly {
     norm.running_var = from.running_var.to(at::kDouble).clone();
     if (residual.defined()) this->residual = Exact(residual);
   }
-  // Returns the normalised x, plus the residual if there is one, which is the input of the activation.
+  // Returns the input of the activation: the normalised x, plus the residual if there is one.
   at::Tensor Sum() const {
     const at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean,
                                         norm.running_var, /*training=*/true, kMomentum, kEpsilon,
@@ -72,9 +72,9 @@ struct Exactly {
   at::Tensor residual;
 };
 
-// One of several ranks that run one after the other in this process, in rounds (InRanks()). Instead of messages this
-// rank gets the tensors that the other ranks sent in the round before, which are in `ranks`. said() returns the tensors
-// that this rank sends.
+// One of several ranks that run one after the other in this process, in rounds (InRanks()). There are no messages: this
+// rank gets the tensors that the other ranks sent in the round before, which the caller passes as `ranks`. said()
+// returns the tensors that this rank sends.
 class RankInTurn : public NormRanks {
  public:
   using Said = std::vector<at::Tensor>;

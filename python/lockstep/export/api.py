@@ -45,9 +45,9 @@ def export(
     """Writes `model` to the file `path` (FORMAT.md).
 
     `inputs` are an example of forward's arguments: one tensor, a tuple of positional arguments, or a dict of named
-    arguments. Dimension 0 of the tensors is the batch, whose size is free in the file's graph; the graph takes inputs
-    with the same other sizes and the same dtypes. Other values (numbers, None) become constants. `name` is the name of
-    the model in the file; by default it is the name of the module's class.
+    arguments. Dimension 0 of the tensors is the batch, whose size is free in the file's graph; the other sizes and the
+    dtypes of the inputs that the graph takes are those of the example. Other values (numbers, None) become constants.
+    `name` is the name of the model in the file; by default it is the name of the module's class.
 
     The model's output is the tensor that forward returns, or else the attribute .logits of the returned object, the
     entry "logits" or "out" of a dict, or the first tensor of a tuple. Parameters that do not require a gradient stay
@@ -57,8 +57,8 @@ def export(
     returns one loss for each sample, [batch], or the mean of these losses. `target` is an example of the loss's
     targets, with as many samples as the inputs, or with one sample: int64 [batch] for classes, int64 [batch, height,
     width] for masks, float32 [batch, numbers] for regression. By default the targets are classes, int64, with the shape
-    of the output without its class dimension, which is the last dimension if the output has three, and otherwise
-    dimension 1.
+    of the output without its class dimension, which is the last dimension if the output has three dimensions, and
+    otherwise dimension 1.
 
     Throws ExportError.
     """
@@ -251,8 +251,9 @@ def _batch_range(program: ExportedProgram) -> list[int]:
 
 def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
     """Returns the smallest batch from which on all guards of torch.export hold. A guard is a condition on the batch
-    that torch.export has found, such as that the batch is even. Throws ExportError if a larger batch that is tried
-    fails."""
+    that torch.export has found, such as that the batch is even. The batches from `low` on are tried, at most
+    _BATCHES_TRIED of them. Throws ExportError if the guards hold for none of them, or fail for one after the
+    smallest."""
     guards = getattr(program, "_guards_code", None) or []
     last = min(high, low + _BATCHES_TRIED - 1)
     accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]

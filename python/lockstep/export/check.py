@@ -12,7 +12,7 @@ unchanged.
 what can fail -> what the caller sees
   the module itself fails, for example in a backward -> ExportError with its reason
   the graph gives another result -> ExportError that says what differs, and what the likely cause is
-  one sample alone fails, or gives another result -> the graph takes batches from two on
+  one sample alone fails, or gives another result -> the graph takes only batches of two samples or more
 """
 
 import math

@@ -1,8 +1,8 @@
 """The operations that a graph may call.
 
-Each line of operations.txt names an ATen operation, "aten::NAME" or "aten::NAME.OVERLOAD". All of them compute tensors
-from tensors: none of them reads a file, has a result whose size depends on the values of a tensor, or returns the value
-of a tensor to the program. The exporter and the reader both refuse all other operations.
+Each line of operations.txt names an ATen operation, "aten::NAME" or "aten::NAME.OVERLOAD". These operations compute
+tensors from tensors: none of them reads a file, has a result whose size depends on the values of a tensor, or returns
+the value of a tensor to the program. The exporter and the reader both refuse all other operations.
 
 SYMBOLIC holds the operations on sizes that depend on the batch.
 """

@@ -28,7 +28,8 @@ from torch import nn
 
 from lockstep.export.errors import ExportError, first_line, users_line
 
-# For each task the class of transformers that makes the model, and the mapping that has the supported configs as keys.
+# For each task: the class of the library transformers that makes the model, and the mapping whose keys are the
+# supported configs.
 TASKS = {
     "sequence-classification": ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
     "image-classification": ("AutoModelForImageClassification", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING"),
@@ -85,7 +86,7 @@ def _timm(name: str, options: Options) -> tuple[nn.Module, Any]:
     try:
         try:
             model = timm.create_model(name, pretrained=False, **wanted, **sized)
-        except TypeError as error:  # convolutional models take images of any size and have no argument for it
+        except TypeError as error:  # a convolutional model takes images of any size, so it has no argument img_size
             if "img_size" not in str(error):
                 raise
             model = timm.create_model(name, pretrained=False, **wanted)

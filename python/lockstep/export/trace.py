@@ -68,7 +68,8 @@ def _selecting(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _refusing_prints() -> Iterator[None]:
-    """Makes print() in the user's code raise, because it would run during the trace and never again."""
+    """Makes print() in the user's code raise an exception, because a print() would run during the trace and never
+    again."""
     original = builtins.print
 
     def refused(*args: Any, **kwargs: Any) -> None:
@@ -119,9 +120,10 @@ def taking_batches_of_one() -> Iterator[None]:
 
 @contextmanager
 def module_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Sets the module's mode, and restores the mode of each submodule afterwards. Some models (timm's LeViT) cache
-    tensors that they compute in evaluation until train() is called. The calls of train() keep older cached tensors out
-    of the graph, and discard those of the trace."""
+    """Sets the module's mode, and restores the mode of each submodule afterwards. In evaluation mode some models
+    (timm's LeViT) compute tensors and cache them until train() is called. The calls of train() here discard the tensors
+    that were cached before the trace, so that they do not get into the graph, and those that were cached during the
+    trace."""
     modes = [(module, module.training) for module in model.modules()]
     model.train()
     model.train(training)

@@ -45,7 +45,7 @@ class LineChart extends Plot {
       }
     }
     if (low > high) return null;
-    // If all values are equal, the ranges below put the line inside the chart.
+    // A range of zero length is widened, so that a line of equal values lies inside the chart.
     const x = this.group.zoom || (xHigh > xLow ? [xLow, xHigh] : [xLow - 1, xLow + 1]);
     if (this.isLog) return {x, y: low === high ? [low / 2, high * 2] : [low, high]};
     if (this.unit.low !== undefined) low = Math.min(low, this.unit.low);
@@ -100,7 +100,7 @@ class LineChart extends Plot {
   }
 
   // Draws the intervals of the line's columns as bars of whole pixels, so that a spike in one column is at least one
-  // pixel wide. (Filling and stroking a polygon of 2000 corners takes ten times as long.)
+  // pixel wide. (Filling and stroking a polygon of 2000 corners takes ten times as long as drawing these bars.)
   drawInterval(context, line, begin, end, alpha) {
     context.globalAlpha = alpha;
     let left = -1;

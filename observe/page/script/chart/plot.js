@@ -1,5 +1,6 @@
-// Plot is the base class of charts: title, canvases, axes, pointer and zoom. Group is the state that several charts
-// share. A chart reads no data by itself: cards pass the figures in, and the chart makes no HTML from text.
+// Plot is the base class of charts. It has their title, canvases, axes, pointer and zoom. Group is the state that
+// several charts share. A chart reads no data by itself: cards pass the figures in, and the chart makes no HTML from
+// text.
 
 // A group has the state that its charts share. If the pointer is in one chart, all charts of the group mark the x of
 // the pointer. If the user zooms into a part of one chart by dragging, all charts of the group show this part.
