@@ -1,4 +1,4 @@
-"""Tests commands that meet faults of users and machines. In each case the command ends in time, with the documented
+"""Tests how commands react to mistakes of users and to faults of machines. In each case the command ends in time, with the documented
 exit status and one error line, leaves no process running, and changes nothing outside its run folder and its output.
 
 Each case has a copy of one trained run, some data, and a tree of unrelated files that must not change. Every commit's

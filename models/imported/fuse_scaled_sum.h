@@ -2,8 +2,9 @@
 //
 //   mul -> add      ScaledSum()
 //
-// A factor is a layer scale if it has one number for each channel of the branch, and the branch has 16 bits. Whether a
-// factor is a layer scale is known only when the graph runs; if it is none, LibTorch's operations are called. If later
+// A factor is a layer scale if it has one number for each channel of the branch. Only when the graph runs is it known
+// whether the factor is a layer scale, and whether the kernel supports the tensors (HasScaledSumKernels(); among other
+// conditions, the branch is on a GPU and has a 16-bit type). Otherwise LibTorch's operations are called. If later
 // operations round the float32 sum to 16 bits, the kernel of the sum also writes the rounded sum.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Program: the operations that an exported graph (python/FORMAT.md) calls, in order, after it was read and checked.
 //
-// ReadProgram() makes a Program from a file's text, exported_graph.cc runs it, and segments.h divides it into segments.
+// ReadProgram() makes a Program from a file's JSON, exported_graph.cc runs it, and segments.h divides it into segments.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

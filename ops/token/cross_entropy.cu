@@ -131,7 +131,8 @@ __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
   return OfBlock(seen);
 }
 
-// Overwrites the logits that Load() has read with their gradients. WriteTarget() then corrects the target's gradient.
+// Overwrites the logits that Load() has read with their gradients. The caller then
+// calls WriteTarget(), which corrects the target's gradient.
 template <typename T, int kSize, int kHeld>
 __device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivative, T* x, int first,
                       const CrossEntropyShape& shape) {

@@ -2,7 +2,7 @@
 //
 // Promise: pixels are scaled, and in training also augmented, if data.augment asks for it. Inputs that are not pixels
 // do not change. On a GPU a kernel scales and augments the pixels after they were copied to the device as bytes. The
-// kernel writes pixels of the dtype to which autocast would round them. If the device is the CPU and pixels are not
+// kernel writes the pixels in the dtype to which autocast would round them. If the device is the CPU and pixels are not
 // augmented, loader threads scale them.
 #pragma once
 
