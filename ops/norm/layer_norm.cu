@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
   }
 }
 
-// In Backward a thread holds, in addition to its packs of a row, the sums over rows of the gradients of weight and bias,
-// for the columns of these packs. A team therefore has at least as
+// In Backward a thread holds, in addition to its packs of a row, the sums over rows of the gradients of weight and
+// bias, for the columns of these packs. A team therefore has at least as
 // many threads as a row has packs, and each thread holds only one pack of the row. The thread's sums then take few
 // registers, so many warps fit on a multiprocessor. Each thread holds two packs only if a row has more packs than a
 // block has threads.
