@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// Returns how many cores this process may use: the number of cores in its affinity mask, or the CPU time of its control
-// groups (rounded up) if that is less. The result is at least 1.
+// Returns how many cores this process may use: the number of cores in its affinity mask, or the number of cores whose
+// CPU time its control groups allow (rounded up), if that is less. The result is at least 1.
 int UsableCores();
 
 // Returns how much CPU time the control groups of this process allow, in cores (2.5 means 2.5 s of CPU time per

@@ -1,5 +1,5 @@
-// Options: the options of a user-defined model or data set. A config sets each option with option { key: "..." value:
-// "..." }.
+// Options: the options of a user-defined model or data set. A config sets each option by a field
+// `option { key: "..." value: "..." }`.
 #pragma once
 
 #include <google/protobuf/map.h>
@@ -26,8 +26,8 @@ class Options {
   // (kUsage) if the value is not an integer.
   int64_t Integer(const std::string& key, int64_t fallback) const;
 
-  // Throws Error (kUsage) if the config has an option for which Text() or Integer() was never called, because that is a
-  // mistake of the user. The error says that `who`, such as "model \"mine\"", has no option with that name.
+  // Throws Error (kUsage) if the config has an option for which Text() or Integer() was never called, because such an
+  // option has no effect. The error says that `who`, such as "model \"mine\"", has no option with that name.
   void RequireAllAsked(const std::string& who) const;
 
  private:

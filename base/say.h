@@ -17,9 +17,9 @@
 namespace lockstep {
 
 // Prepares the standard streams; main() must call it first. If standard input, output or error is closed, opens
-// /dev/null in its place. Otherwise a file that is opened later could get the descriptor number of the closed stream,
-// and messages would be written into that file. Also lets writes that fail return an error instead of ending the
-// process (SIGPIPE, SIGXFSZ).
+// /dev/null in its place. If the stream stayed closed, a file that is opened later could get the stream's descriptor
+// number, and messages would be written into that file. Also lets writes that fail return an error instead of ending
+// the process (SIGPIPE, SIGXFSZ).
 void SecureStandardStreams();
 
 // Prints a warning: a problem that the user should know and that does not end the run.

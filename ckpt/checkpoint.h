@@ -25,7 +25,7 @@
 //   5. write manifest.pb, which lists the files of all ranks, atomically (base/files/atomic_file.h). This fsyncs the
 //      folder, so all names in the folder are on the disk
 //   6. rename the folder to its final name: the checkpoint is committed
-//   7. fsync RUN/checkpoints: the checkpoint stays committed if the power fails
+//   7. fsync RUN/checkpoints, so that the checkpoint stays committed if the power fails
 // To remove a checkpoint, Lockstep first renames it and fsyncs RUN/checkpoints. A half-removed checkpoint is therefore
 // never listed, even after a power cut.
 //

@@ -99,7 +99,7 @@ class Saver {
   // Waits until the Saver is not busy. On rank 0, Release() must have been called for the last checkpoint's step.
   void Wait();
 
-  // Gives up the checkpoint that is being written, because another rank cannot write its part. Returns at once.
+  // Gives up the checkpoint that is being written. To be called if another rank cannot write its part. Returns at once.
   void Abandon();
 
   // Removes the files that all ranks have written for a failed checkpoint. No rank may be busy. Throws Error

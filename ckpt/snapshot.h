@@ -32,7 +32,7 @@ class StateSnapshot {
   StateSnapshot(const StateSnapshot&) = delete;
   StateSnapshot& operator=(const StateSnapshot&) = delete;
 
-  // Takes a snapshot, and overwrites the last snapshot, whose tensors nobody may be reading.
+  // Takes a snapshot, and overwrites the last snapshot. Nobody may be reading the tensors of the last snapshot.
   void Take(const std::vector<NamedTensor>& tensors);
 
   // holds_device_memory() returns whether the copies lie on the device. LeaveDeviceMemory() frees them, and later

@@ -6,8 +6,9 @@
 // A name has one of three kinds:
 //   shared  is the same on all ranks; one rank writes it
 //   own     belongs to one rank, for example the state of its random number generator. The rank is part of the name
-//           in the file: "random.cpu@3". The entry is restored only in a job with the same number of ranks, and only
-//           if it was saved (a run that trained on the CPU saved no state of a GPU's generator)
+//           in the file: "random.cpu@3". The entry is restored only in a job that has as many ranks as the job that
+//           saved the checkpoint, and only if the checkpoint contains the entry (a run that trained on the CPU saved no
+//           state of a GPU's generator)
 //   piece   is a part of a tensor that the ranks hold together (optimizer.shard), flat, in the order of the whole
 //           tensor's memory: "optimizer.exp_avg.fc.weight[0:500]". A tensor that was saved whole or in any pieces
 //           can be restored in any other pieces
@@ -56,7 +57,7 @@ class StateTree {
 
   // These three functions add a shared entry. Restore() writes to the tensor or variable that was passed. `if_missing`
   // must be passed if checkpoints of older programs do not have the entry. For such a checkpoint Restore() calls
-  // `if_missing`, after it has restored the entries that were added before.
+  // `if_missing`, after it has restored the entries that were added before this entry.
   void Add(const std::string& name, const at::Tensor& tensor,
            std::function<void()> if_missing = {});
   void Add(const std::string& name, int64_t& value, std::function<void()> if_missing = {});

@@ -88,7 +88,7 @@ class Communicator {
   // same collectives on every rank.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
-  // Returns the seconds that the host has spent so far on handing operations over and on waiting for them. The time for
+  // Returns the seconds that the host has spent so far on enqueuing operations and on waiting for them. The time for
   // which the device waits for an NCCL operation does not count.
   virtual double waited_s() const { return 0; }
 

@@ -1,7 +1,7 @@
 // FlightRecorder: keeps a record of this rank's last collectives, in memory that outlives the process.
 //
-// Promise: the record stays readable after any end of the process, including kill -9. After MoveTo() the record is a
-// file that is mapped into memory, and the kernel keeps what was written.
+// Promise: after MoveTo() the record stays readable after any end of the process, including kill -9, because it is then
+// a file that is mapped into memory, and the kernel keeps what was written.
 //
 // Invariants:
 //   1. A collective is recorded when it is enqueued and again when it is done. Each recording takes one reading of the

@@ -30,8 +30,8 @@
 
 namespace lockstep {
 
-// `bootstrap` sends NCCL's unique id to all ranks, and says what rank and world size are. Keeps a reference to
-// `recorder`. Throws Error: kUsage if the NCCL library that is loaded has another version than the one that Lockstep
+// `bootstrap` sends NCCL's unique id to all ranks, and gives this process's rank and the world size. Keeps a reference
+// to `recorder`. Throws Error: kUsage if the NCCL library that is loaded has another version than the one that Lockstep
 // was built for, kPeer if the ranks cannot connect.
 std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap,
                                        FlightRecorder& recorder);

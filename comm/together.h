@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-// Does nothing if `own` is empty on all ranks. Otherwise throws the error of the first rank that has one, on all ranks
-// (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call it.
+// Does nothing if `own` is empty on all ranks. Otherwise throws on all ranks the error of the first rank that has an
+// error (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
 // Returns whether `own` is true on any rank. `what` describes the value in the flight record. Every rank must call it.

@@ -296,7 +296,7 @@ class Checker {
   }
 
   // Fails if `has_meaning` is false and `value` is not the default: the field `name` then has no effect for `kind`,
-  // such as an optimizer's type.
+  // which is, for example, an optimizer's type.
   template <typename Value>
   void RequireDefault(const std::string& name, const Value& value, const Value& by_default,
                       bool has_meaning, const std::string& kind) const {

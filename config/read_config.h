@@ -2,8 +2,8 @@
 // name.
 //
 // Promise: configs that runs of earlier versions saved can be read. If they have a field that the schema has removed
-// (option `former` in config/schema/options.proto), the returned config says the same in the current fields. A user's
-// config with such a field is refused, with an error that says what to write instead.
+// (option `former` in config/schema/options.proto), the returned config has the same meaning, expressed in current
+// fields. A user's config with such a field is refused, with an error that says what to write instead.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Guess: all functions of the package zstandard decompress the same bytes to the same result, and raise an error if more
 # data follows the end of the compressed data.
-# Fact: a .zst file may consist of several frames in a row. Concatenating two files, pzstd, and appending to a log
-# produce such files. The command zstd -d and zstandard.open() read all frames. zstandard.decompress() and
-# read_to_iter() stop after the first frame, without a warning.
+# Fact: a .zst file may consist of several frames in a row. Such a file results if two files are concatenated, if pzstd
+# compresses a file, or if a program appends to a compressed log. The command zstd -d and zstandard.open() read all
+# frames. zstandard.decompress() and read_to_iter() stop after the first frame, without a warning.
 # Seen with zstandard 0.25.0:
 #   as found: of 2 lines in 2 frames open() reads 2, decompress() 1, read_to_iter() 1
 set -euo pipefail

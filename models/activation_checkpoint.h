@@ -3,9 +3,10 @@
 // weights.
 //
 // Invariants:
-//   1. The block's parameters get the same gradients as without checkpointing. The implementation corresponds to the
-//      reentrant form of torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the
-//      block.
+//   1. The block's parameters get the same gradients as without checkpointing. As in the reentrant form of
+//      torch.utils.checkpoint, the backward of a block is a backward pass of its own inside the outer one. A parameter
+//      that is also used outside the block would get its gradient in two parts, so a parameter of a checkpointed block
+//      must not be used outside the block.
 //   2. A block must change state, such as running statistics, only in the first computation. In the second computation
 //      IsRecomputing() is true, so that the block can tell the two apart.
 //   3. A step that uses activation checkpointing can be captured in a CUDA graph (tests/memory_test.py).

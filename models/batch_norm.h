@@ -1,6 +1,6 @@
-// BatchNorm: batch normalisation with the statistics of one rank's samples, or of the samples of all ranks. This one
-// module replaces torch.nn.BatchNorm1d to BatchNorm3d and SyncBatchNorm, and its parameters and buffers have the same
-// names.
+// BatchNorm: batch normalisation with the statistics of one rank's samples, or of the samples of all ranks. This module
+// replaces torch.nn's BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm, and its parameters and buffers have the
+// same names as theirs.
 //
 // If the ranks share statistics, forward and backward contain collectives, so every rank must run the module in every
 // step. A rank without samples passes an empty input, [0, ...].

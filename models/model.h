@@ -56,9 +56,10 @@ class Model : public torch::nn::Module {
  public:
   // Computes the output of a micro-batch. `input` is [count, input_shape...] with count >= 1. It is float32, or int64
   // if the samples are tokens; pixels on a GPU that trains in BF16 or FP16 already have that 16-bit type. The output
-  // holds logits or regression outputs, [count, classes]; for the next token of each token, [count, tokens, classes];
-  // for the class of each pixel, [count, classes, height, width]. The class dimension of the output may be larger than
-  // the number of classes; no target selects the additional classes, which are padding.
+  // holds logits or regression outputs. Its shape is [count, classes]; if the model predicts the next token after each
+  // token, the shape is [count, tokens, classes]; if it predicts the class of each pixel, the shape is [count, classes,
+  // height, width]. The class dimension of the output may be larger than the number of classes; no target selects the
+  // additional classes, which are padding.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // Returns the sum of the losses of all targets, 0-dimensional. By default this is the loss that the config's `loss`
@@ -74,7 +75,7 @@ class Model : public torch::nn::Module {
   at::Tensor WeightSum(const at::Tensor& target) const;
   bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
 
-  // Returns whether the config selects a loss that LossSum() has not used so far. If it has not been used after the
+  // Returns whether the config selects a loss that LossSum() has not used so far. If the loss is still unused after the
   // first call of LossSum(), the model overrides LossSum() and ignores the loss.
   bool IgnoresLoss() const { return loss_ && !used_loss_; }
 

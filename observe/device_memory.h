@@ -41,9 +41,9 @@ DeviceMemory ReadDeviceMemory(at::Device device);
 // Returns the bytes of a GPU that are allocated to tensors. The call takes microseconds.
 int64_t AllocatedBytes(at::Device device);
 
-// Return the bytes of a GPU's memory, and the bytes that tensors can still get. Tensors can get the bytes that no
-// process has reserved, at most as many as this process may still reserve, and the bytes that the allocator has
-// reserved but not allocated.
+// TotalDeviceBytes() returns the bytes of a GPU's memory. FreeDeviceBytes() returns the bytes that tensors can still
+// get: the bytes that the allocator has reserved but not allocated, and the bytes that it can still reserve. The latter
+// are limited by what other processes have reserved, and by per_process_memory_fraction.
 int64_t TotalDeviceBytes(at::Device device);
 int64_t FreeDeviceBytes(at::Device device);
 

@@ -60,7 +60,7 @@ class QuietAllocator final : public c10::WarningHandler {
 }  // namespace
 
 // Receives LibTorch's reports of allocations, and counts them in a MemoryTally. The class derives from
-// ProfilerStateBase, because LibTorch casts the object that it finds under DebugInfoKind::PROFILER_STATE to that type.
+// ProfilerStateBase, because LibTorch casts the object under DebugInfoKind::PROFILER_STATE to ProfilerStateBase.
 // The object presents itself as a profiler that is off.
 class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
  public:
@@ -225,7 +225,8 @@ DevicePeak MemoryWatch::PeakOfDevice() const {
   DevicePeak peak{.peak_bytes = Most(), .device_bytes = TotalDeviceBytes(device_)};
   const int64_t pools = TellsBlocks() ? ReadDeviceMemory(device_).pool_bytes : 0;
   const int64_t allocated = AllocatedBytes(device_);
-  // A CUDA graph's pool keeps its memory even while no tensor uses it.
+  // The pools' memory is not left for other tensors, because a CUDA graph's pool keeps its memory even while no tensor
+  // uses this memory.
   peak.left_bytes =
       FreeDeviceBytes(device_) + allocated - std::max(peak.peak_bytes, allocated + pools);
   return peak;

@@ -6,12 +6,12 @@
 // How: LibTorch reports each allocation to the object in the thread's ThreadLocalDebugInfo, which is how PyTorch's
 // profiler measures memory. The threads of a backward pass inherit the object of the thread that started the pass. On a
 // GPU the reported sizes are those of the allocator's blocks. Each report also has the allocator's total, so memory
-// that other threads allocate is counted, too, but without an owner or a module. On a CPU the reported sizes are those
-// of tensors. Memory that libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
+// that other threads allocate is counted, but without an owner or a module. On a CPU the reported sizes are those of
+// tensors. Memory that libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
 // While During() runs, no profiler can be enabled on this thread.
 //
-// A step that replays a CUDA graph allocates nothing; the step that captures the graph allocates its memory.
+// A step that replays a CUDA graph allocates nothing; the step that captures the graph allocates the graph's memory.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory_watch_test.cc)
 //   a profiler is on, or TellsBlocks() is false for the GPU's allocator -> During() watches nothing and returns false

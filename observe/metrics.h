@@ -9,12 +9,12 @@
 //              weighted_f1; matthews (matthews_corrcoef); quadratic_kappa (cohen_kappa_score with quadratic weights and
 //              labels=range(classes), so a class that never occurs still adds to the distance between its neighbours);
 //              map3 (for three and more classes; mean average precision at 3, as Kaggle defines it: 1, 1/2 or 1/3 if
-//              the class has the greatest, second or third output, otherwise 0)
-//   labels     accuracy: share of labels that are right; f1, auc and log_loss: means over the labels (auc leaves out
-//              labels that apply to all samples or to none)
+//              the class has the greatest, second or third greatest output, otherwise 0)
+//   labels     accuracy: share of labels that are predicted rightly; f1, auc and log_loss: means over the labels (auc
+//              leaves out labels that apply to all samples or to none)
 //   numbers    rmse: root of the mean squared difference; mae: mean absolute difference; r2: the mean over the columns;
-//              rmsle: rmse of log(1 + x), not a number if an x is -1 or less. rmse, mae and rmsle are computed over all
-//              columns together.
+//              rmsle: rmse of log(1 + x), where x are the outputs and the targets; NaN if an x is -1 or less. rmse, mae
+//              and rmsle are computed over all columns together.
 //   tokens     perplexity: e^loss; accuracy: share of positions at which the right token has the greatest output. The
 //              metrics of classes are left out, because they would treat every token of the vocabulary as a class.
 //   pixels     accuracy: share of the labeled pixels whose class has the greatest output; iou (jaccard_score) and dice

@@ -1,12 +1,12 @@
 // MetricsRing: reads the figures of a step (loss, norm and others) from the device a few steps later, so that the host
 // need not wait for the device.
 //
-// Promise: Pop returns the figures that Push took, in the same order. On a GPU Push only enqueues a copy into pinned
-// memory, and Pop returns a step's figures when kLag further steps have begun. If the copy is not done by then, Pop
-// waits for the copy.
+// Promise: Pop() returns the figures that Push() took, in the same order. On a GPU Push() only enqueues a copy into
+// pinned memory, and Pop(step) returns the figures of a step only if that step is at least kLag steps before `step`. If
+// the copy is not done by then, Pop() waits for the copy.
 //
-// Invariant: how many reports Pop has returned depends only on the step number, not on time, so all ranks see the same
-// figures at the same step.
+// Invariant: how many reports Pop() has returned depends only on the step number, not on time, so all ranks see the
+// same figures at the same step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,14 +26,16 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // Begins a step. Must be called before the step's Push(). If `delay_s` is positive, a GPU waits for `delay_s` seconds
-  // before it begins the step, and the step's report has no time.total. If the host has queued the whole step before
-  // this wait ends, the report's time.unbroken is the time that the GPU alone takes for the step.
+  // Begins a step. Must be called before the step's Push(). If `delay_s` is positive, the step is delayed: a GPU waits
+  // for about `delay_s` seconds or longer before it begins the step. A CPU ignores `delay_s`.
   void BeginStep(double delay_s = 0);
 
-  // Adds the report of a step. Pop() fills in the report's figures and, on a GPU, the report's time.total, time.idle
-  // and time.unbroken. `figures` is float64 [ops::kStepFigures] on the device, and is read after the work that is
-  // already enqueued on the current stream.
+  // Adds the report of a step. Pop() fills in the report's figures and, on a GPU, these times:
+  //   time.total, time.idle  only if the step was not delayed and is not the first step
+  //   time.unbroken          only if the step was delayed, and the host had queued the whole step before the delay
+  //                          ended: the time that the GPU alone takes for the step
+  // `figures` is float64 [ops::kStepFigures] on the device, and is read after the work that is already enqueued on the
+  // current stream.
   void Push(const StepReport& report, const at::Tensor& figures);
 
   // Returns the complete report of the oldest step if that step is at least kLag steps before `step`; otherwise
@@ -51,13 +53,14 @@ class MetricsRing {
   struct Entry {
     StepReport report;
     at::Tensor figures;  // on the host
-    // On a GPU: the moments at which the device began and finished the step. `begin` is recorded only if the device had
-    // finished the previous step before BeginStep(), or if the step is delayed.
+    // On a GPU: the moments at which the device began and finished the step. `begin` is null if the step is not delayed
+    // and the device was still working on the previous step at the call of BeginStep().
     Event begin;
     Event end;
-    // Whether the device waited for `delay_s` before the step. If so, the step's total time does not count.
+    // Whether the device waited before the step (BeginStep()). A delayed step has no time.total and no time.idle.
     bool is_delayed = false;
-    bool is_unbroken = false;  // whether the whole step was queued before the device began it
+    // Whether the step was delayed, and the host had queued the whole step before the delay ended.
+    bool is_unbroken = false;
   };
 
   Event NewEvent();
@@ -69,7 +72,7 @@ class MetricsRing {
   std::vector<Event> free_events_;
   Event begin_;              // the begin event of the step that is being queued
   bool is_delayed_ = false;  // whether the device waits before the step that is being queued
-  Event last_end_;           // the end event of the last step that was popped
+  Event last_end_;           // the end event of the step that Pop() returned last
 };
 
 }  // namespace lockstep

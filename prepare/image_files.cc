@@ -45,7 +45,8 @@ std::vector<ImageFile> ListImages(const std::string& folder) {
   const fs::path root(folder);
   std::vector<ImageFile> files;
   LeftOut left_out;
-  // `is_class` says that `entry` lies directly in `folder`, so a folder there is the folder of a class.
+  // `is_class` says whether `entry` lies directly in `folder`. If so, and if `entry` is a folder, it is the folder of a
+  // class.
   const auto add = [&](const fs::directory_entry& entry, bool is_class) {
     const bool is_folder = entry.is_directory();
     if (!is_folder && IsImageName(entry.path().native())) {

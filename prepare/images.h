@@ -3,9 +3,9 @@
 // Promise: the folder DST holds each image file below the folder SRC as a JPEG file, under the same name (.png, .webp
 // and .bmp become .jpg). If the shorter side of an image is longer than `size`, the image is reduced: its shorter side
 // becomes `size`, and its longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize
-// gives (with antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not
-// be turned is copied, byte for byte. Every image is decoded once, even if its file is copied. The same source and
-// options give the same bytes. Neither the number of threads nor interruptions change the bytes
+// gives. Images are reduced with antialiasing (data/images/resize.h). No image is enlarged. A JPEG file that is small
+// enough and need not be turned is copied, byte for byte. Every image is decoded once, even if its file is copied. The
+// same source and options give the same bytes. Neither the number of threads nor interruptions change the bytes
 // (prepare/output_folder.h).
 //
 // The JPEG files that are written have chroma subsampling 4:2:0, like those of cameras and the photographs of ImageNet.

@@ -7,9 +7,9 @@
 // the bytes (prepare/output_folder.h).
 //
 // How:
-//   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place at or after piece_bytes that
-//      lies outside a separator and at which the text may be cut. A text may be cut where the tokenizer encodes the two
-//      parts to the same tokens as the whole.
+//   1. Each file is cut every piece_bytes, or a little later: each cut is moved forward to the next place that lies
+//      outside a separator and at which the text may be cut. The last piece ends with the file. A text may be cut where
+//      the tokenizer encodes the two parts to the same tokens as the whole.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
 //      keeps one piece and its tokens in memory. The files are memory-mapped, so the rest of the text takes memory only
 //      in the page cache.

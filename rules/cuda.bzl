@@ -1,7 +1,8 @@
-"""cuda_library: compiles .cu files with the nvcc of the wheels into a library that cc_* rules can link.
+"""cuda_library: compiles .cu files into a library that cc_* rules can link, with the nvcc of the Python wheels.
 
-This is a rule of Lockstep's own, because Bazel 4 has no rule for CUDA, and the public rule sets need a CUDA toolkit of
-the system and a download. The rule runs nvcc and ar, and returns a CcInfo.
+This is a rule of Lockstep's own, because Bazel 4 has no rule for CUDA. The public rule sets would have to be
+downloaded, and they need a CUDA toolkit that is installed on the system. The rule runs nvcc and ar, and returns a
+CcInfo.
 
 The build setting //rules:cuda_architectures names the architectures that get machine code. For one architecture nvcc
 takes a fifth of the time that it takes for all five. PTX for the newest of the named architectures is added, so that

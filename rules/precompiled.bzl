@@ -2,8 +2,9 @@
 
 Compiling a file of ops/ takes 8 s, of which 5 s go to parsing LibTorch's headers and to instantiating the templates
 that their inline functions use. A precompiled header of Clang holds the parsed headers and, with
--fpch-instantiate-templates, the instantiated templates. From a precompiled header Clang loads only what a file uses: an
-empty file takes 0.4 s with torch_precompiled.h, and 0.1 s with core_precompiled.h (clang 14, LibTorch 2.11, AMD EPYC).
+-fpch-instantiate-templates, the instantiated templates. From a precompiled header Clang loads only what a file uses:
+compiling an empty file takes 0.4 s with torch_precompiled.h, and 0.1 s with core_precompiled.h (clang 14, LibTorch
+2.11, AMD EPYC).
 
 A file still includes all headers that it uses. With --//rules:precompiled=false, and with any compiler other than
 Clang, the precompiled headers are empty, so that such a build fails if a file does not include a header that it uses.

@@ -1,4 +1,4 @@
-"""cc_proto: makes a C++ library of .proto files with the system's protoc.
+"""cc_proto: makes a C++ library from .proto files, with the system's protoc.
 
 Bazel's own cc_proto_library is not used, because it would download protoc and libprotobuf and build them from source.
 """

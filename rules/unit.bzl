@@ -1,7 +1,7 @@
 """Macros for a room's BUILD file. A unit is foo.h and foo.cc, and optionally foo_test.cc and foo_bench.cc.
 
     unit(name = "crop", deps = [...])      foo.h and foo.cc as a library; foo_bench.cc as the program foo_bench
-    op(name = "linear", deps = [...])      the same with foo.cu behind foo_kernel.h, compiled by nvcc
+    op(name = "linear", deps = [...])      the same, and foo.cu (header foo_kernel.h), compiled by nvcc
     room_tests(deps = [...])               all of the room's foo_test.cc in one program, `tests`
     gtest(name = "crop_test", ...)         a test that needs a program of its own
 

@@ -48,8 +48,8 @@ class SampleRandom:
 def draw(options, seed, epoch, index, height, width):
     """Returns the random values of one sample: the order of the four colour changes, their factors, the box (left, top,
     right, bottom) in pixels into which another sample's image is mixed, the share of the sample's own image in the
-    box's pixels, and the share of its own label in the loss. Without a mixture the box is empty and both shares are 1.
-    """
+    box's pixels, and the share of the sample's own label in the loss. Without a mixture the box is empty and both
+    shares are 1."""
     random = SampleRandom(_mix((seed + _SALT) & _MASK), epoch, index)
     order = [0, 1, 2, 3]
     for i in (3, 2, 1):

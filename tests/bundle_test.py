@@ -201,8 +201,8 @@ def test_no_library_is_loaded_twice(machine):
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
     """Checks that no library of the bundle needs a newer glibc than the program. Debian 12's libevent uses a function
-    that glibc has had since version 2.36, but Ubuntu 22.04 has glibc 2.35. Open MPI does not need this function: the
-    tests on a bare machine train without it."""
+    that glibc has had since version 2.36, so this libevent cannot be loaded on Ubuntu 22.04, which has glibc 2.35. Open
+    MPI does not need this function: the tests on a bare machine train without it."""
 
     def versions(*paths):
         said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
@@ -232,8 +232,8 @@ def test_a_machine_without_torch(archive, tmp_path):
 
 
 def documented_wheels():
-    """Returns {name: version} of the wheels that the `pip download` command of docs/notebooks.md fetches for an image
-    with another torch."""
+    """Returns {name: version} of the wheels that the `pip download` command of docs/notebooks.md fetches for a
+    container image whose Python has another torch."""
     (command,) = re.findall(r"pip download (?:.*\\\n)*.*", pathlib.Path("docs/notebooks.md").read_text())
     return dict(re.findall(r"([\w-]+)==(\S+)", command))
 

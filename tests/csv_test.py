@@ -270,7 +270,7 @@ def test_house_prices(tmp_path):
 
 def test_several_labels_by_name(tmp_path):
     """Checks that Lockstep finds the target columns by name in files that hold them in another order, although the
-    config gives them by number."""
+    config gives the target columns by number."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 3))
     columns = {"a": x[:, 0], "b": x[:, 1], "y1": x[:, 0], "y2": 5 - x[:, 1], "y3": 9 * x[:, 2], "c": x[:, 2]}

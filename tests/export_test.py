@@ -1,8 +1,8 @@
 """Tests lockstep.export end to end: a file, executed by lsm_executor.py, computes what the module computes in eager
 mode, and a model that cannot be exported ends with one error line.
 
-Modules and files run in fp32 on one thread, from the same weights and the same seed. So outputs, gradients, updated
-buffers and three steps of SGD must agree within 1e-6 of the tensor's largest element, also with dropout.
+Modules and files run in fp32 on one thread, from the same weights and the same seed. Therefore, in three steps
+of SGD, each output, gradient and updated buffer must agree within 1e-6 of its largest element, also with dropout.
 """
 
 import contextlib

@@ -57,7 +57,7 @@ def config_of(folder, model="", more="", name="config.pbtxt", graph="false", dat
 def expect_end(run, folder, status, *parts, lines=1):
     assert run.status == status, run
     assert run.seconds < START_S + LIMIT_S + MARGIN_S, run
-    # A killed process may take a moment to end, so this waits for MARGIN_S seconds at most.
+    # A killed process may take a moment to end, so the test waits for it, at most MARGIN_S seconds.
     wait_until_gone(folder, MARGIN_S)
     assert len(run.error_lines) == lines, run
     for part in parts:
@@ -68,8 +68,9 @@ def faulty(folder, fault, more="", **model):
     return Run(["train", config_of(folder, dict(model, fault=fault), more)], ranks=RANKS, program=FAULTY, timeout=60)
 
 
-# If a rank is missing, the error line contains these texts. They say where another rank is: in step 35 or 36 ("step 3"
-# matches both numbers; the fault is in step 36), and in the collective of a bucket, whose parameters the line names.
+# If a rank is missing, the error line contains these texts. They say that another rank is in step 35 or 36 ("step 3"
+# matches both numbers; the fault is in step 36), and that it is in the collective of bucket 0, which has the parameters
+# linear.bias and linear.weight.
 WHERE = ["step 3", "collective", "bucket 0: linear.bias, linear.weight"]
 
 

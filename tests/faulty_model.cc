@@ -3,12 +3,12 @@
 //   1      the model throws
 //   2      the rank's process is killed
 //   3      the mpirun that started the rank is killed
-//   4      the bias is unused from that forward on, and used again from the forward number `until` on, if given
+//   4      the bias is unused from that forward on; if `until` is given, it is used again from forward `until` on
 //   5      the rank's process is stopped (SIGSTOP)
 //   6      BatchNorm is not synchronised, so this rank skips a collective (with `norm` and
 //          ddp.sync_batch_norm)
 //   7      the forward never returns
-//   8      from then on, each forward of more than `fits` samples throws an out-of-memory error
+//   8      from that forward on, each forward of more than `fits` samples throws an out-of-memory error
 //   9      like 8, but in the backward
 //   10     like 8, but on a GPU whose free memory is fragmented, so that an allocation really fails
 // Other options of the model: each training forward takes `sleep_us` microseconds longer on rank `rank` and `base_us`

@@ -284,9 +284,8 @@ IN_CLOSE_NOWRITE = 0x10
 
 
 class Opened:
-    """Counts how often each file in a folder is opened. It also asks for the events of closing a file: the kernel makes
-    one event of several equal ones that follow each other, and with these events two openings of a file do not follow
-    each other."""
+    """Counts how often each file in a folder is opened. The kernel merges equal events that directly follow each other.
+    Therefore this class also asks for the events of closing a file, which then lie between two openings of a file."""
 
     def __init__(self, folder):
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -320,8 +319,8 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     for i in range(11):
         photograph(random, i % 3, 30).save(tmp_path / f"new/{i:02}.png")
     config = write_images_config(tmp_path, 'train: "train"', epochs=1)
-    # Without loader threads an image is opened only when the model needs its batch. A thread would read ahead, past the
-    # last batch, as far as its time allows.
+    # Without loader threads an image is opened only when the model needs its batch. A loader thread
+    # would read ahead, past the last batch, so the number of openings would depend on its speed.
     config.write_text(config.read_text() + "\nloader { threads: 0 }")
     run = cross_validation(tmp_path, "cv", config=config)
     assert run.status == DONE, run

@@ -387,9 +387,9 @@ def write_config(folder, text, name="config.pbtxt"):
 
 def noisy_digits(folder, samples, planted=()):
     """Returns the features and labels of the first `samples` digits, and writes them to `folder`/train.csv. The pixels
-    are whole numbers, so different patches could have equal sums; noise prevents such ties, in which the choice of a
-    maximum would be arbitrary. The rows whose numbers are in `planted` hold 3e38, so that sums over them overflow in
-    every format."""
+    are whole numbers, so a model could compute equal values for different patches, and a max pooling would choose one
+    of them arbitrarily. Added noise prevents these ties. The rows whose numbers are in `planted` hold 3e38, so that
+    sums over them overflow in every format."""
     import numpy as np
     import torch
 

@@ -253,8 +253,8 @@ def test_ranks_share_the_statistics_of_a_batch(name, checkpoints, tmp_path):
 
 
 def test_one_value_has_no_variance(tmp_path):
-    """Checks the error for a last batch of one sample, of which a BatchNorm of resnet18 gets one value for each
-    channel."""
+    """Checks the error for a last batch of one sample: a BatchNorm of resnet18 then gets one value for each channel,
+    which has no variance."""
     export(tmp_path, "resnet18")
     run = Run(["train", config_of(tmp_path, batch=7)])
     expect_error(run, USAGE, "batch_norm of layer3.0.bn1 (resnet.py:", "one value of a channel has no variance")

@@ -190,7 +190,7 @@ def enlarged_digits(folder):
 
 def test_the_accuracy_of_resnet18(tmp_path):
     """Checks on real images that the mean accuracy over three seeds differs from PyTorch's by at most the range of the
-    accuracies over the seeds. The range is the larger one of Lockstep's and PyTorch's, and at least 0.01."""
+    accuracies over the seeds: Lockstep's range or PyTorch's range, whichever is larger, or 0.01 if both are smaller."""
     (x, y), (other_x, other_y) = enlarged_digits(tmp_path)
     epochs, batch = 10, 56
     ours, pytorchs = [], []

@@ -1,7 +1,7 @@
 """Tests that the processes of a long training do not use more and more resources. At the end of the training, each
 process has no more open files and threads than after the fifth checkpoint, and at most 32 MiB more memory. $TRAIN_S is
-the seconds between the two measurements; $MORE_MEMORY is the share by which the memory may grow, if this is less than
-32 MiB."""
+the number of seconds between these two measurements. $MORE_MEMORY is the share of the first measurement by which the
+memory may grow, if this is less than 32 MiB."""
 
 import os
 import pathlib

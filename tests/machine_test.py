@@ -49,7 +49,8 @@ def uuids(*numbers):
 
 
 class Training:
-    """Runs a training on the CPU that reads the stand-in's GPUs. The training goes on until it is told to stop."""
+    """Runs a training that computes on the CPU and reads the figures of the stand-in's GPUs. The training goes on until
+    it is told to stop."""
 
     def __init__(self, tmp_path, gpus, env, *assignments):
         self.run_dir = tmp_path / "run"
@@ -204,7 +205,8 @@ def test_a_slow_driver(tmp_path):
     assert step_losses(training.run_dir) == step_losses(tmp_path / "other")
     quiet = [line["event"] for line in events(tmp_path / "other")]
     assert "machine" not in quiet
-    # Only as many events as there are steps are compared, because one of the runs was stopped and the other was not.
+    # Only the first events, as many as there are steps, are compared, because the last events differ: one of the runs
+    # was stopped, and the other was not.
     common, slow_common = (
         [kind for kind in kinds if kind in ("start", "step", "epoch")][: len(steps)]
         for kinds in (quiet, [line["event"] for line in slow])

@@ -75,8 +75,8 @@ def nearest(mask, size):
 
 
 def enlarged(mask, size):
-    """Resizes a mask to the nearest pixels with integer arithmetic. Pillow's floating-point arithmetic may choose
-    either pixel if a centre lies exactly between two pixels."""
+    """Resizes a mask by nearest-neighbour sampling, in integer arithmetic. If a centre lies exactly between two pixels,
+    Pillow's floating-point arithmetic may choose either of them."""
     rows, columns = ((2 * np.arange(count) + 1) * own // (2 * count) for count, own in zip(size, mask.shape, strict=True))
     return mask[rows][:, columns]
 

@@ -7,8 +7,8 @@ from harness import DIGITS, DONE, events, faulty_model, path_of, train, write_co
 
 FAULTY = pathlib.Path(path_of("FAULTY"))  # absolute, because some processes run in another folder
 POINTS = 0.05  # the largest allowed error of a share of the run's time
-# If other programs disturb one of the two compared runs, the comparison fails by chance, so it is repeated. An account
-# that is wrong is wrong each time.
+# If other programs disturb one of the two compared runs, the comparison fails by chance, so it is repeated. A wrong
+# account fails each time.
 ATTEMPTS = 3
 STEPS = 500
 COMPUTE_US = 6000  # microseconds for which each training forward of MODEL sleeps, as if it computed

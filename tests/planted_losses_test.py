@@ -280,8 +280,8 @@ def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
 @pytest.mark.all_tier("what a restart takes depends on time, and needs a machine with nothing else to do")
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_restart_takes_is_named(tmp_path, severity):
-    """Checks that the account has the time that a restart takes: the time of the start, and of the steps after the last
-    checkpoint that are made again."""
+    """Checks that the account has the time that a restart takes: the time for starting, and the time for repeating the
+    steps after the last checkpoint."""
     at = [205, 230, 249][severity]
     saving = "checkpoint { every_steps: 50 }"
 

@@ -51,8 +51,8 @@ class Case:
     command: str  # a shell command, run in the case's folder; {L} is the program
     status: object  # the exit status, or a set of allowed ones
     says: tuple = ()  # texts; each must occur in a line on standard error
-    plant: object = None  # a function of the folder that is called before the command
-    check: object = None  # a function of the folder and of the command's standard output, called after the command
+    plant: object = None  # a function that gets the folder, and is called before the command
+    check: object = None  # a function that gets the folder and the command's standard output, called after it
     lines: int = 1  # the number of the program's lines on standard error
     tells: tuple = ()  # the allowed beginnings of these lines; empty: those of lockstep's errors and warnings
 

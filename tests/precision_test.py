@@ -83,8 +83,8 @@ def test_the_curve_is_pytorchs(precision, tmp_path):
     run = train(config_of(tmp_path, precision, growth=STEPS), tmp_path / "run")
     assert run.status == DONE, run
     losses = np.array(step_losses(tmp_path / "run"), dtype=float)
-    # The curves are averaged over windows of 20 steps and must agree within 1 %, because small single losses depend on
-    # the last bits.
+    # The curves are averaged over windows of 20 steps and must agree within 1 %. Single losses are not compared:
+    # rounding may change small ones by more.
     finite = np.isfinite(expected) & np.isfinite(losses)
     assert finite.mean() > 0.7
     windows = [slice(i, i + 20) for i in range(0, STEPS, 20)]

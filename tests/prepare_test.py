@@ -88,8 +88,8 @@ def test_resizes_as_pillow(tmp_path):
         assert result.format == "JPEG" and result.size == expected.size
         difference = np.abs(np.asarray(result.convert("RGB"), "f4") - np.asarray(expected, "f4"))
         assert difference.mean() < 4, name
-        # JPEG compression changes pixels. The limit is the mean change that Pillow's JPEG file of the expected pixels
-        # has, plus one grey level.
+        # JPEG compression changes pixels. The limit is one grey level more than the mean change when Pillow saves the
+        # expected pixels as JPEG.
         expected.save(tmp_path / "twin.jpg", quality=90)
         twin = np.asarray(Image.open(tmp_path / "twin.jpg"), "f4")
         assert difference.mean() < np.abs(twin - np.asarray(expected, "f4")).mean() + 1, name
@@ -149,8 +149,8 @@ def test_pictures_that_are_turned(tmp_path, size):
 
 @pytest.mark.parametrize("command", [["images", "--size", 64], ["shards"]])
 def test_what_is_no_image(tmp_path, command):
-    """Checks that files that are not supported images are left out with a message, and that a link with an image's name
-    to another file is an error."""
+    """Checks that files that are not supported images are left out with a message, and that a link is an error if it
+    has the name of an image but leads to another kind of file."""
     write_photographs(tmp_path / "src", 10)
     (tmp_path / "src/class1/notes.txt").write_text("no image")
     (tmp_path / "src/class1/a.tiff").write_bytes(b"II*\0")
@@ -328,9 +328,9 @@ def test_bad_text(tmp_path, vocabulary):
 
 
 def interrupted(command, progress, wanted_kills, looks=100):
-    """Runs the command repeatedly until it completes, and kills it at most `wanted_kills` times. Polls progress() all
-    the time. A kill comes after a random number, from 1 to `looks`, of polls that find more progress than at the start.
-    Returns the number of kills."""
+    """Runs the command repeatedly until it completes, and kills it at most `wanted_kills` times. Polls progress() while
+    the command runs, counts the polls that find more progress than there was when this attempt started, and kills the
+    command when the count reaches a random number between 1 and `looks`. Returns the number of kills."""
     kills = 0
     while True:
         process = subprocess.Popen(

@@ -259,8 +259,8 @@ def test_a_run_that_ends_within_a_profile(tmp_path):
 
 
 def test_a_profile_ends_with_the_epoch(tmp_path):
-    """Checks that a profile of four steps that begins in step 25 ends after two. An epoch has 26 steps, and the
-    evaluation after the epoch is not part of a step."""
+    """Checks that a profile of four steps that begins in step 25 ends after two steps, because the epoch ends
+    after step 26. The evaluation after the epoch is not part of a step, so it is not profiled."""
     run_dir = tmp_path / "run"
     more = "max_steps: 40 profile { first_step: 25 steps: 4 }"
     config = write_config(tmp_path, digits_config(more, data=digits_data("validation_fraction: 0.1")))

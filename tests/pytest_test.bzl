@@ -32,10 +32,11 @@ def pytest_test(
       size: Bazel's test size
       data: further files that the test needs
       env: further environment variables; $(location ...) is the path of a file
-      tier: "all" if no case of the file runs on every commit; otherwise conftest.py chooses the cases that do
+      tier: "all" if no case of the file runs on every commit; otherwise conftest.py chooses the cases that
+        run on every commit
       why: with tier = "all", the reason why the file runs only with --all, in a few words with a verb
-      cpus: 3 if the test measures times or races against a process, so that it runs alone on two cores. With 1, three
-        tests run at the same time
+      cpus: how many of the three places for tests (on two cores) the test takes: 3 if it measures times or races
+        against a process, so that it runs alone; otherwise 1
       shards: the number of processes among which the cases are divided, for a file that takes longer than other files
       on_gpus: False if the test does the same with and without a GPU, so that there is no variant for GPUs
     """

@@ -92,8 +92,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """Makes a new environment in which pip has installed the wheel. Returns the path of its Python. A .pth file adds
-    the tests' own torch and pip behind the environment's packages."""
+    """Makes a new environment in which pip has installed the wheel. Returns the path of its Python. A .pth file
+    appends the tests' own site-packages folder, which has torch and pip, to the environment's module search path."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"

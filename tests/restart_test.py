@@ -130,8 +130,8 @@ def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier("two ranks start afresh as one does", unless=lambda ranks: ranks is None)
 def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
-    """Checks that --fresh is only for the first start. Otherwise each restart would discard the steps of the start
-    before."""
+    """Checks that --fresh is only for the first start. If it held for restarts as well, each restart would discard
+    the steps of the start before."""
     skip_without_gpus(ranks or 1)
     config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
     run_dir = tmp_path / "run"

@@ -46,8 +46,8 @@ from harness import (
 )
 
 FAULTY = path_of("FAULTY")
-# The number of checkpoints that the tests draw from a run; they resume from each of these. The whole sweep, `./lockstep
-# test --soak resume`, draws 50.
+# Each test draws this number of a run's checkpoints, and resumes from each drawn checkpoint. The whole sweep,
+# `./lockstep test --soak resume`, draws 50.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
 COMMON = "deterministic: true log { every_steps: 1 } "

@@ -6,12 +6,12 @@
   ./lockstep test --list                        every case: its tier, target and name, and why it waits for --all
   ./lockstep test --list --reasons              for each file: how many of its cases wait for --all, and why
 
-A target belongs to the tier `all` if it has the tag `all`. A pytest case belongs to it, too, if it has the marker
-all_tier (tests/conftest.py). A reason must be given: for a target in WHY_IN_ALL_TIER of its env, for a marker in the
-marker's first argument. The last line of a run is `N passed, N failed, N skipped`, which counts cases, or parts of the
-soak. The exit status is 0 if nothing failed. Three things count as one failed case each: a test program that failed
-although its report has no failed case (it crashed, or another rank failed), a target that was not built, and an exit
-status of Bazel that no failed case explains.
+A target belongs to the tier `all` if it has the tag `all`. A pytest case also belongs to that tier if the case has the
+marker all_tier (tests/conftest.py). Each such target or case needs a reason: that of a target stands in the variable
+WHY_IN_ALL_TIER of its env, and that of a case is the marker's first argument. The last line of a run is `N passed, N
+failed, N skipped`, which counts cases, or parts of the soak. The exit status is 0 if nothing failed. Three things count
+as one failed case each: a test program that failed although its report has no failed case (it crashed, or another rank
+failed), a target that was not built, and an exit status of Bazel that no failed case explains.
 """
 
 import collections
@@ -110,7 +110,7 @@ def read_events(path):
                 shard = identity["label"], identity.get("run"), identity.get("shard")
                 results[shard] = event["testResult"]
             elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
-                if event.get("aborted", {}).get("reason") != "SKIPPED":  # the target is not for this platform
+                if event.get("aborted", {}).get("reason") != "SKIPPED":  # SKIPPED: not for this platform
                     unbuilt[identity["label"]] = "it was not built"
             elif kind == "pattern" and "aborted" in event:
                 unbuilt[" ".join(identity["pattern"])] = event["aborted"].get("description", "it stands for nothing")
@@ -184,7 +184,7 @@ def bazel_test(arguments, events):
     `events`, and Bazel's profiles beside this file.
 
     Everything is built before the first test runs. Then three tests run at the same time on two cores, because most
-    tests wait for something part of their time."""
+    tests spend a part of their time waiting."""
     events.unlink(missing_ok=True)
     build, test = profiles_beside(events)
     options = ["--keep_going", "--nocache_test_results", "--build_tests_only", *arguments]
@@ -335,8 +335,8 @@ def state_of_tree():
 
 
 class Notes:
-    """Notes which parts of the soak have passed, in one file for each part, which contains the commit. The file is
-    written when the part has passed, so a part that was killed runs again."""
+    """Records which parts of the soak have passed. Each of these parts has a file, which contains the commit. The file
+    is written when the part has passed, so a part that was killed runs again."""
 
     def __init__(self, folder, commit):
         self.folder, self.commit = pathlib.Path(folder), commit

@@ -57,9 +57,9 @@ def write_shards(folder, members, shards=3, format=tarfile.USTAR_FORMAT):
 
 
 def settle(folder, hours=1):
-    """Makes the folder's files look `hours` old, because an index keeps no entries of files whose time of change is
-    just now or in the future. A folder's change time (ctime) cannot be set, so the function waits until it is 3 s
-    ago."""
+    """Makes the folder's files look `hours` hours old, because an index keeps no entries of files whose time of change
+    is just now or in the future. A folder's change time (ctime) cannot be set, so the function waits until that time is
+    3 s ago."""
     then = time.time_ns() - hours * 3600 * 10**9
     for path in [folder, *folder.rglob("*")]:
         os.utime(path, ns=(then, then))

@@ -2,7 +2,7 @@
 docs/design.md ('Starting and stopping'), and the resumed run must end with the same bits.
 
 A case is a signal, a number of ranks and a moment (0 to 2.98 s in steps of 20 ms); there are 1,800 cases. SIGNALS=N
-takes N cases, drawn with the seed SEED; PART=I/N takes the I-th of N parts of all, counted from 0. Busy processes
+takes N cases, drawn with the seed SEED; PART=I/N takes every N-th case from number I on, counted from 0. Busy processes
 occupy half of the cores during the test.
 """
 
@@ -54,7 +54,8 @@ def chosen_cells():
 
 
 CHOSEN = chosen_cells()
-# One case for each signal, which every commit's tests run. Together they have each number of ranks.
+# The (signal, number of ranks) of the cases in every commit's tests: each signal once, and each number of ranks at
+# least once.
 IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (signal.SIGINT, 3))
 COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
 

@@ -235,8 +235,8 @@ def test_the_loader(tmp_path):
 
 
 def test_a_loader_that_training_does_not_wait_for(tmp_path):
-    """Checks that tune tries no other setting of the loader if the steps need less than half of the samples/s that the
-    loader gives."""
+    """Checks that tune only measures the user's setting of the loader, and tries no other one, if the steps need less
+    than half of the samples/s that the loader gives."""
     config = config_in(tmp_path, "accumulation: 64")
     run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
     assert run.status == DONE, run
@@ -254,8 +254,8 @@ def test_the_exchange_between_ranks(tmp_path, ranks):
     assert run.status == DONE, run
     users, *trials = (line for line in lines_of(run) if "setting" in line)
     tried = {trial["setting"].get("ddp.bucket_bytes") for trial in trials}
-    # Bucket sizes are tried up to the first one that holds all gradients. The model has 2.3 MB of gradients, so 1 MiB
-    # and 5 MiB are tried, and 25 MiB is not.
+    # Tune tries bucket sizes in ascending order, and ends with the first size that holds all gradients. The model has
+    # 2.3 MB of gradients. They do not fit into 1 MiB but fit into 5 MiB, so the next size, 25 MiB, is not tried.
     assert {str(1 << 20), str(5 << 20)} <= tried and str(25 << 20) not in tried, run
     (found,) = (line for line in lines_of(run) if "suggestion" in line)
     assert found["suggestion"] == {} or found["samples_per_s"] > 1.02 * users["samples_per_s"], run
@@ -347,8 +347,9 @@ def test_what_is_found_before_a_failure_is_kept(tmp_path):
 
 @pytest.mark.all_tier("a target that is a pipe differs only in the last write of two searches")
 def test_a_target_that_is_written_once(tmp_path):
-    """Makes a link to /dev/null at the path where tune writes its config. Tune must not replace this link. It must
-    write the config only once, after both searches, because the link could also lead to a FIFO."""
+    """Makes a link to /dev/null at the path where tune writes its config. Tune must not replace this link. Tune
+    must write the config only once, after both searches: the link could also lead to a FIFO, whose reader would get the
+    config of each write."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
     run = tune(config, only="batch,rate")

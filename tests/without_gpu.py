@@ -1,5 +1,5 @@
-"""without_gpu.py CASES FILE: exits with 1 if this machine may have a GPU. If it has none, it exits with 0 and writes a
-report to $XML_OUTPUT_FILE in which each case of the test file FILE is skipped.
+"""without_gpu.py CASES FILE: exits with 1 if this machine may have a GPU. If the machine has none, the program exits
+with 0, and writes a report to $XML_OUTPUT_FILE in which each case of the test file FILE is skipped.
 
 CASES is the file that conftest.py wrote when the tests were built. Starting pytest and PyTorch only to skip the cases
 takes four seconds.
@@ -25,8 +25,8 @@ def may_have_gpu():
 
 
 def cases_of(listed, stem, every_tier):
-    """Returns the names of a test file's cases in `listed`, the text of the file CASES; of every tier, or only of the
-    tier `commit`."""
+    """Returns the names of a test file's cases in `listed`, the text of the file CASES. If `every_tier` is
+    false, the function returns only the cases of the tier `commit`."""
     rows = [line.split("\t") for line in listed.splitlines()]
     return [name for tier, file, name, _ in rows if file == stem and (every_tier or tier == "commit")]
 

@@ -2,8 +2,8 @@
 // masks.
 //
 // Promise: the mask of the image a/b.jpg is FOLDER/a/b.png, and has the image's size. The predicted mask shows the
-// whole image, but may have another size; each pixel of the file is the nearest pixel of the predicted mask. A pixel's
-// value is the value that its class had in the masks of the training data.
+// whole image, but may have another size; each pixel of the file gets the class of the nearest pixel of the predicted
+// mask. A pixel's value is the value that its class had in the masks of the training data.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/masks_test.py)
 //   two images whose masks would have the same path -> Error (kData), before anything is predicted

@@ -17,8 +17,8 @@ struct Outputs {
   std::vector<std::string> names{};
   bool have_names = false;  // whether the user gave the names; otherwise they are "0", "1", ...
   // On the CPU, float64 [samples, names]: the probability of each class or label, or the regression outputs. If
-  // best_only, float64 [samples, 2]: the index of the most probable class (the first of several) and its probability,
-  // as BestOf() of use/predict.h returns them.
+  // best_only, float64 [samples, 2]: the index of the most probable class (the first one if several are equally
+  // probable) and its probability, as BestOf() of use/predict.h returns them.
   at::Tensor values{};
   bool best_only = false;
 };
@@ -35,11 +35,12 @@ PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, 
 // Returns a column with regression output `index`, with all digits of a float32.
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
 
-// Returns the prediction columns of a file, without the samples' names. For classes they are `label` and either, if
-// best_only, `probability`, the probability of that class, or one column for each class, named after the class, or
-// probability_0, probability_1, ... if classes have no names. For labels there is one column for each label, and for
-// regression one for each target. A single one is called `probability` or `value`; several are called probability_0,
-// ... or value_0, ...
+// Returns the prediction columns of a file, without the samples' names. For classes the first column is `label`, the
+// most probable class. If best_only, the second column is `probability`, the probability of that class. Otherwise one
+// column for each class follows; it is named after the class, or, if the classes have no names, probability_0,
+// probability_1, ... For labels there is one column for each label: `probability` if there is only one label, and
+// otherwise probability_0, probability_1, ... For regression there is one column for each target: `value` if there is
+// only one target, and otherwise value_0, value_1, ...
 std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
 
 }  // namespace lockstep

@@ -32,13 +32,14 @@ struct Predictor {
 };
 
 // Returns, for probabilities [samples, classes], float64 [samples, 2]: for each sample the index of the most probable
-// class (the first of several) and its probability.
+// class (the first one if several are equally probable) and its probability.
 at::Tensor BestOf(const at::Tensor& probabilities);
 
 // Predicts all samples of `dataset`, in batches of `global_batch` samples over all ranks. Returns, on the CPU, float64
 // [samples, classes]: softmax probabilities of classes, sigmoid probabilities of labels, or regression outputs. If
-// `best_only`, which is only for classes, returns BestOf() of the probabilities. For segmentation, which only one model
-// may predict, returns the class with the greatest output, uint8 [samples, height, width].
+// `best_only` is set, which is allowed only for classification, returns BestOf() of the probabilities. For
+// segmentation, for which there must be only one predictor, returns the class with the greatest output, uint8 [samples,
+// height, width].
 //
 // `predictors` must not be empty. All predictors must have the same task and classes. On a CPU they must also have the
 // same preprocessing of pixels, because the loader threads preprocess the samples for all of them. Every rank must call

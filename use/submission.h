@@ -10,7 +10,8 @@
 //   classes, several columns  the probability of one class; a column's name is the class, or ends in _ and the class
 //   labels                    0 or 1 if the cells are whole numbers, otherwise the probability; a column's name is the
 //                             name of the label
-//   regression                the predicted number; a column's name is the name of the target, unless there is only one
+//   regression                the predicted number; a column's name is the name of the target, unless there is only
+//                             one target
 // If labels or regression targets have no names, the columns are taken in their order.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)

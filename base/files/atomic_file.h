@@ -9,9 +9,9 @@
 //   2. write everything
 //   3. fsync the file: the content must be on the disk before the file gets its name
 //   4. rename the file to PATH
-//   5. fsync the folder: only then is the new name on the disk. The folder is opened before step 4, because another
-//      process that waits for the file may rename the folder as soon as the file has its name. Rank 0
-//      renames a checkpoint's folder in this way
+//   5. fsync the folder, so that the new name is on the disk. The folder is opened before step 4, because another
+//      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 renames a
+//      checkpoint's folder in this way
 // Large content does not go through the page cache (O_DIRECT). Such content is written in pieces, and each piece is
 // written while the caller produces the next piece. Writing 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M
 // oflag=direct` takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed

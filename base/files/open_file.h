@@ -36,8 +36,8 @@ const char* KindName(unsigned mode);
 std::string WhyNoPlainFile(unsigned mode);
 
 // Returns the content of a file that a user named and that is read only once. The file may be a pipe, such as `<(...)`.
-// It may have at most `most_bytes`, and a pipe may give nothing for at most five seconds. If the file cannot be read,
-// returns an empty text and sets `why` to the reason.
+// It may have at most `most_bytes`. A pipe from which no byte comes for five seconds counts as a file that cannot be
+// read. If the file cannot be read, returns an empty text and sets `why` to the reason.
 std::string ReadGivenFile(const std::string& path, size_t most_bytes, std::string& why);
 
 // Returns the content of a plain file, which may have at most `most_bytes`. If the file cannot be read, returns an

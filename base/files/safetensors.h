@@ -28,9 +28,9 @@
 
 namespace lockstep {
 
-// These two functions write tensors of any device, in the given order, to a file of a run or to a path that the user
-// gave. The metadata "lockstep_xxh3" of the file is a checksum (XXH3) of the tensors' names, dtypes, shapes and bytes.
-// The functions throw Error (kCheckpoint).
+// These two functions write tensors of any device in the given order: the first to a file of a run, the second to a
+// target that the user gave. The metadata "lockstep_xxh3" of the file is a checksum (XXH3) of the tensors' names,
+// dtypes, shapes and bytes. The functions throw Error (kCheckpoint).
 void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 void WriteSafetensors(OutputTarget& target, const std::vector<NamedTensor>& tensors,

@@ -112,7 +112,7 @@ TEST_F(TarIndex, SizesInBase256AndInRecords) {
                       TarMemberOf("1", std::string(513, 'x')) + TarEnd()),
               ElementsAre(Pair("1", std::string(513, 'x') + std::string(87, '\0'))));
 
-  member.replace(124, 12, 12, '\xff');  // -1
+  member.replace(124, 12, 12, '\xff');  // the number -1 in base 256
   EXPECT_THAT(ErrorOf(WithChecksum(member) + TarEnd()), HasSubstr("larger than any file"));
   member.replace(124, 12, std::string("\x80\0\0\0\0\1\0\0\0\0\0\0", 12));
   EXPECT_THAT(ErrorOf(WithChecksum(member) + TarEnd()), HasSubstr("cut short"));

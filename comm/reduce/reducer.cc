@@ -215,7 +215,8 @@ std::vector<at::Tensor> Reducer::GapsOf(const Bucket& bucket) const {
   return gaps;
 }
 
-// Turns the gradients and the scalars into views of the buckets' memory. Those that exist already keep their values.
+// Turns the gradients and the scalars into views of the buckets' memory. Gradients and scalars that exist already keep
+// their values.
 void Reducer::PointGradientsIntoBuckets() {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {

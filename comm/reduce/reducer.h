@@ -8,9 +8,9 @@
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.
 //   2. Buckets are filled in the order in which gradients arrive. At first, the gradients are assumed to arrive in the
-//      reverse order of the parameters. From SettleLayout() on, the order in which they have arrived is used. The first
-//      bucket takes up to first_bucket_bytes, the others up to bucket_bytes. A larger parameter gets a bucket of its
-//      own. Each dtype has its own buckets.
+//      reverse order of the parameters. From SettleLayout() on, the order in which they arrived in an earlier step is
+//      used. The first bucket takes up to first_bucket_bytes, the others up to bucket_bytes. A larger parameter gets a
+//      bucket of its own. Each dtype has its own buckets.
 //   3. Buckets are reduced in the same order on every rank: the reduction of bucket i starts only after that of bucket
 //      i - 1.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and needs no collective of its
@@ -37,7 +37,7 @@
 //   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In the
 //      first step the caller then calls SettleLayout(), as soon as it knows that all ranks have
 //      reached this point
-//   7. Norm(), if the decision about the update needs it
+//   7. Norm(), if the caller needs the norm for the update
 //   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
 //      successive buckets. It ends as soon as its buckets have kStageBytes together, or are kMostStageBuckets in
 //      number; the last stage may be smaller. If the update does not depend on all gradients, the updates of the first
@@ -45,7 +45,7 @@
 //      backward, so they cannot overlap with backward)
 //   9. ReleaseGradients()
 //  10. WaitForParameters(): with `shard`, waits until this rank has the weights that the other ranks have updated.
-//      These collectives run while the caller prepares the next step
+//      The collectives that send these weights run while the caller prepares the next step
 // A rank that cannot go on with the step calls GiveUp(), so that no other rank waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)
@@ -109,7 +109,7 @@ class Reducer {
   static constexpr size_t kMostStageBuckets = 64;
 
   // `parameters` are leaf tensors that require a gradient, all on one device. Keeps a reference to `communicator`.
-  // Every rank must call it.
+  // Every rank must call this constructor.
   Reducer(const std::vector<NamedTensor>& parameters, Communicator& communicator,
           const ReducerOptions& options);
   ~Reducer();

@@ -90,9 +90,9 @@ class ReducerTest : public EachChannel {
   }
 };
 
-// Checks the gradients and their norm with different sizes of buckets. With a limit of 1 byte each of the six
-// parameters has its own bucket, with 256 bytes some parameters share a bucket, and with 1 MiB all parameters share one
-// bucket.
+// Checks the gradients and their norm with different sizes of buckets. With a limit of 1 byte, each of the six
+// parameters has its own bucket. With 256 bytes, some parameters share a bucket, and with 1 MiB, all parameters share
+// one bucket.
 TEST_P(ReducerTest, SumsTheGradientsOfRanksAndMicroBatches) {
   for (const int64_t bucket_bytes : {1, 256, 1 << 20}) {
     for (const int micros : {1, 3}) {

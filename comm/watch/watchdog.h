@@ -1,24 +1,26 @@
 // Watchdog: makes sure that a job of ranks never hangs silently.
 //
 // Promise: if a rank dies or stops, if ranks make different collectives, or if a collective does not end in time, the
-// run ends on every rank within seconds of the limit. One line, the verdict, names the rank, the collective and its
-// parameters. Each rank's flight record holds the verdict, too, and the processes end with status 5. While no fault
-// happens, the watchdog costs one message from each rank twice a second.
+// run ends on every rank, at the latest some seconds after a time limit of WatchdogLimits has passed. One line, the
+// verdict, names the rank, the collective and its parameters. Each rank's flight record holds the verdict, too, and the
+// processes end with status 5. While no fault happens, the watchdog costs one message from each rank and one to each
+// rank, twice a second.
 //
 // How:
 //   1. Each rank's watchdog is a thread with one socket to rank 0, the hub (a Unix socket on one machine, TCP between
-//      several). This thread depends on nothing that can hang with a collective. Another thread asks the driver, ten
-//      times a second, which collectives are done on the GPU.
+//      several). This thread depends on nothing that can hang with a collective. Another thread asks the CUDA driver,
+//      ten times a second, which collectives are done on the GPU.
 //   2. Twice a second each rank tells the hub how many collectives it has made and finished, and the hub tells each
-//      rank that the hub is alive. If a connection closes, its rank is dead. If a rank sends nothing for too long, its
-//      process counts as stopped.
+//      rank that the hub is alive. If a rank's connection closes, the rank counts as dead. If a rank sends nothing for
+//      too long, its process counts as stopped.
 //   3. At every 1024th collective the hub compares the ranks' chains, which are hashes of all their collectives
 //      (comm/flight_recorder.h). The hub thus finds ranks that made different collectives even if nothing hangs.
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
 //   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and
 //      ends. If the hub itself is lost, its deputy prints the verdict, and if the deputy is lost, too, the other living
-//      ranks print it two seconds later. The deputy is rank 1, or the first rank on another machine than the hub's.
+//      ranks print it two seconds later. The deputy is the first rank on another machine than the hub's, or rank 1 if
+//      there is only one machine.
 // A rank that ends with an error of its own tells the other ranks, which then end without a message.
 //
 // The watchdog also handles SIGTERM, which mpirun sends to all ranks as soon as one rank has died. If `take_term` says
@@ -86,7 +88,8 @@ class Watchdog {
   // Sends `note` to rank 0 with one of this rank's next heartbeats. A note that was not sent yet is replaced. Neither
   // this call nor TakeNotes() waits.
   void SetNote(std::string note);
-  // On rank 0, returns the newest note of each other rank that has sent one since the last call, by rank.
+  // On rank 0, returns the newest note of each other rank that has sent a note since the last call. The keys are the
+  // ranks.
   std::map<int, std::string> TakeNotes();
 
   // Tells the other ranks that this rank has finished without an error, so that they do not take its silence after this

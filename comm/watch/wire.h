@@ -50,7 +50,7 @@ void Send(int fd, const watch::Message& message);
 // or if the message cannot be parsed.
 std::optional<watch::Message> TakeMessage(std::string& inbox);
 
-// Appends the bytes that have arrived to `inbox`. Returns false if the other end has closed the connection, an error
+// Appends to `inbox` the bytes that have arrived. Returns false if the other end has closed the connection, an error
 // occurred, or `inbox` holds more bytes than a message may have.
 bool Receive(int fd, std::string& inbox);
 
@@ -58,7 +58,7 @@ bool Receive(int fd, std::string& inbox);
 // stay in `inbox`.
 std::optional<watch::Message> AwaitMessage(int fd, std::string& inbox, double deadline);
 
-// Fill() writes a flight record to a message, and FlightOf() reads it from the message.
+// Fill() writes a flight record to a message, and FlightOf() reads the record from the message.
 void Fill(const Flight& flight, watch::Message& message);
 Flight FlightOf(const watch::Message& message, int rank);
 

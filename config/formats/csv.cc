@@ -67,7 +67,7 @@ void Keep(const CsvTable& table, config::Csv& csv) {
   csv.set_label_columns(config::Csv().label_columns());
 }
 
-// Returns whether the config has the statistics of `column`, a column of numbers or dates, that the scaling needs. The
+// Returns whether the config has the statistics that the scaling needs for `column`, which holds numbers or dates. The
 // comparisons are written so that NaN counts as missing.
 bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
   if (!KeepsMoments(csv)) return true;

@@ -107,7 +107,7 @@ class Format {
   // Opens files of this format. Throws Error (kData, kUsage).
   virtual std::shared_ptr<const Dataset> Open(const OpenRequest& request) const = 0;
 
-  // Opens the training files. Stores in `found`, the data section of the config, the values that are needed to read
+  // Opens the training files. Stores in `found` (the data section of the config) the values that are needed to read
   // other files of the run. By default there are no such values. Throws Error (kData, kUsage).
   virtual TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const;
 

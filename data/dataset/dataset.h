@@ -126,8 +126,8 @@ class Dataset {
   // Returns the times that Read() and ReadSome() have taken so far.
   virtual ReadTimes times() const { return {}; }
 
-  // Returns a text that differs between data sets of the same size and spec, so that Lockstep notices if two ranks
-  // opened different data by mistake. Returns an empty string if the data set has no such text.
+  // Returns a text that differs between different data sets even if they have the same size and spec, so that Lockstep
+  // notices if two ranks opened different data by mistake. Returns an empty string if the data set has no such text.
   virtual std::string Fingerprint() const { return ""; }
 };
 

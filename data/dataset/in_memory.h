@@ -1,4 +1,4 @@
-// Functions that the readers of small formats share: they read a whole file into memory, and make a data set of samples
+// For the readers of small formats: functions that read a whole file into memory, and that make a data set of samples
 // in memory.
 #pragma once
 

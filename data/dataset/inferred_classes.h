@@ -16,8 +16,8 @@ namespace lockstep {
 // data.classes.
 inline constexpr int64_t kMaxInferredClasses = 1'000'000;
 
-// For a data set whose number of classes was inferred from `labels`: returns a line for Dataset::Remarks() if the least
-// label is greater than 0, and otherwise no line. Negative labels are ignored.
+// Returns a line for Dataset::Remarks() if the least of `labels`, from which the number of classes was inferred, is
+// greater than 0; otherwise returns no line. Negative labels are ignored.
 template <typename Label>
 std::vector<std::string> RemarksOnLabels(const std::string& file, std::span<const Label> labels) {
   Label least = std::numeric_limits<Label>::max();

@@ -1,7 +1,7 @@
 // Permutation: a pseudo-random order of n samples, computed index by index.
 //
 // Promise: for every seed and round, position -> index is a bijection of [0, n). Of(position) takes O(1) time, and the
-// object takes O(1) memory, also for n = 10^12.
+// object takes O(1) memory, even for n = 10^12.
 //
 // Invariant: the order depends on (seed, round, n) alone. It does not depend on the machine, the number of ranks or the
 // order of the calls of Of(). If this file's arithmetic changes, the order of samples changes in every run. The test
@@ -11,8 +11,8 @@
 // into a left and a right part of b/2 bits each (if b is odd, the left part has one bit more). Every round of the
 // network xors one part with a keyed hash of the other part. This xor can be undone, so each round and the whole
 // network are bijections. If an output lies outside [0, n), it is permuted again until it lies inside (cycle walking:
-// Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); because 2^b < 2n, this takes fewer than two
-// permutations on average.
+// Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); because 2^b < 2n, an index takes fewer than
+// two passes through the network on average.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   n < 1, or a position outside [0, n) -> undefined; callers check -> (none)
@@ -25,7 +25,8 @@ namespace lockstep {
 
 class Permutation {
  public:
-  // With one seed, each `round` (for example, the number of an epoch) gives a different order. n must be in [1, 2^62].
+  // Each `round` (for example, the number of an epoch) has an order of its own. If n is small, the orders of two rounds
+  // may be equal by chance. n must be in [1, 2^62].
   Permutation(int64_t n, uint64_t seed, uint64_t round);
 
   // Returns the index at `position`. Both are in [0, n).

@@ -18,7 +18,7 @@ std::vector<int64_t> RandomOrder(int64_t count, uint64_t seed) {
 }
 
 // Returns the fold of each sample. The samples are put in a random order and, for kStratified, then sorted by class
-// without changing the order within a class. Sample i of this order gets fold i % count.
+// without changing the order within a class. The sample at position i of this order gets fold i % count.
 std::vector<int64_t> DealtOut(int64_t samples, const FoldOptions& options,
                               std::span<const int64_t> classes) {
   std::vector<int64_t> order = RandomOrder(samples, options.seed);

@@ -7,8 +7,8 @@
 //   1. Samples are put in the order that Permutation(samples, seed, 2^64 - 1) gives (data/dataset/permutation.h). For
 //      kStratified they are then sorted by class, and samples of the same class stay in that order. Groups are put in
 //      the order that Permutation(groups, seed, 2^64 - 1) gives, and are then sorted by size; groups of equal size stay
-//      in that order. No epoch uses this round of Permutation, so a division does not depend on the order of any epoch.
-//      FoldsBy::kTime uses no random order.
+//      in that order. No epoch uses the round 2^64 - 1 of Permutation, so a division does not depend on the order of
+//      any epoch. FoldsBy::kTime uses no random order.
 //   2. In a cross-validation, each sample is held back by exactly one fold. FoldsBy::kTime is the exception: no fold
 //      holds back the samples of part 1.
 //

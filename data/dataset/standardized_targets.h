@@ -3,7 +3,7 @@
 //
 // With standardised targets, a model whose first outputs are near zero can learn targets of any unit, and a model that
 // always predicts the mean has a mean squared error of 1. spec() holds the means and deviations, for code that shows
-// the user numbers in the unit of the files.
+// numbers to the user in the unit of the files.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ struct TargetMoments {
   std::vector<double> std;
 };
 
-// Reads each target once, and returns the moments of all targets. Throws any exception that dataset.ReadTarget()
-// throws.
+// Returns the mean and the standard deviation of each column of targets. Reads each target once. Throws any exception
+// that dataset.ReadTarget() throws.
 TargetMoments MomentsOfTargets(const Dataset& dataset);
 
 class StandardizedTargets : public WrappedDataset {

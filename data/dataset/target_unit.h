@@ -1,5 +1,5 @@
-// TargetUnit: converts a model's outputs and targets back to the unit of the user's files, if a data set has
-// standardised its targets (data/dataset/standardized_targets.h).
+// TargetUnit: converts targets, and a model's outputs for them, back to the unit of the user's files if the data set
+// has standardised its targets (data/dataset/standardized_targets.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,9 +5,9 @@
 // on the time. They are independent of the random numbers that choose the sample's crop.
 //
 // Invariants:
-//   1. Colour changes are drawn as torchvision's ColorJitter does. The order of the four operations is drawn uniformly
-//      from all 24 orders, and each operation's factor uniformly from its range. An operation whose option is 0 does
-//      nothing.
+//   1. Colour changes are drawn as in torchvision's ColorJitter. The order of the four operations is drawn uniformly
+//      from all 24 orders, and the factor of each operation is drawn uniformly from the operation's range. An operation
+//      whose option is 0 does nothing.
 //   2. Mixup (Zhang et al. 2018) mixes two samples in a box that is the whole image. The first sample's share is drawn
 //      from Beta(a, a) with a = AugmentOptions::mixup.
 //   3. CutMix (Yun et al. 2019) replaces a box of a sample by the same box of another sample. It draws the box as

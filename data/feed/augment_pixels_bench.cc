@@ -3,10 +3,11 @@
 // //data/feed:augment_pixels_bench
 //
 // For each number of the output, the benchmark counts one byte that is read and four bytes that are written (two in
-// bfloat16). The kernels read some images twice, but the benchmark counts one read: images whose contrast changes, and
-// images that are mixed into another one. The share therefore shows the cost of the changes, compared with plain
-// normalisation (normalize_pixels_bench). The limit is the rate of a device-to-device copy of the same number of bytes,
-// measured in the same run: `of_copy` is the kernels' or the twin's rate divided by the rate of this copy.
+// bfloat16). The kernels read some images twice (those whose contrast changes, and those that are mixed into another
+// image), but the benchmark counts only one read of each. The share therefore shows the cost of the changes, compared
+// with plain normalisation (normalize_pixels_bench). The limit is the rate of a device-to-device copy of the same
+// number of bytes, measured in the same run: `of_copy` is the kernels' or the twin's rate divided by the rate of this
+// copy.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

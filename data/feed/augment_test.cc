@@ -38,7 +38,7 @@ std::pair<double, double> MomentsOf(const AugmentOptions& options,
   return {mean, squares / kSamples - mean * mean};
 }
 
-// Returns five standard errors of the mean of kSamples numbers with this variance.
+// Returns five standard errors of the mean of kSamples numbers that have the variance `variance`.
 double ErrorOf(double variance) { return 5 * std::sqrt(variance / kSamples); }
 
 TEST(Augment, WithoutOptionsNothingChanges) {

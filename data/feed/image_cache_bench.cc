@@ -9,8 +9,8 @@
 // Measured values of per_cpu_s in epoch 1 and epoch 2, on an Intel Xeon with 2 threads and 2,000 files of about 500 x
 // 375 pixels and 62 KiB:
 //   OFF      1,029 and 1,141
-//   ENCODED  1,063 and 1,191, 121 MiB kept: it saves reads from a disk or a server, but no CPU time
-//   DECODED    681 and 5,981, 1,074 MiB kept: 0.54 MiB an image
+//   ENCODED  1,063 and 1,191; 121 MiB are kept: the cache saves reads from a disk or a server, but no CPU time
+//   DECODED    681 and 5,981; 1,074 MiB are kept: 0.54 MiB an image
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>

@@ -49,8 +49,8 @@ class ImageFolderTest : public testing::Test {
  protected:
   void SetUp() override { fs::create_directories(root_); }
 
-  // Writes an image whose first column has the grey level `dark`, and each further column has one level more than the
-  // column before, up to 255.
+  // Writes an image. Its first column has the grey level `dark`, and each further column is one level brighter than the
+  // column before it, up to 255.
   void WriteImage(const std::string& path, int width, int height, uint8_t dark = 0) const {
     fs::create_directories((root_ / path).parent_path());
     std::vector<uint8_t> pixels(3 * width * height);

@@ -68,7 +68,7 @@ struct HostBatch {
 
 // The seconds that the loader has spent in each activity since its construction.
 struct LoaderTimes {
-  double available = 0;  // the time of all threads that take work; 0 without threads
+  double available = 0;  // the sum of the working threads' busy and idle time; 0 without threads
   double reading = 0;    // the time of all threads together in Dataset::ReadSome
   double computing = 0;  // the part of `reading` in which the threads ran on a core (CPU time)
   double waiting = 0;    // the time that the calls of Next() took

@@ -9,7 +9,8 @@ namespace {
 constexpr double kWaits = 0.01;
 // The threads count as busy if they spend more than this share of their time in reading.
 constexpr double kBusy = 0.9;
-// The tuner stops a thread only if more than this many threads remain for each busy thread.
+// The tuner stops one thread only if the number of remaining threads is then more than kSpare times the mean number of
+// busy threads.
 constexpr double kSpare = 1.25;
 
 }  // namespace

@@ -1,11 +1,11 @@
-// ThreadTuner: chooses how many of a loader's threads take work, from the samples a second that were measured with
-// earlier choices.
+// ThreadTuner: chooses how many of a loader's threads take work. It compares the rates, in samples a second, that were
+// measured with different numbers of threads.
 //
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
 // More threads help if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a
 // trial of more threads does not raise the samples a second by the factor kWorthwhile, the tuner goes back to the
-// previous number of threads, and does not try more threads than that for kPatience windows. If training does not wait
-// and threads are idle, the tuner stops one thread.
+// previous number of threads, and tries no larger number for kPatience windows. If training does not wait and threads
+// are idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, with simulated machines that have few cores, slow disks or slow models.
 #pragma once
@@ -45,7 +45,7 @@ class ThreadTuner {
   // The number of threads before the trial, and the samples a second that these threads achieved.
   int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // the most threads for a trial; below most_ for a while after a failed one
+  int enough_;        // the most threads that a trial may use; below most_ after a failed trial
   int patience_ = 0;  // the number of windows until enough_ becomes most_ again
 };
 

@@ -19,8 +19,9 @@ class WeightedDraws {
   // `weights` has one weight for each sample, and must not be empty. Throws Error (kData).
   WeightedDraws(const std::vector<double>& weights, uint64_t seed);
 
-  // Returns the sample that draw number `place` of the epoch takes; `place` is in [0, samples). The draws that take one
-  // sample have adjacent numbers, so the caller must go through the numbers in random order.
+  // Returns the sample that draw number `place` of the epoch takes; `place` is in [0, samples). If several draws take
+  // the same sample, their numbers are adjacent. The caller must therefore go through the numbers in random order, so
+  // that these draws are spread over the epoch.
   int64_t At(int64_t place, int64_t epoch) const;
 
  private:

@@ -12,10 +12,10 @@ struct CropOptions {
   double max_stretch = 4.0 / 3;  // the maximum of width / height, and of height / width
 };
 
-// Returns a box of random area, shape and place, drawn as torchvision's RandomResizedCrop does (Szegedy et al. 2014).
+// Returns a box of random area, shape and place, drawn as in torchvision's RandomResizedCrop (Szegedy et al. 2014).
 Box RandomCrop(const ImageSize& image, const CropOptions& options, SampleRandom& random);
 
-// Returns the square in the middle of the image whose side is `share` of the image's shorter side.
+// Returns the square in the middle of the image whose side is `share` times the image's shorter side.
 Box CenterCrop(const ImageSize& image, double share);
 
 }  // namespace lockstep

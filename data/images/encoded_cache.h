@@ -1,5 +1,5 @@
-// KeepEncoded(): wraps a source of images. The result keeps the bytes of loaded files in memory, as long as the budget
-// has room for them.
+// KeepEncoded(): wraps a source of images. The result keeps the bytes of each loaded file in memory if the budget has
+// room for them.
 #pragma once
 
 #include <memory>

@@ -4,16 +4,16 @@
 // files. If nvJPEG cannot decode a file, the caller must decode this file in another way.
 //
 // Invariants:
-//   1. Each decoder is used by one thread, and has its own CUDA stream. Cut() returns when the pixels are in the host's
-//      memory, and the thread sleeps until then.
+//   1. Only one thread may use a decoder. Each decoder has its own CUDA stream. Cut() returns when the pixels are in
+//      the host's memory, and the thread sleeps until then.
 //   2. The decoder takes GPU memory from PyTorch's allocator, and keeps it until the decoder is destroyed. The memory
 //      consists of at most 256 MiB for decoded pixels, the results, and the memory that nvJPEG needs for itself.
 //
 // Protocol: nvJPEG decodes whole files, including their Huffman codes. A kernel crops and resizes the images
 // (data/images/resize_on_gpu.h), and one copy brings the results to the host. The code that uses the results treats
-// them like pixels that a CPU core has decoded, so caches, bad samples and resuming work as they do without a GPU. For
-// an image of 224 x 224, the copies to the host and back transfer 300 KB over PCIe. The decoder's CUDA stream has a
-// high priority, so that its kernels do not wait for training kernels.
+// them like pixels that a CPU core has decoded. Caching files, replacing bad samples and resuming a run are therefore
+// the same as without a GPU. For an image of 224 x 224, the copies to the host and back transfer 300 KB over PCIe. The
+// decoder's CUDA stream has a high priority, so that its kernels do not wait for training kernels.
 //
 // An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB) for two threads, with 128 files at once for each
 // thread. A file keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. A machine with an H200 and

@@ -26,7 +26,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr size_t kKeptBytes = size_t{128} << 20;  // the most bytes kept for a thread's next image
+constexpr size_t kKeptBytes = size_t{128} << 20;  // the most bytes of buffers that a thread keeps
 
 // The buffers and the decoding objects that a thread keeps from one image to the next.
 struct Workshop {
@@ -179,7 +179,7 @@ class Images : public Dataset {
       input += spec_.bytes();
       target += spec_.target_bytes();
     }
-    // After a huge image, the thread frees its memory instead of keeping it for the rest of the run.
+    // After a huge image, the thread frees its buffers instead of keeping them for the rest of the run.
     if (used > kKeptBytes) kept.reset();
   }
 
@@ -211,8 +211,8 @@ class Images : public Dataset {
   }
 
  private:
-  // The part of an image that a sample uses in an epoch. BoxIn() must be called once and before Mirrored(), because
-  // both draw from random_.
+  // The part of an image that a sample uses in an epoch. BoxIn() must be called exactly once, and before Mirrored():
+  // both draw from random_, so the order of the calls decides which random numbers they get.
   class View {
    public:
     View(const Images& images, int64_t index, int64_t epoch)

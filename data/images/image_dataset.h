@@ -5,11 +5,12 @@
 // depend on the thread or on which images the cache holds.
 //
 // In training, Read() uses a different part of the image in each epoch (RandomCrop() in data/images/crop.h), and
-// mirrors it with probability 1/2. The data set that Plain() returns (for validation) uses the middle of the image or,
-// if there are masks, the whole image, stretched to a square. A sample's mask (data/images/masks.h) is cut from the
-// mask's file with the same box and mirrored like the image; each of its pixels is the nearest pixel of the file.
-// Read() decodes only the part of the image that it needs, and resizes this part with antialiasing. With
-// ImageCache::kDecoded, Read() decodes the whole image at its own size, even if the cache has no room for the image.
+// mirrors this part with probability 1/2. The data set that Plain() returns (for validation) uses the middle of the
+// image or, if there are masks, the whole image, stretched to a square. A sample's mask (data/images/masks.h) is cut
+// from the mask's file with the same box and mirrored like the image; each output pixel gets the value of the nearest
+// pixel of the file. Read() decodes only the part of the image that it needs, and resizes this part with antialiasing.
+// With ImageCache::kDecoded, Read() decodes the whole image at its own size, even if the cache has no room for the
+// image, because samples must not depend on which images the cache holds.
 //
 // Each thread keeps the objects with which it decodes and resizes (data/images/image_decoder.h, data/images/resize.h).
 // With ImageOptions::gpu a GPU decodes the files that its decoder supports, many at once (data/images/gpu_decoder.h).

@@ -1,9 +1,9 @@
-// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. It decodes only the pixels that are
-// needed to resize a part of the image, the box.
+// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. Where the format allows this, it decodes
+// only the pixels that are needed to resize a part of the image, the box.
 //
-// Promise: Part.pixels hold Part.box and every pixel around it that a triangle filter may read (with a support of
-// max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B. At full
-// resolution these pixels equal those of a decode of the whole file, bit for bit.
+// Promise: Part.pixels holds the pixels of Part.box and every pixel around it that a triangle filter may read (with a
+// support of max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B.
+// At full resolution these pixels equal those of a decode of the whole file, bit for bit.
 //
 // Invariants:
 //   1. The decoder keeps nothing from one file to the next except memory. In particular, it does not keep the tables of

@@ -5,8 +5,8 @@
 //
 // Invariants:
 //   1. When a data set is opened for the first time, only the names of files and folders are read. When it is opened
-//      again, only the times of change of the folders are read. They show whether entries were added or removed
-//      (data/images/index_cache.h).
+//      again and its index is cached, only the stamps of the folders (size, time of change and inode) are read. They
+//      show whether entries were added or removed (data/images/index_cache.h).
 //   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could form a
 //      cycle.
 //   3. Files and folders whose names begin with a dot are ignored.

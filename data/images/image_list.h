@@ -1,5 +1,5 @@
-// ImageList: the samples of a run: the images of an index, in the order of the run's classes, with the labels of these
-// classes.
+// ImageList: the samples of a run. They are the images of an index, in the order of the run's classes, with the labels
+// of these classes.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class ImageList {
   int64_t classes_ = 0;
   std::vector<std::string> class_names_;
   std::vector<std::string> remarks_;
-  // For each class, and then for the samples without a label: the first sample of the run (first_), and that sample's
-  // number in the index (first_row_). Both are empty if the run has the order of the index.
+  // For each class, and then for the samples without a label: the number of the first sample in the run (first_), and
+  // the number of the same sample in the index (first_row_). Both are empty if the run has the order of the index.
   std::vector<int64_t> first_;
   std::vector<int64_t> first_row_;
 };

@@ -13,8 +13,9 @@
 // Invariants:
 //   1. Images are read by pread from the place that the index gives. When a shard is opened, and after each read, its
 //      size, time of change and inode are compared with those in the index. A difference is an error.
-//   2. Shards are opened when they are first needed. The most recently used shards stay open: a quarter as many as the
-//      file descriptors that the process may have, but at least 4 and at most 4,096.
+//   2. Shards are opened when they are first needed. The most recently used shards stay open. The number of open shards
+//      is limited to a quarter of the number of file descriptors that the process may have, but the limit is at least 4
+//      and at most 4,096.
 //   3. Several threads index the shards. Each shard is indexed by one thread.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)

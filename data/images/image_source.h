@@ -5,8 +5,8 @@
 //
 // The images lie in a folder of class folders (data/images/image_folder.h) or in tar files
 // (data/images/image_shards.h). Several threads list them once, and the list is cached for the next run
-// (data/images/index_cache.h). If the images in a folder and in shards have the same names, they have the same numbers
-// and labels.
+// (data/images/index_cache.h). If a folder and a set of shards hold images of the same names in class folders, each
+// image has the same number and label in both.
 //
 // what can fail: see data/images/open_images.h
 #pragma once

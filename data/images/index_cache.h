@@ -1,7 +1,7 @@
 // CachedIndex(): caches an index of images in a file, so that the next run need not list the images again.
 //
 // Promise: CachedIndex() returns the same index that `build` would return. The cache never makes a run fail: if the
-// cache folder cannot be made, read or written, CachedIndex() calls `build`.
+// cache folder cannot be made, read or written, CachedIndex() returns the index that `build` makes.
 //
 // Protocol:
 //   1. `key` names what is listed. The index of a key is the file DIR/HASH. DIR is $XDG_CACHE_HOME/lockstep/index, or
@@ -9,12 +9,13 @@
 //      HASH includes the machine's name because machines that share a home folder may have different data. The file
 //      also holds the machine's name and the key, and CachedIndex() does not use a file with another machine's name or
 //      another key.
-//   2. The file is mapped, and its checksums are compared. A stamp is the size, the time of change and the inode of a
+//   2. The file is mapped, and its checksums are verified. A stamp is the size, the time of change and the inode of a
 //      file or folder that was listed. `is_current` compares each stored stamp with the present stamp. If the checksums
 //      and all stamps are right, CachedIndex() returns the index from the file. Otherwise it goes on with step 3.
 //   3. `build` lists all images. It takes the stamp of each file or folder before it reads that file or folder.
 //   4. An index is not kept if one of its stamps has a time of change within the last two seconds. Clocks of file
-//      systems are coarse: a second change in the same tick of the clock would not change the stamp.
+//      systems are coarse: a second change in the same tick of the clock may leave the stamp as it is, and would then
+//      not be noticed.
 //   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH. A reader therefore finds a whole file or
 //      no file. If several processes write the index, the file of the last one remains. The file is not synced to the
 //      disk: if a crash damages the file, its checksums show this, and the next run lists the images again.

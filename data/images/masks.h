@@ -1,8 +1,8 @@
 // Masks: PNG files that hold the class of each pixel of an image.
 //
 // Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. A pixel's value (the
-// index in the file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] is class c, the
-// value MaskValues::ignored means that the pixel has no class (kIgnoredPixel), and any other value is an error.
+// index in the file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] stands for class
+// c, the value MaskValues::ignored means that the pixel has no class (kIgnoredPixel), and any other value is an error.
 //
 // For each output pixel, CutMask() takes the mask's pixel that contains the centre of the output pixel. Resizer uses
 // the same centres (data/images/resize.h), so a mask matches an image that was resized with the same box.

@@ -1,9 +1,9 @@
 // Resizer: resizes a part of an image, as Pillow's Image.resize((width, height), BILINEAR, box=box) and torchvision's
 // antialiased bilinear resize do.
 //
-// Promise: every output byte is within 1 grey level of the exact value, rounded; the bytes are the same with every
-// instruction set; a constant image stays constant, and a whole image that is resized to its own size does not change.
-// Only the 3 * width bytes of each row are read, and only the output is written.
+// Promise: every output byte differs by at most 1 grey level from the rounded exact value; the bytes are the same with
+// every instruction set; a constant image stays constant, and a whole image that is resized to its own size does not
+// change. Only the 3 * width bytes of each row are read, and only the output is written.
 //
 // The value: output pixel i of an axis lies at centre = box begin + (i + 0.5) * scale, in source pixels, with scale =
 // box size / output size. The value of the output pixel is a weighted mean of the source pixels. The weights are a

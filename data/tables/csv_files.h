@@ -32,7 +32,8 @@ class CsvFiles {
   auto begin() const { return files_.begin(); }
   auto end() const { return files_.end(); }
 
-  // Returns a reader of the cells of `file`. Its first call of NextRow() moves to the first row after the header.
+  // Returns a reader of the cells of `file`. The reader's first call of NextRow() moves to the first row after the
+  // header.
   CsvCells RowsOf(const CsvFile& file) const;
 
   // Calls visit(place, role, in_training) for each cell of each row. `in_training` says whether the row is a training

@@ -23,7 +23,7 @@ int64_t DateCircleNumbers(CsvDates dates);
 // The values that were fitted to the training rows of one feature column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // The values from `mean` to `quantiles` belong to a column of numbers, or to the days of a column of dates. A value
+  // The members from `mean` to `quantiles` are for a column of numbers, or for the days of a column of dates. A member
   // is ignored if neither the scaling nor the replacement of missing numbers uses it.
   double mean = 0;
   double std = 1;             // the standard deviation of the population; 1 for a constant column

@@ -340,8 +340,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
             4.25);
 
-  // The options give the column by its number and scale it, and two training rows have a time of day. For a missing
-  // date, all sines and cosines are 0.
+  // The options give the date column by its number and scale its days, and two training rows have a time of day. For a
+  // missing date, all sines and cosines are 0.
   options = {.date = {"0"},
              .mean_if_missing = true,
              .missing_indicator = true,
@@ -658,8 +658,8 @@ TEST(Csv, RefusesAMissingCell) {
     EXPECT_THAT(ErrorOf("1,a,0\n1," + cell + ",0\n", {.category = {"1"}}),
                 HasSubstr("t.csv:2: column 2: \""));
   }
-  // In a column of numbers or dates, the texts None and NaT stand for a missing value. In a category column, they are
-  // categories like others.
+  // In a column of numbers or dates, the texts None and NaT stand for a missing value. In a category column, these
+  // texts are categories like any other text.
   for (const std::string cell : {"None", "NaT", "none"}) {
     EXPECT_THAT(ErrorOf("1,2,0\n1," + cell + ",0\n"), HasSubstr("is no value: fill it in"));
     EXPECT_THAT(ErrorOf(cell + ",0\n", {.date = {"0"}}), HasSubstr("is no value: fill it in"));

@@ -42,7 +42,8 @@ std::string Quoted(std::string_view text);
 bool IsMissing(std::string_view text);
 bool NumberIsMissing(std::string_view text);
 
-// Parses the whole of `text` as a number, and writes it to `number`. Returns false if `text` is no number of this type.
+// Parses the whole of `text` as a number, and writes it to `number`. Returns false if `text` is no number of the type
+// `Number`.
 template <typename Number>
 bool ParseWhole(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -56,7 +57,7 @@ template <typename Number>
 bool ParseNumber(std::string_view text, Number& number) {
   constexpr auto kGreatest = std::numeric_limits<float>::max();
   if (ParseWhole(text, number)) return std::abs(number) <= kGreatest;
-  // from_chars refuses spaces, which a cell may have inside its quotes, a plus sign, and numbers that are too close to
+  // from_chars refuses a plus sign, spaces (which a cell may have inside its quotes), and numbers that are too close to
   // 0 for the type `Number`.
   text = TrimmedCell(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);

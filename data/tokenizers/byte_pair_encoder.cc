@@ -137,7 +137,7 @@ void BytePairEncoder::EncodeWord(std::string_view word, std::vector<uint16_t>& t
   }
   std::array<uint64_t, 2> key{};
   std::memcpy(key.data(), word.data(), word.size());
-  key[1] |= uint64_t{word.size()} << 56;  // the last byte of `key` (little-endian)
+  key[1] |= uint64_t{word.size()} << 56;  // puts the length into the last byte (little-endian)
   Known& known = known_[Mix(key[0] ^ Mix(key[1])) % kKnownWords];
   if (known.word != key) {
     const size_t begin = tokens.size();

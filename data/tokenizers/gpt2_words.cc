@@ -17,8 +17,8 @@ namespace {
 #define LOCKSTEP_SPACE \
   R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})"
 
-// The pattern of the header. A part with ++ (a possessive quantifier) never has to give characters back, so ++ avoids
-// useless backtracking.
+// The pattern that gpt2_words.h shows. A part with ++ (a possessive quantifier) never has to give characters back, so
+// ++ avoids useless backtracking.
 constexpr char kPattern[] =
     R"('(?:[stmd]|re|ve|ll)| ?\p{L}++| ?\p{N}++| ?[^\p{L}\p{N})" LOCKSTEP_SPACE
     R"(]++|[)" LOCKSTEP_SPACE R"(]+(?![^)" LOCKSTEP_SPACE R"(])|[)" LOCKSTEP_SPACE R"(]++)";

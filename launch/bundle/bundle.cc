@@ -156,7 +156,7 @@ class Stage {
     }
   }
 
-  // Adds `name` to files(), for a file that a tool writes into this folder.
+  // Adds `name` to files(). Call it for each file that a tool, and not this class, writes into this folder.
   void Add(const std::string& name) { files_.insert(name); }
 
   void SetExecutable(const std::string& name) { chmod(Path(name).c_str(), 0755); }
@@ -173,7 +173,7 @@ struct OpenMpi {
   std::string mpirun;
   std::string orted;
   std::vector<std::string> plugins;       // Open MPI's plugins
-  std::vector<std::string> pmix_plugins;  // plugins of PMIx, which an Open MPI plugin loads
+  std::vector<std::string> pmix_plugins;  // PMIx's plugins; an Open MPI plugin loads PMIx
   std::string texts;                      // folder of Open MPI's help texts
   std::string pmix_texts;
   std::string settings;  // folder of openmpi-mca-params.conf
@@ -202,8 +202,8 @@ std::string OpenMpiFolder(const std::string& name) {
   return FirstLine(std::string_view(output).substr(begin + key.size()));
 }
 
-// Finds the files of Open MPI on this machine, and the libraries that these files need. `also` has the libraries that
-// this program needs. Throws Error (kUsage).
+// Finds the files of Open MPI on this machine, and the libraries that these files need. Adds the libraries in `also`,
+// which this program needs, to the result. Throws Error (kUsage).
 OpenMpi FindOpenMpi(const Libraries& also) {
   OpenMpi mpi;
   mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
@@ -370,7 +370,8 @@ void RequireFolder(const ScratchFolder& scratch) {
     throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
 }
 
-// Writes `bytes` to the file `archive`, completely or not at all. Throws Error (kCheckpoint), also if the file exists.
+// Writes `bytes` to the file `archive`, completely or not at all. Throws Error (kCheckpoint) if this fails or if the
+// file exists already.
 void WriteArchive(const std::string& archive, const std::string& bytes) {
   const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
   try {

@@ -1,12 +1,12 @@
 // `lockstep bundle`: packs this program into one archive (a bundle) for a machine that has only a torch wheel, or into
 // a wheel that pip installs beside torch.
 //
-// Promise: the archive unpacks to one folder. The program in this folder runs from any path and on any machine of the
-// same CPU architecture whose glibc and libstdc++ are new enough and whose Python has a torch wheel of the version and
-// for the CUDA that the program was linked with. The program runs as one process, or as several ranks that the bundle's
-// own mpirun starts. The bundle contains no library that belongs to the wheels or to glibc, so no library is loaded
-// twice. Two bundles of the same program have the same bytes. The archive is written completely or not at all, and
-// never replaces an existing file.
+// Promise: the archive unpacks to one folder. The program in this folder runs from any path. It needs a machine of the
+// same CPU architecture, a glibc and a libstdc++ that are new enough, and a Python that has a torch wheel. This wheel
+// must have the version of torch and of CUDA with which the program was linked. The program runs as one process, or as
+// several ranks that the bundle's own mpirun starts. The libraries of the wheels and of glibc are not in the bundle but
+// only on the machine, so none of them is loaded twice. Two bundles of the same program have the same bytes. The
+// archive is written completely or not at all, and never replaces an existing file.
 //
 // How: the bundle contains the program that runs (/proc/self/exe), so a user's program with models of its own can
 // bundle itself.

@@ -27,8 +27,9 @@ what can fail -> what the user sees -> the test that shows it (tests/bundle_test
 import _signal
 
 # From here on Ctrl-C ends this script without a traceback. The built-in `_signal` is used, because importing `signal`
-# takes milliseconds, in which Ctrl-C would print a traceback. Importing `site` takes time, too. Python therefore starts
-# with -S, and this script calls site.main() below.
+# takes milliseconds, in which Ctrl-C would print a traceback. By default Python imports `site` before a script starts,
+# which takes time, too. Python is therefore started with -S, which leaves `site` out, and this script calls site.main()
+# below.
 _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import json  # noqa: E402

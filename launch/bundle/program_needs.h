@@ -1,4 +1,4 @@
-// Finds out what a program needs of the machine that it runs on, from ldd, objdump and pip's records.
+// Finds out, with ldd, objdump and pip's records, what a program needs from the machine on which it runs.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bundle_test.py)
 //   a tool is not installed -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
@@ -44,8 +44,8 @@ struct Wheel {
   std::string version;  // such as "2.28.9"
 };
 
-// Returns a map from each of `files` that belongs to an installed package to that package. The paths in `files` are
-// relative to `site`, the folder of the installed packages. Throws Error (kUsage).
+// Returns a map from each file in `files` to its package. Files that belong to no installed package are left out. The
+// paths in `files` are relative to `site`, the folder of the installed packages. Throws Error (kUsage).
 std::map<std::string, Wheel> WheelsOf(const std::vector<std::string>& files,
                                       const std::string& site);
 

@@ -3,9 +3,10 @@
 // options.
 //
 // How: each script collects the words before the cursor, but leaves out options, and the values of the options that may
-// stand before the command. The first one or two of the collected words are the command. The command decides what the
-// script offers: its subcommands; its options, if the word at the cursor begins with `-`; the values of the option
-// before the cursor, if that option has a list of values; otherwise files.
+// stand before the command. The first one or two of the collected words are the command. The script then offers the
+// first of these lists that applies: the values of the option before the cursor, if that option has a list of values;
+// the command's options, if the word at the cursor begins with `-`; the command's subcommands and the allowed values of
+// its argument, if there are any; files.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -106,8 +107,8 @@ std::string WithValues(const Place& root, const char* between) {
   return fmt::format("{}", fmt::join(names, between));
 }
 
-// Returns shell patterns. They match the command words before the cursor if these words belong to `place`. The second
-// pattern is for a command of one word without subcommands, because such a command may have arguments.
+// Returns shell patterns. They match the command words before the cursor if these words belong to `place`. If `place`
+// is a command of one word without subcommands, there is a second pattern, which allows arguments after the command.
 std::vector<std::string> PatternsOf(const Place& place) {
   std::vector<std::string> patterns{InQuotes(place.words)};
   const bool is_last = place.commands.empty() && place.words.find(' ') == std::string::npos;

@@ -2,7 +2,7 @@
 // them, and reports how each job ended.
 //
 // Promise: a job runs only as long as its crew exists. No signal is lost: if a signal comes while no job runs, the crew
-// handles it before it starts the next job. The state of each job is in the folder's crew.json
+// handles it before it starts the next job. The state of each job is in the file crew.json in the folder of the crew
 // (launch/crew/crew_file.h).
 //
 // Protocol:
@@ -62,8 +62,9 @@ struct CrewJob {
   // Returns the program and its arguments. Jobs that run at the same time have different values of `place`, which count
   // from 0.
   std::function<std::vector<std::string>(int64_t place)> command;
-  // The files to which the job's standard output (`output`) and standard error (`said`) are appended. If the path is
-  // empty, the job writes to the same stream of this process. If the job fails, its error message is read from `said`.
+  // The files to which the job's standard output (`output`) and standard error (`said`) are appended. If one of these
+  // paths is empty, the job writes to that stream of this process instead of a file. If the job fails, its error
+  // message is read from `said`.
   std::string output{};
   std::string said{};
   // Returns whether the job was done before, so that it need not be started.

@@ -51,7 +51,8 @@ std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& co
   for (size_t i = 0; i < children.size(); ++i) {
     const auto end = children[i]->Poll();
     if (end && end->signal == 0 && end->code == 0) succeeded.push_back(i);
-    // A process that hangs in a driver does not end even after SIGKILL, so the destructor must not wait for it.
+    // A child process that hangs in a driver does not end even after SIGKILL, so ~ChildProcess() must not wait for its
+    // end.
     if (!end) children[i]->Abandon();
   }
   return succeeded;

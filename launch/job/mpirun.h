@@ -33,11 +33,12 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
                                        const std::vector<std::string>& arguments,
                                        const std::vector<std::string>& variables);
 
-// Throws Error (kUsage) if there is no mpirun, or if the limits of this process are too low for it.
+// Throws Error (kUsage) if there is no mpirun, or if the resource limits of this process are too low for mpirun.
 void RequireMpirun();
 
-// Makes mpirun and its ranks keep their temporary files in `folder`, so that no file is left if they are killed. If
-// `folder` is empty, does nothing, and mpirun and its ranks use their default folders.
+// Makes mpirun and its ranks keep their temporary files in `folder`, so that the caller can remove all of these files
+// after mpirun and the ranks were killed. If `folder` is empty, does nothing, and mpirun and its ranks use their
+// default folders.
 void KeepMpirunsFilesIn(const std::string& folder);
 
 // Returns a text that names the limits and environment variables of this process that may cause mpirun to fail; an

@@ -46,7 +46,7 @@ int64_t StepInFlights(const std::string& run_dir) {
       }
     }
   } catch (const Error&) {
-    // A job of one rank has no flight records.
+    // A job of one rank has no flight records, so `step` stays 0.
   }
   return step;
 }

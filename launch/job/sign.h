@@ -10,7 +10,7 @@ namespace lockstep {
 
 enum class Sign : char {
   kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
-  kTrains = 't',  // the job has begun to train, so work is lost if it is not saved
+  kTrains = 't',  // the job has begun to train, so it has work that must be saved
   kLeaves = 'l',  // the job has ended well: it is done, or it stopped when it was asked to
 };
 

@@ -3,7 +3,7 @@
 //
 // Protocol:
 //   1. the process that the user started checks the command line and the config, and reports a mistake before any rank
-//      starts, so that it is printed only once
+//      starts, so that the error message is printed only once
 //   2. this process passes three facts to the ranks in environment variables: when the command began, when it must have
 //      ended, and whether its output goes to a terminal
 //   3. mpirun starts this program once for each rank, with the same arguments except the StartOptions (-n, --hosts,

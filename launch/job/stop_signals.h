@@ -28,7 +28,7 @@ class StopSignals {
   // Returns how the signals so far have asked the run to stop. From the first call on, the run counts as training.
   StopRequest Asked();
 
-  // Asks the run to stop and returns true, if the run trains. Otherwise returns false. The watchdog calls this function
+  // If the run trains, asks the run to stop and returns true; otherwise returns false. The watchdog calls this function
   // when SIGTERM has come, and lets SIGTERM end the process if the function returns false. Any thread may call it.
   static bool TakeTerm();
 };

@@ -1,7 +1,8 @@
 // ChildProcess: runs a program as a child of this process.
 //
-// Promise: the child ends when this process ends, whatever ends this process (PR_SET_PDEATHSIG). The child gets
-// SIGTERM, so that mpirun, if it is the child, can end its ranks. The child's standard input is /dev/null.
+// Promise: when this process ends, for whatever reason, the kernel sends SIGTERM to the child (PR_SET_PDEATHSIG).
+// The signal is SIGTERM and not SIGKILL, so that a child such as mpirun can end its own child processes first. The
+// child's standard input is /dev/null.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/child_process_test.cc)
 //   the program does not exist, or cannot be run -> Error (kUsage) with the system's reason

@@ -96,7 +96,8 @@ Finding CheckPcie(const at::Tensor& on_gpu, const GpuCondition* condition) {
   return finding;
 }
 
-// Checks copies from the GPU of `on_gpu` to the visible GPU with the next number.
+// Checks copies from the GPU that holds `on_gpu` to the visible GPU with the next number (after the last GPU: to the
+// first).
 Finding CheckPeer(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const auto other =
       static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());

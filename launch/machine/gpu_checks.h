@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// The name of the check of copies to another GPU. The last finding that CheckTransfers() returns is of this check, if
-// there is another GPU.
+// The name of the check of copies to another GPU. If there is another GPU, the last finding that CheckTransfers()
+// returns comes from this check.
 inline constexpr char kGpuToGpu[] = "gpu to gpu";
 
 // Checks `condition`, which is what the driver reports about the GPU; null: the driver reports nothing. Call it before

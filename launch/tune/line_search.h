@@ -1,6 +1,6 @@
 // LineSearch: looks for the number (for example of threads) with which something is fastest. It first doubles and
-// halves the number, and then tries numbers between the best number and the numbers next to it that were tried. It
-// assumes that the speed rises up to one number, and does not rise after that number.
+// halves the number, and then tries numbers between the best number and its nearest neighbours among the numbers that
+// were tried. It assumes that the speed rises up to one number, and does not rise after that number.
 //
 //   LineSearch search(4, 1, 64);
 //   while (const std::optional<int64_t> threads = search.Next()) search.Add(*threads, SpeedWith(*threads));

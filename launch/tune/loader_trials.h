@@ -2,9 +2,10 @@
 // threads, the number of batches that it may prefetch, and, for images, whether the GPU decodes the images and whether
 // decoded images are kept in memory.
 //
-// Each setting is measured in a process of its own, with the config's files, from reading a sample to the model's input
-// on its device. No model trains during the measurement. If the GPU that decodes also trains, or if the model runs on
-// the CPU, the loader gets a smaller share of that GPU or CPU during training than in these measurements.
+// Each setting is measured in a process of its own, with the config's files. The measurement covers all work on a
+// sample, from reading the sample until the model's input is on its device. No model trains during the measurement. If
+// the GPU that decodes also trains, or if the model runs on the CPU, the loader gets a smaller share of that GPU or CPU
+// during training than in these measurements.
 #pragma once
 
 #include <functional>

@@ -24,8 +24,8 @@ RateSearch::RateSearch(double least, double most)
     : least_(std::log10(least)), most_(std::max(std::log10(most), least_)) {}
 
 std::optional<double> RateSearch::Next() const {
-  // Returns whether a rate was tried whose logarithm is at most `stride` above `exponent` (`direction` 1) or below it
-  // (-1).
+  // Returns whether any rate that was tried has a logarithm that is above `exponent` by at most `stride` (if
+  // `direction` is 1), or below `exponent` by at most `stride` (if `direction` is -1).
   const auto has_neighbour = [&](double exponent, double direction, double stride) {
     return std::ranges::any_of(losses_, [&](const auto& known) {
       const double away = direction * (known.first - exponent);

@@ -151,8 +151,8 @@ class RateFinder {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }
 
-  // Returns the loss at the end of a training with `rate`; infinity if the training fails. `warmup_steps` is the number
-  // of warm-up steps of a whole run.
+  // Returns the loss at the end of a training with `rate`; infinity if the training failed or was stopped.
+  // `warmup_steps` is the number of warm-up steps of a whole run.
   double LossWith(double rate, int64_t warmup_steps, bool is_users) {
     RateTrial trial{.rate = rate,
                     .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),

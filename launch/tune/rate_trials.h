@@ -6,10 +6,11 @@
 // best rate of the trainings is likely to be the best rate for the run.
 //
 // If the config has a warm-up, the trainings have the same share of warm-up steps as the config's run. If the config
-// has no warm-up, a twentieth of the steps of each training are warm-up steps, and the best rate is at last also tried
-// without a warm-up. For optimizers with beta2, the decay rate of the second moment, the warm-up of a whole run is then
-// at most 2 / (1 - beta2) steps, and the warm-up of shorter trainings is shorter in proportion (Ma and Yarats, 'On the
-// adequacy of untuned warmup for adaptive optimization', AAAI 2021).
+// has no warm-up, a twentieth of the steps of each training are warm-up steps (but the training with the config's own
+// rate has none). For optimizers with beta2, the decay rate of the second moment, this warm-up has at most
+// 2 / (1 - beta2) steps in a whole run, and proportionally fewer in shorter trainings (Ma and Yarats, 'On the adequacy
+// of untuned warmup for adaptive optimization', AAAI 2021). After these trainings, the best rate is also tried without
+// a warm-up, if there is time.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,8 @@ struct FieldValue {
 
 using Setting = std::vector<FieldValue>;  // the changed fields; empty: the config as it is
 
-// Returns `setting` with the fields of `more` added. If both have a field, the result has the value of `more`.
+// Returns `setting` with the fields of `more` added. If a field is in `setting` and in `more`, the result has the value
+// from `more`.
 Setting Joined(Setting setting, const Setting& more);
 
 struct SettingTrial {

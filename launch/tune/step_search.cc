@@ -16,7 +16,8 @@ std::optional<StepWay> StepSearch::Next() const {
   const bool checkpointing = users_.checkpointing;
   if (!SpeedOf(users_)) return users_;
   // `fewest` has the smallest number of micro-batches with which a step may fit in memory. If a step with some number
-  // of micro-batches does not fit, a step with fewer micro-batches does not fit, because its micro-batches are larger.
+  // of micro-batches does not fit, a step with fewer micro-batches does not fit either, because its micro-batches are
+  // larger.
   StepWay fewest{1, checkpointing};
   while (fewest.accumulation <= MostUnusable(checkpointing)) fewest.accumulation *= 2;
   const bool can_be_used = fewest.accumulation <= most_;

@@ -5,9 +5,9 @@
 // folder is removed after the trial. If this process is killed, the next trial removes that folder.
 //
 // Protocol: a trial is the only job of a crew in the scratch folder (launch/crew/crew.h). The crew starts the process
-// and handles signals. `lockstep bench` prints one line of JSON with its measurements. If a step cannot be made, it
-// prints a line with the field `failure` instead. The field's `kind` is "out_of_memory" if the step did not fit in
-// memory, and "device" if a library failed in the step. The caller can then try other settings.
+// and handles signals. `lockstep bench` prints one line of JSON with its measurements. If a step cannot be made,
+// `lockstep bench` prints a line with the field `failure` instead. The field's `kind` is "out_of_memory" if the step
+// did not fit in memory, and "device" if a library failed in the step. The caller can then try other settings.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the training diverges -> Trial.failure has the error message -> test_it_tells_what_it_does
@@ -86,7 +86,7 @@ class TrialRunner {
  public:
   // `command` is the beginning of a command line: the program, and the options before the command (`train` or `bench`).
   // The trials' files lie in `parent`, which is made if it is missing. A signal that asks this process to stop ends the
-  // current trial, or the next one if no trial runs.
+  // current trial or, if no trial runs, the next trial.
   TrialRunner(std::vector<std::string> command, const std::string& parent);
 
   // Trains `config` without its sections `observe`, `profile` and `checkpoint`. Throws Error.

@@ -20,8 +20,9 @@ class Vit : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   std::vector<std::string> HeadPrefixes() const override { return {"heads."}; }
-  // Returns no weights, so the only convolution, the patch embedding, keeps PyTorch's default layout. The windows of
-  // this convolution do not overlap: it reads each pixel only once, whatever the layout is.
+  // Returns no weights, so the only convolution, the patch embedding, keeps PyTorch's default layout. Another layout
+  // would gain little, because the windows of this convolution do not overlap: it reads each pixel only once in any
+  // layout.
   std::vector<at::Tensor> ConvolutionWeights(bool /*rounds*/) const override { return {}; }
 
   // Converts weights that older versions of torchvision saved, in which the layers of an MLP are called linear_1 and

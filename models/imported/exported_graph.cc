@@ -180,9 +180,9 @@ void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
   }
 }
 
-// Removes the running statistics from `stack`, the node's arguments, if the node is a norm in training mode. The
-// function is called only when backward computes the node again: the first computation has already updated the
-// statistics.
+// Removes the running statistics from `stack`, which holds the node's arguments, if the node is a norm in training
+// mode. The function is called only when backward computes the node again: the first computation has already updated
+// the statistics.
 void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
   const std::string& name = node.operation->schema().name();
   if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&

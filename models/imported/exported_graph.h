@@ -3,7 +3,7 @@
 // Promise: a graph from an untrusted file cannot run arbitrary code. It calls only operations of
 // python/lockstep/operations.txt, with arguments that have the types of the operations' schemas and that were defined
 // before; anything else is refused when the file is read. Run() calls the operations one by one through LibTorch's
-// dispatcher, under autograd and autocast, as the module would in Python; so its results are those of eager mode. A
+// dispatcher, under autograd and autocast, as the module would in Python, so the results are those of eager mode. A
 // tensor is released after its last use.
 //
 // what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)

@@ -9,7 +9,8 @@
 //   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(); timm's Swin transformers use this form
 //
 // For windows of an image, the mask is a bias [1, heads, tokens, tokens]. A second mask `hiding`, [1, kinds, 1, tokens,
-// tokens], may be added to the bias; it hides the tokens of neighbouring windows from each other:
+// tokens], may be added to the bias; in a window of a rolled image, it hides tokens of different regions of the image
+// from each other:
 //   mask = bias + hiding.expand(..., heads, ...).reshape([windows, heads, tokens, tokens])
 //   scores = ((scores + bias).reshape([..., kinds, heads, tokens, tokens]) + hiding).reshape(the scores' shape)
 // The reader of a graph replaces views by reshapes (program.cc), so only reshapes are looked for.

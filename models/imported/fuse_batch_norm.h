@@ -9,7 +9,8 @@
 // with only one value for each channel.
 //
 // If SharedStatistics has ranks, the fused operations share the statistics among these ranks. An exported graph takes
-// at least one sample, so a rank without samples runs it with dummy samples, which the norms do not count.
+// at least one sample, so a rank without samples runs the graph with dummy samples, which the norms leave out of the
+// statistics.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 
 namespace lockstep::exported {
 
-// Fuses the conv2d operation `node` if it can be a 1x1 convolution, has no bias, and later operations also read its
-// input.
+// Fuses the conv2d operation `node` if it can be a 1x1 convolution, if it has no bias, and if later operations also
+// read its input.
 void FuseFork(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -16,7 +16,8 @@ using c10::IValue;
 using ops::Expressions;
 using ops::TermId;
 
-// The largest number of nodes in a group: the group's kernel needs registers for the intermediate values.
+// The largest number of nodes in a group. It is limited because the group's kernel keeps the intermediate values in
+// registers, and a GPU thread has few of them.
 constexpr size_t kMostNodes = 64;
 
 using Terms = std::vector<TermId>;  // the operands of an operation; numbers are constant terms
@@ -56,8 +57,8 @@ TermId Gelu(Expressions& to, TermId x, bool tanh) {
 
 TermId Elu(Expressions& to, TermId x, double alpha, double scale, double input_scale) {
   const TermId zero = to.Constant(0);
-  // The argument of exp() is limited to 0: for large x exp() would overflow, and the gradient, 0 times infinity, would
-  // be NaN.
+  // The argument of exp() is limited to at most 0: for large x exp() would overflow, and the gradient, 0 times
+  // infinity, would be NaN.
   const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
   return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
                      Times(to, x, scale));

@@ -174,7 +174,7 @@ TEST(PointwiseGroupTest, HasAtMostSevenInputs) {
 
 TEST(PointwiseGroupTest, LeavesWritesToWhatOthersSee) {
   EXPECT_EQ(SizeOf(Text({Call("relu_", 0, "", 9), Of("mul", 9, 1, 10)}, 10), 1), 0);
-  // There is no group if an operation between its nodes writes to one of the group's inputs, here value 0.
+  // No group is formed if an operation between the nodes writes to one of their inputs, here value 0.
   EXPECT_EQ(
       SizeOf(Text({Of("mul", 0, 1, 9), Call("relu_", 0, "", 10), Of("mul", 9, 2, 11)}, 11), 2), 0);
 }

@@ -2,10 +2,11 @@
 //
 //   mul -> add      ScaledSum()
 //
-// A factor is a layer scale if it has one number for each channel of the branch. Only when the graph runs is it known
-// whether the factor is a layer scale, and whether the kernel supports the tensors (HasScaledSumKernels(); among other
-// conditions, the branch is on a GPU and has a 16-bit type). Otherwise LibTorch's operations are called. If later
-// operations round the float32 sum to 16 bits, the kernel of the sum also writes the rounded sum.
+// A factor is a layer scale if it has one number for each channel of the branch. Whether the factor is a layer scale,
+// and whether the kernel supports the tensors, is known only when the graph runs. (HasScaledSumKernels() checks the
+// tensors: among other conditions, the branch must be on a GPU and have a 16-bit type.) If the factor is no layer
+// scale, or the kernel does not support the tensors, LibTorch's operations are called. If later operations round the
+// float32 sum to 16 bits, the kernel of the sum also writes the rounded sum.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,8 @@ bool Reaches(const Rewriter& rewriter, int64_t from, int64_t value, int64_t to) 
   return reached.contains(value);
 }
 
-// Returns the node of the product of x, the input of `mean`, and a gate that is computed from the mean; -1 if there is
-// no such product, or x has other users.
+// Returns the node that multiplies x by a gate, where x is the input of `mean` and the gate is computed from the mean;
+// -1 if there is no such node, or if x has other users.
 int64_t ProductOf(const Rewriter& rewriter, int64_t mean) {
   const int64_t x = rewriter.At(mean).arguments[0].value;
   const std::vector<int64_t>& users = rewriter.UsersOf(x);

@@ -107,7 +107,7 @@ void CheckTarget(const std::string& path, const Json& target, const ModelSpec& s
   const SampleSpec samples{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task};
   Json expected{"batch"};
   for (const int64_t size : samples.target_shape()) expected.push_back(size);
-  // The targets of segmentation are bytes, and are converted to int64, as PyTorch's losses take them.
+  // The targets of segmentation are bytes, and are converted to int64, because PyTorch's losses take int64.
   const std::string dtype = samples.target_dtype() == at::kFloat ? "float32" : "int64";
   if (target.at("shape") == expected && target.at("dtype") == dtype) return;
   throw UsageError("{}: its loss takes targets of {} {}, and the samples have {} {}", path,

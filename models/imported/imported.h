@@ -2,8 +2,8 @@
 //
 // The file holds two graphs of ATen operations. One graph has the operations that the module calls in training, and the
 // other has the operations that it calls in evaluation. Lockstep calls the operations through LibTorch's dispatcher,
-// under its own autograd and autocast (exported_graph.h). So parameters have the module's names, results are those of
-// eager mode, and the model supports everything that built-in models do: gradient reduction during backward, CUDA
+// under its own autograd and autocast (exported_graph.h). The parameters have the module's names, the results are those
+// of eager mode, and the model supports everything that built-in models do: gradient reduction during backward, CUDA
 // graphs, 16-bit training, and micro-batches of any size.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)

@@ -21,7 +21,7 @@ class NodeChain {
   NodeChain(const Rewriter& rewriter, int64_t node) : rewriter_(rewriter), node_(node) {}
 
   // Back() goes to the node that computes the current node's first argument. On() goes to the node that uses the
-  // current node's result. Both fail unless the node that they reach is the operation `name`.
+  // current node's result. Each of the two fails unless the node that it reaches is the operation `name`.
   NodeChain& Back(std::string_view name);
   NodeChain& On(std::string_view name);
 

@@ -98,8 +98,8 @@ struct Program {
 };
 
 // Reads a graph of `input_count` inputs. The graph may call only operations of python/lockstep/operations.txt, with
-// arguments that have the types of the operations' schemas and that were defined before. Throws Error (kUsage), whose
-// text begins with `where` and names the place in the graph.
+// arguments that have the types of the operations' schemas and that were defined before. If the graph is not like this,
+// throws Error (kUsage) whose text begins with `where` and names the place in the graph.
 Program ReadProgram(const nlohmann::json& graph, const std::string& where, int64_t input_count);
 
 // ValuesOf() returns the values that an argument or a node uses. ResultsOf() returns the values that a node defines.

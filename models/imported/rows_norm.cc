@@ -30,8 +30,8 @@ RowsNormResult RowsNorm(const at::Tensor& x, const at::Tensor& branch,
   const AutocastState autocast = AutocastState::Now(x.device().type());
   const bool rounds = autocast.enabled && uses.rounded &&
                       (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  // `sum` becomes the float32 addend if there is one, and `added` the other addend. The norm's kernel adds them if
-  // `added` has 16 bits.
+  // `sum` becomes the float32 addend if there is one, and `added` the other addend. The norm's kernel adds the two if
+  // `rounds` is true and `added` has autocast's 16-bit type; otherwise they are added before the norm.
   at::Tensor sum = x;
   at::Tensor added = branch;
   if (added.defined() && added.scalar_type() == at::kFloat) std::swap(sum, added);

@@ -227,7 +227,8 @@ class Cutter {
   std::vector<bool> group_reached_;  // for each group: whether a value of it may need a gradient
   MemoryGroups groups_;
   std::vector<Change> changes_;  // in-place changes
-  // For each node: the result Cuts::once, and whether the node must not be computed twice.
+  // For each node: whether it changes a tensor of the module in place (Cuts::once), and whether it must not be computed
+  // twice.
   std::vector<bool> once_, unrepeatable_;
   std::vector<bool> forbidden_;  // for each cut: whether it is forbidden; cut i is before node i
   std::vector<int64_t> alive_;   // for each cut: the number of values that FindAlive() counts

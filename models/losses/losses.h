@@ -25,8 +25,8 @@ std::shared_ptr<LossFunction> MakeClassLoss(Task task, const std::vector<double>
 std::shared_ptr<LossFunction> MakeLabelLoss(const std::vector<double>& positive_weights,
                                             double gamma);
 
-// Returns the loss l1_loss of torch.nn.functional for MAE, huber_loss for HUBER, and scikit-learn's mean_pinball_loss
-// for QUANTILE.
+// Returns the loss for regression that `config` selects: torch.nn.functional's l1_loss for MAE, its huber_loss for
+// HUBER, and scikit-learn's mean_pinball_loss for QUANTILE.
 std::shared_ptr<LossFunction> MakeNumberLoss(const config::Loss& config);
 
 // Returns (1 - p)^gamma, where `logs` holds -log p. The gradient of the result is finite also where p is 1.

@@ -75,8 +75,8 @@ TEST(LossFunction, AnyNumberIsAClass) {
   EXPECT_NEAR(none.item<double>(), ((1 - p) * -p.log()).sum().item<double>(), 1e-5);
 }
 
-// Checks that the sum of the losses over both parts of a batch, of 7 and 3 samples, divided by the sum of the weights,
-// is PyTorch's mean over the batch.
+// Checks that the sum of the losses over two parts of a batch (7 and 3 samples), divided by the sum of the weights, is
+// PyTorch's mean over the batch.
 TEST(LossFunction, WeightedMeansArePyTorchs) {
   const at::Tensor logits = Logits({10, 5});  // two columns are padding
   const at::Tensor labels = at::arange(10).remainder(3);

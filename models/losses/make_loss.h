@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-// Returns the loss that `config` selects; null if it selects none, and the task's default loss applies. `classes` is
-// the number of classes, labels or regression targets. Throws Error (kUsage).
+// Returns the loss that `config` selects; null if it selects none, in which case the task's default loss applies.
+// `classes` is the number of classes, labels or regression targets. Throws Error (kUsage).
 std::shared_ptr<LossFunction> MakeLossFunction(const config::Loss& config, Task task,
                                                int64_t classes);
 

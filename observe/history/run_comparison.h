@@ -26,8 +26,9 @@ struct MetricComparison {
   std::vector<int64_t> best_step;
 };
 
-// Returns the config fields in which the runs differ. Leaves out run_dir, and data.csv.column, which has means and
-// deviations that were computed from the training data. Returns nothing if the config of any run could not be read.
+// Returns the config fields in which the runs differ. Leaves out two fields: run_dir, because each run has its own
+// folder, and data.csv.column, because its means and deviations were computed from the training data. Returns
+// nothing if the config of any run could not be read.
 std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistory*>& runs);
 
 // Compares the losses in the step lines. The runs must have been read with RunLog::Keep::kAllSteps. The steps that all

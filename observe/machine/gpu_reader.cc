@@ -146,7 +146,7 @@ class GpuReader::Gpu {
 
   void ReadMemory(const Asker& ask, GpuReading& reading) const {
     // The used memory that the _v2 function returns does not include the memory that the driver reserves for itself, as
-    // in nvidia-smi. Older drivers have only the function without _v2, whose used memory includes this memory.
+    // in nvidia-smi. Older drivers have only the function without _v2, whose used memory includes the reserved memory.
     nvmlMemory_v2_t memory{.version = nvmlMemory_v2};
     nvmlMemory_t old{};
     if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo_v2)>("nvmlDeviceGetMemoryInfo_v2", handle_,

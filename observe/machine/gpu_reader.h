@@ -9,7 +9,7 @@
 //   2. After `stop` was requested, the reader begins no further call of the driver. A caller therefore waits for at
 //      most one call.
 //   3. Rates (PCIe, NVLink) are computed from the driver's counters in two readings, so the first reading has no rates.
-//      If the driver has no PCIe counters, each reading measures the PCIe rates.
+//      There is one exception: if the driver has no PCIe counters, each reading measures the PCIe rates by itself.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
 //   there is no driver -> the reading has no GPUs -> test_watch_without_a_driver

@@ -6,14 +6,14 @@
 // at which the total was greatest.
 //
 // Invariants:
-//   1. An allocation keeps the label (phase, owner, module) that was current when it was made, unless Own() changes its
-//      owner.
+//   1. An allocation keeps the label (phase, owner, module) that it got when it was made, unless Own() changes the
+//      owner in this label.
 //   2. Begin() forgets everything. After Begin(), all calls of Hold() must come before the first Allocate().
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/memory_tally_test.cc)
 //   memory is freed that was neither held nor allocated -> the free does not count
 //     -> MemoryTally.LeavesOutWhatItDoesNotKnow
-//   other threads allocate or free memory meanwhile -> Correct() counts it as kOther ->
+//   other threads allocate or free memory during the step -> Correct() counts it as kOther ->
 //     MemoryTally.CountsWhatOthersTake
 //   a free is not reported -> the next allocation at that address replaces the old one
 //     -> MemoryTally.AnAddressThatComesAgain

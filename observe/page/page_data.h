@@ -2,9 +2,10 @@
 //
 //   live         whether the page can ask a server for newer data
 //   time         the Unix time at which this object was made
-//   version      the number that a later Since() needs to return what has changed since this object was made
+//   version      the argument for a later Since(), which then returns what has changed since this object was made
 //   runs         a list of the runs (observe/page/run_data.h)
-//   differences  a list of {field, values}: the config fields in which the runs differ; null if a run has no config
+//   differences  a list of {field, values}: the config fields in which the runs differ; null in place of
+//                the list if the config of any run cannot be read
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/page/page_data_test.cc)
 //   a folder is not a run folder -> Error (kUsage) from RunFoldersFor() -> RunFoldersFor.NamesWhatIsNoRun

@@ -1,4 +1,5 @@
-// PageSink: shows the page of a run while it trains (observe/page/page_server.h), as `lockstep watch RUN --page` does.
+// PageSink: shows the page of a run while the run trains (observe/page/page_server.h), as `lockstep watch RUN --page`
+// does.
 //
 // Promise: training does not wait for the page. The log is read only when a browser requests the page, on the server's
 // thread.

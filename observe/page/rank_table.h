@@ -19,7 +19,7 @@ namespace lockstep {
 //   collectives  the number of collectives that late_ms, last_share and wait_ms are computed from: those in the records
 //          of all ranks
 //   world_size  the number of ranks of the run
-//   disagreement  how the ranks' collectives differ from each other; empty: not at all
+//   disagreement  how the ranks' collectives differ from each other; empty: they do not differ
 //   verdicts  a list of the faults that ended the run
 //   damaged  a list of the records that cannot be read, in words
 nlohmann::ordered_json RanksJson(const std::string& run_dir);

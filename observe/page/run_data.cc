@@ -25,7 +25,7 @@ Json Figure(double value) {
   constexpr int kDigits = 6;
   if (value == 0) return 0;
   const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(std::abs(value))));
-  // The scale is infinite for the smallest numbers and zero for the greatest.
+  // The scale is infinite for the smallest numbers, and zero for the greatest numbers. Such numbers are not rounded.
   if (!std::isfinite(scale) || scale == 0) return value;
   const double rounded = std::round(value * scale) / scale;
   constexpr double kMostExact = 1e15;

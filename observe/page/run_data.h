@@ -50,9 +50,9 @@ class RunData {
   // Reads the folder. `id` is the index of the run on the page.
   RunData(const std::string& run_dir, int64_t id);
 
-  // Reads what has changed in the folder, and gives each field of the object that has changed the number `version`,
-  // which must be greater than in the previous call. Returns whether any field has changed. The fields have version 0
-  // after the constructor.
+  // Reads what has changed in the folder. Sets the version of each field that has changed to `version`, which must be
+  // greater than in the previous call. Returns whether any field has changed. The fields have version 0 after the
+  // constructor.
   bool Refresh(int64_t version);
 
   const RunHistory& history() const { return history_; }

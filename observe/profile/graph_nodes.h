@@ -4,8 +4,8 @@
 //
 // How: at the beginning and at the end of each range, the new nodes of the graph are assigned to the ranges that are
 // open. A backward pass opens no ranges. The nodes of a backward pass are assigned to the range in which the forward
-// operation with the same autograd sequence number ran. Backward passes run on another thread, to which LibTorch passes
-// the callbacks on.
+// operation with the same autograd sequence number ran. Backward passes run on another thread, for which LibTorch
+// copies the RecordFunction callbacks of the thread that starts the pass.
 //
 // Invariant: a process has at most one GraphNodes object at a time. Ranges that begin during the lifetime of the object
 // may end after the object is destroyed, for example if a capture fails.

@@ -80,7 +80,7 @@ std::string TextOf(const std::string& path) {
   return text;
 }
 
-// Returns the number that `text` spells, such as "100"; nothing if it is not a number of 1 or more.
+// Returns the number that `text` spells, such as "100"; nothing if it does not spell an integer of at least 1.
 std::optional<int64_t> StepOf(std::string_view text) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Returns a sink that writes events to the log: all events but Histograms, and MachineReadings at most every ten
-// seconds. `write` appends a line to the log.
+// Returns a sink that writes events to the log. The sink leaves out Histograms, and writes at most one MachineReading
+// every ten seconds. It writes all other events. `write` appends a line to the log.
 std::unique_ptr<EventSink> NewLogSink(std::function<void(const nlohmann::ordered_json&)> write);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ struct StepSeconds {
   double idle = 0;           // the time in which the GPU was idle before the step, for any reason
   double between = 0;        // evaluation, checkpoints and all other time given to Ledger::Spend()
   // The time that a GPU takes for a step if all the step's work is queued before the GPU begins the step; 0: not
-  // measured in this step. A step with this time has no other times.
+  // measured in this step. A step with this time has no `total`, so Ledger::Add() ignores its other times.
   double unbroken = 0;
 };
 

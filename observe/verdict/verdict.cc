@@ -50,8 +50,8 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
   // No unbroken step was measured, for example because the model waits for the GPU, so that the host cannot queue a
-  // whole step ahead. The GPU's idle time is then estimated from the GPU's use that the driver reports, which misses
-  // some of the idle time.
+  // whole step ahead. The GPU's idle time is then estimated from facts.gpu_use, which the driver reports. This
+  // estimate misses some of the idle time.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
@@ -62,7 +62,7 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
 }
 
 // Returns how to raise loader.threads. Assumes that the samples per second grow with the number of threads up to
-// `most_threads`. Returns an empty text if there are `most_threads` threads already.
+// `most_threads`. Returns an empty text if there are at least `most_threads` threads already.
 std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, double lost_s,
                         int most_threads) {
   if (facts.loader_threads == 0) return "loader.threads: 1";
@@ -195,8 +195,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
 
-  // Splits the computing time beyond the ideal time by cause. Causes that were measured come first. The sum of these
-  // losses is at most the computing time.
+  // take() moves seconds from the computing time to a loss, but not more seconds than are left of the computing time.
+  // The causes that were measured come first.
   double computed_s = own.computed_s;
   const auto take = [&](Loss loss, double seconds) {
     const double taken = std::clamp(seconds, 0.0, computed_s);
@@ -204,7 +204,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     computed_s -= taken;
     return taken;
   };
-  // While a GPU is busy, the GPU loses no time if the host waits for a core.
+  // While a GPU is busy, the GPU loses no time if the host waits for a core. The wait for a core therefore counts only
+  // up to the time in which the GPU had nothing to do.
   if (facts.on_gpu) {
     core_wait_s = std::min(core_wait_s, NotLaunched(computed_s, own.unbroken_s, report, facts));
   }
@@ -214,8 +215,8 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   take(Loss::kThrottling, report.wall_s * facts.throttled_share);
   const double launching_s =
       take(Loss::kLaunching, NotLaunched(computed_s, own.unbroken_s, report, facts));
-  // A host that launches its kernels late also launches its copies late, so the loss by copies then counts as
-  // launching.
+  // A host that launches its kernels late also launches its copies late. If launching costs more time than copying, the
+  // time lost to copying therefore counts as launching.
   if (launching_s > lost(Loss::kCopying)) {
     lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);
   }

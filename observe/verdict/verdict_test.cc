@@ -83,8 +83,8 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
 TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
   RankSeconds rank = With(Loss::kCommunication, 6);
   rank.running_s = 3.5;
-  // The computing time is 10 - 6 = 4 s, of which the thread ran for 3.5 s, so only 0.5 s of this wait lie in it. The
-  // rest is already measured as waiting for other ranks.
+  // The computing time is 10 - 6 = 4 s, of which the thread ran for 3.5 s, so only 0.5 s of core_wait_s lie in the
+  // computing time. The other 4.5 s are already measured as waiting for other ranks.
   rank.core_wait_s = 5;
   const SecondsReport report = Judge({rank}, {});
   ExpectAddsUp(report);

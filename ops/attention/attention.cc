@@ -179,9 +179,10 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
   }
 };
 
-// Returns the backend that ATen chooses for tensors that require gradients, because not every backend has gradients for
-// every size. The backend must not depend on the grad mode: with activation checkpointing, forward runs first without
-// and then with gradients, and both runs must draw the same dropout. `mask` is the result of AsNumbers().
+// Returns the backend that ATen would choose if qkv required a gradient. ATen could otherwise choose a backend that
+// cannot compute gradients for this size. The backend must not depend on the grad mode: with activation checkpointing,
+// forward runs first without and then with gradients, and both runs must draw the same dropout. `mask` is the result of
+// AsNumbers().
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
                           const at::Tensor& mask) {
   // LibTorch cannot choose a backend for the device "meta", with which Lockstep simulates a GPU. For this device

@@ -23,12 +23,13 @@ struct AttentionOptions {
 // width]: queries, keys and values, and in each of these three parts the columns of a head lie side by side. `heads`
 // must divide width.
 //
-// The fused path runs on a GPU if qkv has 16 bits, the size of a head is a multiple of 8, and ATen chooses flash
-// attention or cuDNN's attention. If there is a mask, the fused path also requires that ATen chooses cuDNN's attention
-// and that the mask needs no gradient. In all other cases SelfAttentionTwin() runs. The fused path does not copy
-// queries, keys and values. If there is neither dropout nor a mask, and HasPackedAttention() is true
-// (packed_attention.h), cuDNN's attention writes the gradients of queries, keys and values side by side. In the other
-// cases of the fused path, a separate kernel packs these gradients side by side.
+// The fused path, in which flash attention or cuDNN's attention computes the result, runs on a GPU if qkv's values have
+// 16 bits, the size of a head is a multiple of 8, and ATen chooses one of these two implementations. If there is a
+// mask, the fused path also requires that ATen chooses cuDNN's attention and that the mask needs no gradient. In all
+// other cases SelfAttentionTwin() runs. The fused path does not copy queries, keys and values. If there is neither
+// dropout nor a mask, and HasPackedAttention() is true (packed_attention.h), cuDNN's attention writes the gradients of
+// queries, keys and values side by side. In the other cases of the fused path, a separate kernel packs these gradients
+// side by side.
 at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options);
 
 // Computes the same result as SelfAttention() with plain ATen calls, on any device and any type.

@@ -3,7 +3,8 @@
 //
 // The first call with a shape makes a plan (cuDNN's prepared kernels) for this shape, which takes about 0.1 s. All
 // threads share the plan. The first call in each thread also makes the thread's cuDNN handle. A CUDA graph can capture
-// all other calls, because they make neither a plan nor a handle.
+// any call that is neither the first with its shape nor the first in its thread, because such a call makes neither a
+// plan nor a handle.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,

@@ -29,7 +29,7 @@ namespace lockstep::ops {
 // undefined. The values of `mask` may be -inf. The result is [windows, tokens, width], contiguous, in qkv's type, with
 // gradients for qkv and bias.
 //
-// WindowAttentionTwin() runs where HasWindowAttentionKernels() is false.
+// WindowAttentionTwin() runs if HasWindowAttentionKernels() is false.
 at::Tensor WindowAttention(const at::Tensor& qkv, int64_t heads, const at::Tensor& bias,
                            const at::Tensor& mask);
 

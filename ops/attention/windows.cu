@@ -9,9 +9,9 @@ constexpr int kThreads = 256;
 constexpr int kPacksOfThread = 4;  // packs of a thread whose loads are in flight at once
 constexpr int kPacksOfBlock = kThreads * kPacksOfThread;
 
-// Divides a number n below 2^31 by a divisor of 1 to 2^31 - 1 without a division: the quotient is (n + n m / 2^32) /
-// 2^shift, where m is multiplier_, shift is shift_, and 2^32 + m is about 2^(32 + shift) / divisor, rounded up
-// (Granlund and Montgomery, 1994, figure 4.1).
+// Computes the quotient and the remainder of a number n below 2^31 and a divisor from 1 to 2^31 - 1, without a division
+// instruction. The quotient is (n + n m / 2^32) / 2^shift, where m is multiplier_, shift is shift_, and 2^32 + m is
+// about 2^(32 + shift) / divisor, rounded up (Granlund and Montgomery, 1994, figure 4.1).
 class Divisor {
  public:
   explicit Divisor(unsigned divisor) : divisor_(divisor) {

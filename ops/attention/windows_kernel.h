@@ -1,5 +1,5 @@
 // Declares the functions that launch the kernels of windows.h. The kernels move packs of 16 bytes, whatever the type of
-// the values. All pointers point to device memory and are multiples of 16 bytes.
+// the values. All pointers point to device memory and are aligned to 16 bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ struct WindowsShape {
   int64_t count;
   unsigned rows, columns;  // the numbers of rows and of columns of windows in an image
   unsigned height, width;  // the size of a window in pixels
-  unsigned down, right;    // row and column where the first window begins, within the image
+  unsigned down, right;    // the row and the column of the image where the first window begins
   unsigned packs;          // the number of packs of a pixel
 
   int64_t Packs() const { return count * rows * columns * height * width * packs; }

@@ -2,16 +2,17 @@
 //
 // A model that others wrote (a torch::nn module, a TorchScript file, an exported graph) calls LibTorch's operations.
 // Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts the weights'
-// gradients to float32 in separate kernels, and cuDNN's heuristics choose how a convolution runs. After
-// UseOwnOperations(), Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. The results of
-// these functions are the same as those of LibTorch's operations within rounding, and can be differentiated twice.
+// gradients to float32 in separate kernels, and cuDNN's heuristics choose how a convolution runs. Once
+// UseOwnOperations() has been called, the functions Convolution(), StemConvolution(), DepthwiseConvolution() and
+// Linear() run instead of LibTorch's operations. The results of these functions are the same as those of LibTorch's
+// operations within rounding, and can be differentiated twice.
 //
 // LibTorch still computes: convolutions with dilation; convolutions whose stride or padding differs between height and
-// width; convolutions whose numbers of channels are not multiples of 8 (except a 7x7 stem); groups that cuDNN computes
-// well (convolution.h); convolutions where neither x nor the weight is channels last; operations whose weight is not
-// float32; and everything without autocast, in float32, or on the CPU. Backward adds each weight's gradient directly to
-// the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the gradient of a weight,
-// unless `create_graph` is true, and a hook on a weight gets an undefined tensor.
+// width; convolutions whose numbers of channels are not multiples of 8 (except a 7x7 stem); grouped convolutions that
+// cuDNN computes well (convolution.h); convolutions where neither x nor the weight is channels last; operations whose
+// weight is not float32; and everything without autocast, in float32, or on the CPU. Backward adds each weight's
+// gradient directly to the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the
+// gradient of a weight, unless `create_graph` is true, and a hook on a weight gets an undefined tensor.
 //
 // The result of a convolution is channels last if x or the weight is, as with LibTorch. Under autocast, at::view of a
 // channels-last image returns a copy if no view is possible, so that models that were written for contiguous images

@@ -23,7 +23,8 @@ inline bool Is16Bit(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-// Returns whether `tensor` (such as a bias) is float32 [size] on like's device, contiguous or not.
+// Returns whether `tensor` (such as a bias) is float32 [size] on the device of `like`. The tensor need not be
+// contiguous.
 inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tensor& like) {
   return tensor.scalar_type() == at::kFloat && tensor.device() == like.device() &&
          tensor.dim() == 1 && tensor.size(0) == size;
@@ -83,12 +84,13 @@ inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
           .multiprocessors = TraitsOf(tensor.device()).multiprocessors};
 }
 
-// Returns whether kernels may load 16 bytes of the tensor at once, as Lockstep's and cuDNN's kernels do.
+// Returns whether the tensor begins at a multiple of 16 bytes. Lockstep's and cuDNN's kernels need this alignment,
+// because they load 16 bytes at once.
 inline bool IsAligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-// Returns `tensor`, or a copy of it if `tensor` is on a GPU and kernels may not load 16 bytes of it at once.
+// Returns `tensor`, or a copy of `tensor` if it is on a GPU and IsAligned() is false.
 inline at::Tensor Aligned(const at::Tensor& tensor) {
   return !IsOnGpu(tensor) || IsAligned(tensor) ? tensor : tensor.clone();
 }

@@ -36,13 +36,13 @@ class WeightCopies {
   // Returns the WeightCopies that the calling thread uses; null if it uses none.
   static WeightCopies* InUse();
 
-  // Returns the copy of the weight that lies at weight's address, or an undefined tensor if there is no copy.
+  // Returns the copy of the weight whose address is that of `weight`, or an undefined tensor if there is no copy.
   at::Tensor Of(const at::Tensor& weight) const;
 
   // Returns all copies.
   std::vector<at::Tensor> All() const;
 
-  // Removes the copy of `weight`. The caller must do this if the optimizer will not update the copy.
+  // Removes the copy of `weight`. Forget() must be called if the optimizer will not update the copy.
   void Forget(const at::Tensor& weight);
 
   // Makes Rounded() keep no new copies from this call on.

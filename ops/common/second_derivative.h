@@ -13,12 +13,12 @@
 
 namespace lockstep::ops {
 
-// Returns whether the backward that calls this function must return gradients that can be differentiated again, because
-// torch::autograd::grad() runs with create_graph. GradientsOfTwin() computes such gradients.
+// Returns whether the backward that calls this function must return gradients that can be differentiated again. This is
+// so if torch::autograd::grad() runs with create_graph. GradientsOfTwin() computes such gradients.
 inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
 
-// Returns a tensor of zeros that replaces, in GradientsOfTwin(), an input of the operation. Forward does not keep an
-// input if no gradient depends on the input's values. The tensor has the shape of `like`, except that its size in
+// Returns a tensor of zeros. In GradientsOfTwin() this tensor takes the place of an input that forward did not keep,
+// because no gradient depends on the input's values. The tensor has the shape of `like`, except that its size in
 // `dimension` is `size`.
 inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int64_t size) {
   std::vector<int64_t> sizes = like.sizes().vec();

@@ -1,10 +1,10 @@
 // Convolution(): convolves 16-bit images with float32 weights, without a bias, in one or more groups of channels.
 //
 // Groups of few channels are computed as one convolution of all channels (the joined convolution), whose weight is zero
-// where input and output belong to different groups. If the channels of a group are not a power of 2, cuDNN's grouped
-// convolution converts the memory layout of its input and of its output. On an H100, cuDNN's grouped convolution with
-// RegNetY's groups of 24 channels takes 1.1 to 3 times as long as the joined convolution, although the grouped
-// convolution has fewer multiplications.
+// where input and output belong to different groups. If the number of channels of a group is not a power of 2, cuDNN's
+// grouped convolution converts the memory layout of its input and of its output. On an H100, cuDNN's grouped
+// convolution with RegNetY's groups of 24 channels takes 1.1 to 3 times as long as the joined convolution, although the
+// grouped convolution has fewer multiplications.
 #pragma once
 
 #include <ATen/core/Tensor.h>

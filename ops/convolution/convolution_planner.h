@@ -82,7 +82,7 @@ class ConvolutionPlanner {
   //
   // A convolution has a plan if its operands are float16 or bfloat16, on a GPU, channels last, contiguous and not
   // empty, begin at multiples of 16 bytes, and have multiples of 8 channels. The result of a planned convolution is
-  // channels last, too. ATen computes all other convolutions.
+  // channels last. ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 
@@ -116,8 +116,8 @@ inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backw
 std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
                                                 int64_t stride, int64_t padding);
 
-// Call Forward(), InputGradient() and WeightGradient() of the planner of this process, whose files are in
-// CacheFolder().
+// These functions call Forward(), InputGradient() and WeightGradient() of the planner of this process, whose files are
+// in CacheFolder().
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
                               const ConvolutionOptions& options = {});
 at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,

@@ -326,7 +326,7 @@ TEST_F(ConvolutionPlannerTest, DeterministicAlgorithmsAreNotSearchedFor) {
 }
 
 TEST_F(ConvolutionPlannerTest, CanBeCaptured) {
-  c10::cuda::device_synchronize();  // because the tensors were made on another stream
+  c10::cuda::device_synchronize();  // the tensors were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   {
     // This run creates the cuDNN handle and loads the kernels of the first plans, neither of which is allowed during a

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPack = 8;    // the number of channels of one 16-byte load
 constexpr int kPacks = 8;   // the maximum number of packs of a block (a cache line)
-constexpr int kLanes = 32;  // the threads for each pack of a block with kPacks packs
+constexpr int kLanes = 32;  // the number of threads for each pack of a block with kPacks packs
 constexpr int kThreads = kPacks * kLanes;
 constexpr int kAcross = 4;  // the number of adjacent output pixels that a thread computes
 

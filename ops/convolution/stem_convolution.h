@@ -19,7 +19,7 @@ namespace lockstep::ops {
 // which throws the exceptions of at::conv2d if sizes or types do not fit.
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
 
-// Computes the same convolution by squares of 2x2 pixels with ATen's operations, on any device. Height and width must
+// Computes the same convolution from squares of 2x2 pixels with ATen's operations, on any device. Height and width must
 // be even.
 at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight);
 

@@ -175,7 +175,7 @@ TEST_P(StemConvolutionTest, SaysWhatDoesNotFit) {
   EXPECT_THROW(Run(Images({5, 3, 18, 22}), weight.select(0, 0)), c10::Error);
 }
 
-// Checks that StemConvolution() computes windows of 3x3, which the kernels do not support, as a convolution.
+// Checks that StemConvolution() computes windows of 3x3, which the kernels do not support, as an ordinary convolution.
 TEST_P(StemConvolutionTest, OtherWindowsAreConvolutions) {
   const at::Tensor x = Images({5, 3, 18, 22});
   const at::Tensor weight = at::randn({64, 3, 3, 3}, options(at::kFloat)).to(dtype());

@@ -20,8 +20,8 @@ constexpr int kUnroll = 4;  // the number of rows whose loads a thread has in fl
 
 // The last block of a tile of channels adds up the partial sums of all blocks of the tile, while the rest of the GPU
 // waits. With narrow tiles this takes less time, because fewer blocks share a tile. A tile is therefore only a cache
-// line wide, kSumPacks packs. For the same reason there are only kSumBlocks blocks for each multiprocessor, with many
-// loads in flight.
+// line wide, kSumPacks packs. There are only kSumBlocks blocks for each multiprocessor, which keeps the number of
+// blocks that share a tile small. Each thread has many loads in flight, so that these few blocks keep memory busy.
 constexpr int kSumPacks = 8;
 constexpr int kSumBlocks = 2;       // blocks per multiprocessor
 constexpr int kStatisticsRows = 8;  // rows whose loads a thread has in flight

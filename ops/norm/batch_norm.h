@@ -12,9 +12,10 @@
 // ever written.
 //
 // Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
-// The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and
-// backward adds up the sums that dx needs. The sizes and the order of a rank's messages do not depend on the rank's
-// number of rows. The kernels and the plain ATen implementation (the twin) send the same messages in the same order.
+// The ranks communicate between the two passes of forward and of backward. Forward gathers the mean, the sum of squared
+// differences from the mean, and the number of rows of each rank. Backward adds up, over the ranks, the sums that dx
+// needs. The sizes and the order of a rank's messages do not depend on the rank's number of rows. The kernels and the
+// plain ATen implementation (the twin) send the same messages in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -74,9 +75,9 @@ at::Tensor NewNormCounters(int64_t channels, at::Device device);
 // Returns whether the kernels support `x` and `norm`.
 bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 
-// Returns the statistics of a batch that the kernels support: float32 [2 channels + 1], which are mean, 1 /
-// sqrt(variance + epsilon), and the number of rows of the batch. Also updates the running statistics and
-// num_batches_tracked.
+// Returns the statistics of the batch: float32 [2 channels + 1], which are mean, 1 / sqrt(variance + epsilon), and the
+// number of rows of the batch. HasBatchNormKernels() must be true for the arguments. Also updates the running
+// statistics and num_batches_tracked.
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
 
 // Computes the same as BatchNorm() with plain ATen calls, on any device. Tests compare the kernels with this function.

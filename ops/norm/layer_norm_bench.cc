@@ -3,9 +3,9 @@
 //
 // Bytes that are moved for each bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx). With the
 // residual addition forward moves 8 bytes (also reads the branch and writes the sum) and backward 8 (also reads the
-// sum's gradient), also if the branch has a bias. The reference is a device-to-device copy of as many bytes in the same
-// run: `of_copy` is the copy's time divided by the measured time. ATen moves more bytes, but its `of_copy` is computed
-// with the same number of bytes.
+// sum's gradient), whether or not the branch has a bias. The reference is a device-to-device copy of as many bytes in
+// the same run: `of_copy` is the copy's time divided by the measured time. ATen moves more bytes, but its `of_copy` is
+// computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

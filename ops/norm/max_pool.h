@@ -13,9 +13,9 @@
 namespace lockstep::ops {
 
 // Returns y, [count, channels, (height + 2 padding - window) / stride + 1, (width + 2 padding - window) / stride + 1],
-// with x's type and a gradient. `x` is [count, channels, height, width] in any float type, and 2 padding <= window, as
-// in PyTorch. On a GPU the kernels run for float32, float16 and bfloat16 with the channels last, and for windows of 2
-// and 3. In all other cases MaxPoolTwin() runs.
+// with x's type and a gradient. `x` is [count, channels, height, width] in any float type, and 2 padding must be at
+// most `window`, as in PyTorch. On a GPU the kernels run for float32, float16 and bfloat16 with the channels last, and
+// for windows of 2 and 3. In all other cases MaxPoolTwin() runs.
 at::Tensor MaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 struct PoolFork {

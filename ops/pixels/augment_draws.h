@@ -11,7 +11,7 @@ enum AugmentDraw {
   kContrast,
   kSaturation,
   kHue,  // the rotation of the hue as a fraction of the circle; 0 changes nothing
-  // Four numbers: the operation that is applied first, second, third and last.
+  // Four numbers: the operations that are applied first, second, third and last.
   kOrder,
   // The mixture of each sample with the sample before it. The values of a micro-batch's first sample apply to all
   // samples of the micro-batch. The box is kLeft <= x < kRight, kTop <= y < kBottom. In the box, a pixel becomes the

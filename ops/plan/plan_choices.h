@@ -104,7 +104,7 @@ class PlanChoices {
     return First(key, operation, entry);
   }
 
-  // Returns the plans that were chosen so far.
+  // Returns the plan of each operation that has occurred: the chosen plan, or, if none was chosen, the first plan.
   std::vector<PlanReport<Key, Plan>> Reports() const {
     const std::lock_guard lock(mutex_);
     std::vector<PlanReport<Key, Plan>> reports;

@@ -7,12 +7,13 @@
 // the process that wrote first.
 //
 // Protocol:
-//   1. A device's file is FOLDER/KIND-DEVICE.txt. The device's text names the GPU's model, its multiprocessors and the
-//      library's version, because a plan is valid only for these.
-//   2. A line is a key, " = ", the key's plan, and the XXH3 of the key, the plan and the device's text. A line is
-//      ignored if it is not exactly the line that this program would write, for example because it is cut short,
+//   1. Each kind of operation, such as "products", has one file for each device, FOLDER/KIND-DEVICE.txt. The device's
+//      text names the GPU's model, its multiprocessors and the library's version, because a plan is valid only for
+//      these.
+//   2. A line is a key, " = ", the key's plan, and the XXH3 checksum of the key, the plan and the device's text. A line
+//      is ignored if it is not exactly the line that this program would write, for example because it is cut short,
 //      damaged, or from another device or version.
-//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads the lines that other processes have written in the meantime,
+//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads the file again, because other processes may have written to it,
 //      adds its own line, and replaces the file by a new file with all good lines (base/files/new_file.h). Readers find
 //      a whole file or no file. Keep() waits at most a second for the lock. If the lock is not free by then, or if the
 //      file system does not support locks, Keep() continues without a lock.

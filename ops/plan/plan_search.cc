@@ -48,7 +48,8 @@ class Search {
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
     limit_us_ = std::max(kSearch_us, kSearchRuns * *first_us);
-    // Fast candidates run several times in a measurement, because the GPU's clock has steps of half a microsecond.
+    // If the first candidate is fast, each measurement has several runs, because the GPU's clock has steps of half a
+    // microsecond.
     repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
     times_us_ = {{*first_us, 0}};
     for (size_t i = 1; i < proposed && Elapsed_us() < kProposalsEnd * limit_us_; ++i) Time(i);
@@ -85,8 +86,9 @@ class Search {
     return sample;
   }
 
-  // Returns the time of one run in microseconds, the mean of repeats_ runs, or nullopt if the candidate does not run. A
-  // run before the timed runs loads the kernel, and keeps the GPU busy while the host enqueues the timed runs.
+  // Returns the time of one run in microseconds, as the mean of repeats_ runs. Returns nullopt if the candidate does
+  // not run. A run before the timed runs loads the kernel, and keeps the GPU busy while the host enqueues the timed
+  // runs.
   std::optional<double> TimeOnce(size_t candidate) {
     at::cuda::CUDAEvent begin(cudaEventDefault);
     at::cuda::CUDAEvent end(cudaEventDefault);
@@ -107,7 +109,7 @@ class Search {
   }
 
   void TimeNeighbours(size_t next) {
-    std::minstd_rand random(1);  // a fixed seed: each search tries the same neighbours
+    std::minstd_rand random(1);  // a fixed seed: each search draws the same random numbers
     for (int i = 0; i < kNeighbours && Elapsed_us() < kNeighboursEnd * limit_us_; ++i) {
       std::ranges::sort(times_us_);
       const size_t parent = times_us_[random() % std::min(kParents, times_us_.size())].second;
@@ -150,7 +152,8 @@ class Search {
   }
 
   // Returns whether the candidate gives the first candidate's result to within kSameWithin, and the same bits in two
-  // runs. Values that are not finite, such as a gradient that has overflowed, are not compared.
+  // runs. Values that are not finite, such as a gradient that has overflowed, are not compared with the first
+  // candidate's.
   bool GivesTheSame(size_t candidate) {
     const at::Tensor first = Sample(0);
     const at::Tensor once = Sample(candidate);

@@ -47,13 +47,14 @@ std::string NameOf(PlanSource source, std::string_view library);
 // H100 80GB HBM3, 132 multiprocessors, cuBLASLt 130101" for the library "cuBLASLt 130101".
 std::string DeviceText(c10::DeviceIndex device, std::string_view library);
 
-// Returns whether at::globalContext() asks for deterministic algorithms, so that no plan may be chosen by its time.
+// Returns whether at::globalContext() asks for deterministic algorithms. In this case no plan may be chosen by its
+// time, which differs from run to run.
 bool MustBeDeterministic();
 
 // Returns the index of the candidate to use. `times_us` has the times of each candidate in microseconds; candidate 0 is
 // the library's first plan. The candidate with the smallest median is chosen if this median is at most 98 % of
-// candidate 0's median. Otherwise candidate 0 is chosen, so that noise does not decide. A candidate that could not run
-// has no times. Throws c10::Error if no candidate has times.
+// candidate 0's median, or if candidate 0 has no times. Otherwise candidate 0 is chosen, so that noise does not decide.
+// A candidate that could not run has no times. Throws c10::Error if no candidate has times.
 size_t ChooseCandidate(const std::vector<std::vector<double>>& times_us);
 
 // Returns the median of `times`, which must not be empty.

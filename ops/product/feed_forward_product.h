@@ -10,8 +10,8 @@ namespace lockstep::ops {
 // group computes the epilogue (bias and activation) of the previous tile.
 constexpr int kTileRows = 128;
 constexpr int kTileHidden = 192;
-// The number of columns of a tile of Backward(). It is smaller than kTileHidden, because the tile of `inner` also takes
-// shared memory.
+// The number of columns of a tile of Backward(). This number is smaller than kTileHidden, because Backward() also holds
+// a tile of `inner` in shared memory, which leaves less room for the tiles of the product.
 constexpr int kTileHiddenBackward = 128;
 
 template <FloatType kType>

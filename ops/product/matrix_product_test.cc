@@ -260,7 +260,7 @@ TEST_F(ProductPlannerTest, DeterministicAlgorithmsAreNotSearchedFor) {
 }
 
 TEST_F(ProductPlannerTest, CanBeCaptured) {
-  c10::cuda::device_synchronize();  // because the matrices were made on another stream
+  c10::cuda::device_synchronize();  // the matrices were made on another stream
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   const at::Tensor expected = at::mm(a_.to(at::kDouble), b_.to(at::kDouble));
   at::mm(a_, b_);  // creates cuBLAS's handle, which is not allowed during a capture

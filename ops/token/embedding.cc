@@ -44,8 +44,8 @@ variable_list Expanded(const Kept& kept, const variable_list& indices) {
   return expanded;
 }
 
-// Returns the description of the sum that the kernels take, with null pointers to weights and gradients. `expanded` is
-// the result of Expanded().
+// Returns the EmbeddedSum that the kernels take as an argument. Its pointers to weights and gradients are null.
+// `expanded` is the result of Expanded().
 EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
   EmbeddedSum sum{.count = kept.count, .length = kept.length, .width = kept.width};
   for (const at::Tensor& rows : expanded) {

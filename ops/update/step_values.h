@@ -9,7 +9,7 @@ namespace lockstep::ops {
 enum StepSum {
   kLossSum,       // the mean loss of the global batch, after the sum over the ranks
   kSaveSum,       // the number of checkpoints requested so far (all ranks but one send 0)
-  kStopSum,       // how many ranks were asked to stop and continue later
+  kStopSum,       // how many ranks were asked to stop, so that the run can be resumed later
   kInterruptSum,  // on how many ranks the user interrupted the run
   kProfileSum,    // the number of profiled steps requested so far (all ranks but one send 0)
   // If StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.

@@ -25,7 +25,7 @@ struct NewRequest {
   std::string data;                   // a file or a folder
   std::vector<std::string> labels{};  // the label columns of a table; empty: DraftConfig() chooses
   std::string output =
-      "train.pbtxt";   // path of the config to write; the config's paths start at its folder
+      "train.pbtxt";   // path of the config to write; paths in it are relative to its folder
   std::string test{};  // the user's test file; empty: DraftConfig() looks for one
   std::optional<LearnTask> task{};  // the user's task; nothing: DraftConfig() chooses
 };
@@ -49,7 +49,7 @@ Draft DraftForMasks(const FoundData& data, const NewRequest& request);
 Draft DraftForArrays(const FoundData& data, const NewRequest& request);
 Draft DraftForTokens(const FoundData& data, const NewRequest& request);
 
-// The functions below are helpers of the DraftFor functions.
+// The functions below are helpers for DraftForTable() and the other DraftFor...() functions.
 
 // Returns the task's name in a config, such as "REGRESSION".
 const char* NameOf(LearnTask task);

@@ -352,7 +352,7 @@ FoundData InFolder(const std::string& path) {
   throw DataError("{}: nothing to train on: give {}", path, kAccepted);
 }
 
-// Finds the data set that the file `path` and the other files in its folder make together.
+// Finds the data set that consists of the file `path` and other files in the same folder.
 FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&)) {
   const std::string parent = fs::path(path).parent_path().string();
   const auto found = find(Folder(parent.empty() ? "." : parent));

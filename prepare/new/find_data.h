@@ -4,7 +4,7 @@
 // masks/, also with train, val or test in or above their names), a table (train.csv, with test.csv and a
 // *submission*.csv beside it, each also as .csv.gz, .csv.zip, .gz or .zip), folders of images (train/ with val/, or
 // class folders), tar shards of images, arrays (x.npy and y.npy, with train, val or test in their names), MNIST's idx
-// files, CIFAR-10's batches, token files (train.bin, val.bin), one other table.
+// files, CIFAR-10's batches, token files (train.bin, val.bin), a table with another name if it is the only table.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   no such file, nothing in the folder that can be trained on, several tables, an array without its targets -> Error

@@ -20,8 +20,8 @@ struct ImageSizes {
 // Reads the sizes of at most 100 evenly spaced images. Throws Error (kData) if no size can be read.
 ImageSizes SizesOf(const ImageSource& source);
 
-// Returns the first of `sides`, which are in descending order, that is at most 8/7 of the median of the images' shorter
-// sides; 32 if there is none.
+// Returns the largest of `sides` that is at most 8/7 of the median of the images' shorter sides; 32 if there is none.
+// `sides` must be in descending order.
 int64_t SideFor(const ImageSizes& sizes, std::span<const int64_t> sides);
 
 // Returns a line that says what was found: "cats: 40 images of 2 classes, shorter side 240 pixels in the median".

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 10> kUsualLabels{
     "outcome", "response", "output", "category", "diagnosis"};
 
 // The integers of a label column are classes if there are at most kMostClassNumbers different ones, and at least
-// kRowsOfAClass rows of each on average. Otherwise they are quantities, for regression.
+// kRowsOfAClass rows of each on average. Otherwise the integers are quantities, and the task is regression.
 constexpr int64_t kMostClassNumbers = 20;
 constexpr int64_t kRowsOfAClass = 3;
 

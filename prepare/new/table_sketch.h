@@ -6,9 +6,10 @@
 //
 // How: the delimiter is chosen from comma, semicolon, tab and bar. The candidates are those with which all of the first
 // rows have the same number of cells, which is at least two. The candidate with the most cells is chosen. If there is
-// no candidate, the delimiter with which the first row has the most cells is chosen; if each gives one cell, it is the
-// comma. The first row is a header in three cases: it has a text in a column that has only numbers in the next rows; it
-// has only texts, and none of them occurs again in the next rows; or its cells are 0, 1, 2 and so on.
+// no candidate, the delimiter with which the first row has the most cells is chosen; if each of the four gives one
+// cell, the comma is chosen. The first row is a header in three cases: it has a text in a column that has only numbers
+// in the next rows; it has only texts, and none of them occurs again in the next rows; or its cells are 0, 1, 2 and so
+// on.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/new/new_test.cc)
 //   a file is missing, empty, without rows, not text, or compressed in an unreadable way; a row has another number of

@@ -8,9 +8,9 @@ Which program is run: $LOCKSTEP if it is set, for example to a program with mode
 the wheel; otherwise, in a source checkout, the script ./lockstep, which builds the program if necessary.
 
 How it is run: the program gets a process group of its own. A terminal or Jupyter sends an interrupt to a whole process
-group, so in this process's group the program would get the interrupt twice. Two threads read the lines of standard
-output and standard error into a queue. The calling thread prints these lines, so that a notebook shows them below the
-running cell.
+group, so a program in this process's group would get each interrupt twice: from the terminal, and from this process,
+which passes it on. Two threads read the lines of standard output and standard error into a queue. The calling thread
+prints these lines, so that a notebook shows them below the running cell.
 
 what can fail -> what the caller sees -> the test that shows it (tests/python_test.py)
   the command ends with an error -> LockstepError with the program's line and status -> test_an_error_is_one_line

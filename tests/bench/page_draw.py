@@ -6,8 +6,8 @@
 Writes --runs logs with --lines step lines each (by default 20 times 50,000, which is a million), and with as many lines
 of evaluations, lost seconds and machine readings as such runs have. Starts `lockstep watch FOLDER --page`, and opens
 the page in a headless Chromium on a screen of 1440 by 900. Prints a JSON line: the seconds from the command until the
-URL is printed, when all logs were read; the megabytes of the page; the least and the median milliseconds from the
-page's request to the frame in which all charts are drawn; and the server's memory in megabytes.
+URL is printed, by which time all logs have been read; the megabytes of the page; the least and the median milliseconds
+from the page's request to the frame in which all charts are drawn; and the server's memory in megabytes.
 """
 
 import argparse

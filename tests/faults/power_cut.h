@@ -1,10 +1,10 @@
 // RecordedCalls, for tests: computes in which states a disk may be if the power fails while a program runs. The input
 // is the log of the program's calls that tests/faults/fault_at.c recorded.
 //
-// The model of a disk: written bytes are certainly on the disk after an fsync of their file, and names after an fsync
-// of their folder. If a folder was changed after its last fsync, any number of these changes may be on the disk, but
-// always the first of them. If bytes were appended to a file after its last fsync, any number of these bytes, but
-// always the first of them, may be on the disk, or as many zeros in their place.
+// The model of a disk: an fsync of a file makes it certain that the bytes written to the file are on the disk, and an
+// fsync of a folder makes it certain that the names in the folder are. If a folder was changed after its last fsync,
+// the first n of these changes are on the disk, for any n. If bytes were appended to a file after its last fsync, the
+// first n of these bytes, or n zeros in their place, are on the disk, for any n.
 #pragma once
 
 #include <cstdint>

@@ -236,7 +236,7 @@ TEST_F(GpuDecoderTest, TakesMoreThanItDecodesAtOnce) {
 }
 
 // Checks that a damaged file does not change the results of the other files in its batch, and that the GPU decoder
-// refuses more than half of the number of damaged files that the CPU decoder refuses.
+// refuses more than half as many damaged files as the CPU decoder.
 TEST_F(GpuDecoderTest, SurvivesMutations) {
   std::vector<std::string> good;
   for (int i = 0; i < 16; ++i) good.push_back(Jpeg(kPlainKinds[i % 5], 300 + i, 200 + i));

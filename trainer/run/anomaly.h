@@ -1,8 +1,8 @@
 // Ends a run if its loss or gradient is not finite.
 //
 // Every rank throws the same Error, which says what to do. If an input of the step contains a number that is not
-// finite, the Error names the sample and the file. Otherwise the Error advises to lower the learning rate, or to change
-// clipping or precision.
+// finite, the Error names the sample and the file. Otherwise the Error advises the user to lower the learning rate, or
+// to change clipping or precision.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/precision_test.py, tests/planted_test.py)
 //   the loss or the gradient's norm is not finite -> Error (kUsage) with the step

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// Sets loss.class_weight (for several labels per sample: loss.positive_weight) and clears loss.balanced, if
-// loss.balanced is set in `config`.
+// If loss.balanced is set in `config`, sets loss.class_weight (or, for several labels per sample, loss.positive_weight)
+// and clears loss.balanced.
 void SetBalancedWeights(config::Config& config, const Dataset& train);
 
 }  // namespace lockstep

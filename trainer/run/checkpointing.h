@@ -97,8 +97,8 @@ class Checkpointing {
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the argument `asked` of the last OnFigures()
   bool wanted_ = false;  // whether a checkpoint was asked for and has not begun
-  // The best value of the metric that checkpoint.keep_best names, since this process began, or, if a checkpoint has
-  // failed since then, since that failure. A checkpoint of an earlier process may have a better value.
+  // The best value of the metric that checkpoint.keep_best names. Only evaluations by this process count, and only
+  // those after the last checkpoint that failed. A checkpoint of an earlier process may have a better value.
   std::optional<double> best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether the user waits for the checkpoint that began last.

@@ -118,7 +118,8 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   }
   const bool is_table = data.format() == config::Data::CSV;
   const char* const leave_out = is_table ? "leave it out with data.csv.ignore" : "leave it out";
-  // Constant values are reported only for named columns. In an array they may be pixels at the edge of images.
+  // Constant values are reported only for named columns. In an array, constant values may be pixels at the edge of
+  // images.
   if (is_table && data.csv().header() && !constant.empty()) {
     warnings.push_back(fmt::format("{}: {} {} the same in all {} training samples: {}",
                                    SourceOf(data), NamesText(constant),

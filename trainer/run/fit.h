@@ -11,8 +11,8 @@
 //      calls ResumeAt(). After that, Feed() begins to read samples
 //   3. for each step, in order, the caller calls TakeFewerMicroBatches(), and then Run() until Run() returns true. If
 //      Run() returns false, the step did not fit in memory, and weights and state are as before the call. The caller
-//      then makes room: first with GiveWay(); if that returns false, by releasing memory that the caller holds,
-//      followed by BeginAgain(); and if there is no such memory, with HalveMicroBatches()
+//      then calls GiveWay(). If GiveWay() returns false, the caller releases memory that it holds and calls
+//      BeginAgain(). If the caller holds no such memory, it calls HalveMicroBatches()
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   data, model or config that do not fit together -> Error -> tests/bad_input_test.py

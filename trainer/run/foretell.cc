@@ -207,8 +207,8 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   const auto fits = [&](int64_t samples) {
     return Memory({.micro_batch = samples}, capacity_bytes).has_value();
   };
-  // Memory grows almost linearly with the number of samples. So the search begins at a guess, for which the memory of 8
-  // and of 32 samples is computed without a limit.
+  // Memory grows almost linearly with the number of samples. So the search begins at a guess, which is extrapolated
+  // from the memory that 8 and 32 samples take if there is no limit.
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
   constexpr int64_t kFew = 8;
   const auto reserved = [&](int64_t samples) {

@@ -46,7 +46,8 @@ class Foreteller {
 
   // Returns the peak memory of the first two steps, and the owners of that memory, on a GPU whose allocator may take
   // `capacity_bytes`. A small part of these bytes is left free for allocations that cannot be predicted. Returns
-  // nothing if the steps do not fit in the memory, with a CUDA graph if the config asks for graphs. Throws Error.
+  // nothing if the steps do not fit in the memory, or if the config asks for graphs and the second step does not fit as
+  // a CUDA graph. Throws Error.
   std::optional<MemoryReport> Memory(const StepForm& form, int64_t capacity_bytes);
 
   // Returns the largest micro-batch found, in samples, with which the first two steps fit in memory without gradient

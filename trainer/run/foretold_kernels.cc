@@ -197,8 +197,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
 // Recurrent layers ------------------------------------------------------------
 
 // Reserve() and Workspace() allocate as much memory as cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096
-// sequences of 28 to 128 time steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. The sizes are wrong by
-// up to 15 %, and by up to 2 % for 128 units and more.
+// sequences of 28 to 128 time steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. The sizes differ from
+// cuDNN's by up to 15 % if a layer has fewer than 128 units, and otherwise by up to 2 %.
 at::Tensor Reserve(const at::Tensor& y, int64_t layers) {
   return at::empty({(6 * layers - 1) * y.numel()}, y.options());
 }

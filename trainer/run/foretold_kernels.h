@@ -2,7 +2,7 @@
 // training step runs on a foretold GPU, a simulated GPU that only counts memory (base/tensor/foretold_gpu.h).
 //
 // Promise: once the kernels are registered, LibTorch's operations on tensors of the device META allocate what their
-// CUDA kernels allocate:
+// CUDA kernels allocate. Kernels are registered for:
 //   - convolutions, attention, recurrent layers, dropout, normalisation and others, for which LibTorch has no kernels
 //     on META, or kernels that allocate other tensors than the CUDA kernels do
 //   - operations whose inputs autocast converts to 16 bits or to float32: on a thread with a Foretelling object, the

@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-// Copies the tensors of the file config.init_from into the model, except, with config.replace_head, the tensors of the
-// last layer. Throws Error (kUsage, kCheckpoint).
+// Copies the tensors of the file config.init_from into the model. If config.replace_head is set, leaves out the tensors
+// of the last layer. Throws Error (kUsage, kCheckpoint).
 void LoadWeights(const config::Config& config, const Model& model) {
   const std::vector<std::string> heads = model.HeadPrefixes();
   const auto of_head = [&](const std::string& name) {

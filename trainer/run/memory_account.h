@@ -1,4 +1,4 @@
-// MemoryAccount: reports while a run trains what the memory of this rank's device is used for, how much memory steps
+// MemoryAccount: while a run trains, reports what the memory of this rank's device is used for, how much memory steps
 // leave allocated, and how much memory was free when an allocation failed.
 //
 // Promise: a step's allocations are recorded (observe/memory_watch.h) only in the first two steps (in later steps if a

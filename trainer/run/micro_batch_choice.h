@@ -31,9 +31,10 @@ class MicroBatchChoice {
   // Returns the number chosen at the start; nothing unless the config has micro_batch: AUTO.
   const std::optional<MicroBatchChosen>& chosen() const { return chosen_; }
 
-  // Returns a new choice if the GPUs, since the last choice, have got enough free memory for fewer than `accumulation`
-  // micro-batches; otherwise nothing. Free memory is checked only before some steps, which are the same on every rank.
-  // Call it on every rank before step `step`, counted from 0, which would have `accumulation` micro-batches.
+  // Returns a new choice if so much GPU memory has become free since the last choice that a step fits with fewer than
+  // `accumulation` micro-batches; otherwise nothing. Free memory is checked only before some steps, which are the same
+  // on every rank. Call it on every rank before step `step`, counted from 0, which would have `accumulation`
+  // micro-batches.
   std::optional<MicroBatchChosen> Fewer(int64_t step, int64_t accumulation);
 
  private:

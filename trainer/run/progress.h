@@ -66,7 +66,8 @@ class Progress {
   Line TakeLine(int64_t steps_done);
 
   // EndEpoch() says that the epoch of step `steps_done`, counted from 1, has ended, and returns the epoch's values.
-  // BeginEpoch() says that the evaluation of that epoch has ended, too.
+  // BeginEpoch() says that the next epoch begins; call it after the evaluation of the epoch that has ended, if there is
+  // one.
   Epoch EndEpoch(int64_t steps_done);
   void BeginEpoch(int64_t steps_done);
 

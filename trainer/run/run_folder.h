@@ -19,7 +19,7 @@
 //     to peak_bytes. phases has the peak bytes of each phase (forward, backward, exchange, update, rest; evaluation, if
 //     the peak was in an evaluation), and blocks has the bytes of activations at the peak by module. The line comes
 //     after the second step of a process, whenever the peak has risen by more than 2 %, and after the second step that
-//     follows a step that did not fit in memory; each memory line replaces the lines before it
+//     follows a step that did not fit in memory; each memory line replaces the earlier memory lines
 //   machine  host (the name of rank 0's machine), cpu_use (the fraction of all the machine's cores that was busy since
 //     the previous reading), cores, memory_used_bytes and memory_total_bytes (of the machine, or of the control group
 //     that limits it), and process_memory_bytes (the resident memory of rank 0's process); there is at most one such
@@ -54,7 +54,7 @@
 //   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
 //   epoch  step, epoch, train_loss (the mean over the samples of the epoch's steps whose loss is finite), seconds and
 //     samples_per_s (of training, without the first step of each process). If a run continues or ends within an epoch,
-//     the values are about the steps of the epoch that this process made
+//     the values are about only those steps of the epoch that this process made
 //   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples, each with val_ before its
 //     name: val_loss, val_accuracy, ...
 //   checkpoint  step, stall_ms (the milliseconds for which training on rank 0 stood still for the snapshot), seconds

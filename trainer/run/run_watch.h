@@ -11,7 +11,7 @@
 //   3. after an epoch's last step: NextSeen() with `waits` until it returns nothing, EndEpoch(), Evaluation() if the
 //      epoch is evaluated, BeginEpoch()
 //   4. EndMemory(), EndProfile() if the run stops before its end, and ReportLast()
-// The caller must do all other work between two steps inside Spend(), which counts its seconds.
+// The caller must do all other work between two steps inside Spend(), which counts the seconds of that work.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   see trainer/run/time_account.h, memory_account.h, profiling.h and progress.h

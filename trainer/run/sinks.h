@@ -13,9 +13,10 @@
 
 namespace lockstep {
 
-// Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, to which the sinks keep a reference,
-// and null on other ranks. `live` says whether standard output is a terminal. `gpu_users` is as in TrainOptions. If the
-// config has an alert command, a sink runs it on rank 0, and the watchdog of `world` runs it when another rank fails.
+// Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, and null on other ranks. The sinks
+// keep a reference to the run folder. `live` says whether standard output is a terminal. `gpu_users` is as in
+// TrainOptions. If the config has an alert command, a sink runs it on rank 0, and the watchdog of `world` runs it when
+// another rank fails.
 void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
               RunFolder* folder, bool live, const World& world, RunEvents& events);
 

@@ -24,7 +24,7 @@ namespace lockstep {
 enum class StopRequest {
   kNone,
   kStop,       // save and stop, so that a later start can continue the run
-  kInterrupt,  // the same, because the user ended the run
+  kInterrupt,  // save and stop, because the user ended the run
 };
 
 class Stopping {

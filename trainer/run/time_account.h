@@ -1,5 +1,5 @@
 // TimeAccount: records how much time this rank spends on each cause while it trains (observe/verdict/ledger.h), and
-// sends this account to rank 0. Rank 0 uses all ranks' accounts to find the causes for which the run loses time
+// sends this account to rank 0. Rank 0 uses all ranks' accounts to find out why the run loses time
 // (observe/verdict/verdict.h, rules.h).
 //
 // Promise: no step waits for a TimeAccount. The watchdog's thread sends the other ranks' accounts to rank 0 with its
@@ -79,9 +79,9 @@ class TimeAccount {
     MemoryGrowth growth;
   };
 
-  // Returns, on rank 0, a report on all steps so far, at most once in kPeriodS seconds. Returns nothing on rank 0
-  // before that time is over or before the accounts of all other ranks have arrived. Always returns nothing on other
-  // ranks.
+  // Returns, on rank 0, a report on all steps so far, at most once in kPeriodS seconds. Returns nothing on rank 0 if
+  // less time has passed since the last report, or if the account of another rank has not arrived yet. Always returns
+  // nothing on other ranks.
   std::optional<SecondsReport> Report(Input& input, const Now& now);
 
   // Returns the report on all steps of the process. Every rank must call it at the end of the run, and every rank gets

@@ -223,8 +223,8 @@ class Trainer {
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
-    // The run continues with the number of micro-batches in the checkpoint, which may be higher than the config's
-    // because memory ran out, unless the user has changed `accumulation` in the config.
+    // Unless the user has changed `accumulation` in the config, the run continues with the checkpoint's number of
+    // micro-batches, which is higher than the config's if memory has run out before.
     const bool is_users = ParsePrinted(manifest.config()).accumulation() != config_.accumulation();
     fit_.ResumeAt(first_step_, is_users ? config_.accumulation() : fit_.accumulation());
   }

@@ -351,8 +351,8 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   const double begin_s = SecondsSinceBoot();
   const at::Tensor input = preprocessing_(batch.input, batch.draws);
   if (world_.device.is_cpu()) preprocessing_s_ += SecondsSinceBoot() - begin_s;
-  // Samples are mixed (MixUp, CutMix) with other samples of the micro-batch. A single sample is mixed with itself, so
-  // the loss is the plain loss.
+  // Samples are mixed (MixUp, CutMix) with other samples of the micro-batch. A single sample could be mixed only with
+  // itself, which changes nothing, so its loss is the plain loss.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);
     const at::Tensor output = Forward(input);

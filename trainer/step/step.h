@@ -18,10 +18,10 @@
 //      DecideStep() runs after all gradients were summed. Otherwise the first updates run while the last gradients are
 //      still being summed.
 //   3. A graph reads its micro-batches from tensors of the Step, into which Run() copies the micro-batches.
-//   4. Memory for a step's activations, and for a single rank's gradients, can run out only while an eager step is
-//      being queued, because a graph owns its memory from its capture on. The rank where memory runs out still takes
-//      part in the step's collectives. Before the update all ranks agree to discard the step, and restore parameters,
-//      buffers and random numbers to their values before the step.
+//   4. Memory for a step's activations (and, if there is only one rank, for the gradients) can run out only while an
+//      eager step is being queued, because a graph owns its memory from its capture on. The rank where memory runs out
+//      still takes part in the step's collectives. All ranks then agree, before the update, to discard the step, and
+//      restore parameters, buffers and random numbers to their values before the step.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the model throws in the first step -> Error on every rank -> tests/fault_test.py,

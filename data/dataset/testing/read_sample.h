@@ -1,4 +1,4 @@
-// Functions for tests that read one sample of a data set, in epoch 0.
+// For tests: functions that read one sample of a data set in epoch 0.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Command: the base class of the commands of the command line. To add a command, write a file in a folder of launch/cli
-// that defines New...Command(), add a line to commands.inc, add a unit for the file to the folder's BUILD file, and
-// name this unit in the deps of the BUILD file's unit `commands`.
+// Command: the base class of the commands of the command line. To add a command, choose a folder of launch/cli, write a
+// file there that defines New...Command(), and add a line to commands.inc. In the folder's BUILD file, add a unit for
+// the file, and name this unit in the deps of the unit `commands`.
 //
 //   class HelloCommand final : public LocalCommand {
 //    public:
@@ -52,8 +52,8 @@ class Command {
   // Returns whether the command line names this command. Call it after the command line was parsed.
   bool parsed() const;
 
-  // Returns true if the command's result is what it prints. Returns false if the result is in a file, and the output
-  // only reports on the work.
+  // Returns true if the command prints its result. Returns false if the command writes its result to a file, and prints
+  // only reports on its work.
   virtual bool prints_result() const { return true; }
 
   // Runs the command and returns the exit status. Throws Error.

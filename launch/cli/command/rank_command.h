@@ -56,8 +56,8 @@ struct ConfigOptions {
   config::Config Load() const;
   // Loads the config on every rank. An error on any rank is thrown on all ranks. Every rank must call this function.
   config::Config Load(Job& job) const;
-  // Loads the config in a process that starts the command as ranks, and adds the facts of the config that StartJob()
-  // needs to `started`. Throws Error (kUsage).
+  // Loads the config in a process that starts the command as ranks. Adds to `started` those facts of the config that
+  // StartJob() needs. Throws Error (kUsage).
   config::Config Check(StartedCommand& started) const;
 };
 

@@ -64,8 +64,9 @@ std::string CudaText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Returns the paths from which each of the libraries that are named below was loaded. Each of these libraries must be
-// loaded only once: a library with two paths was loaded twice, and each copy has its own state.
+// For each of the libraries that are named below, returns the paths from which this process has loaded the library.
+// Each of these libraries must be loaded only once: a library with two paths was loaded twice, and each copy has its
+// own state.
 std::map<std::string, std::set<std::string>> LoadedLibraries() {
   std::map<std::string, std::set<std::string>> paths;
   const auto add = [](dl_phdr_info* library, size_t, void* to) {
@@ -256,7 +257,7 @@ Finding CheckSharedMemory(int ranks) {
     return finding;
   }
   // If there are several ranks, Open MPI has already given them their shared memory, so they need no more. If there is
-  // a single process, this checks whether there is enough shared memory for two ranks.
+  // a single process, there must be enough shared memory for two ranks.
   const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";

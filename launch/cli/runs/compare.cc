@@ -1,5 +1,5 @@
-// lockstep compare: shows side by side the config fields in which runs differ, the runs' speed, and their metrics by
-// step; or the kernels of two profiles.
+// lockstep compare: shows runs side by side, with the config fields in which they differ, their speed, and their
+// metrics by step. If two profiles are given instead of runs, shows the kernels of the profiles.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
 //   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run

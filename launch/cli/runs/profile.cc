@@ -1,5 +1,5 @@
 // lockstep profile: asks the job that trains in a run folder to profile some steps, and prints the kernels that take
-// most time; or prints the kernels of an existing profile or trace.
+// the most time; or prints the kernels of an existing profile or trace.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/profile_test.py)
 //   no job trains in the folder -> Error (kUsage), which says how to print an earlier profile

@@ -33,7 +33,7 @@ std::string TextOf(const RunEvaluation& evaluation, const std::string& metrics) 
                      weights.empty() ? "" : ", weights of ", weights);
 }
 
-// The means and the deviations of each metric over several folds.
+// The mean and the standard deviation of each metric over several folds.
 struct Summary {
   std::vector<Metric> means;
   std::vector<Metric> deviations;  // standard deviations, with a divisor of (folds - 1)

@@ -180,7 +180,7 @@ std::optional<ExitStatus> TuneExchange(Tuning& tuning, double time_s) {
     for (const int64_t mib : {1, 5, 25, 100, 400}) {
       const int64_t bytes = mib << 20;
       if (bytes == now) continue;
-      if (std::min(bytes, now) < gradient_bytes) {  // the smaller size gives several buckets
+      if (std::min(bytes, now) < gradient_bytes) {  // otherwise both sizes give a single bucket
         settings.push_back({{"ddp.bucket_bytes", std::to_string(bytes)}});
       }
       if (bytes >= gradient_bytes) break;

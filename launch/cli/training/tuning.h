@@ -61,7 +61,7 @@ class Tuning {
   // Prints that no setting is suggested for `what`, and the reason `why`.
   void PrintNothing(const std::string& what, const std::string& why) const;
   // Returns `before` followed by, for example, "the time was over before all was tried: --time 240". The suggested time
-  // is four times the time of options().
+  // is four times the `time_s` of options().
   std::string MoreTime(const std::string& before) const;
 
  private:

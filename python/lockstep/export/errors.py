@@ -38,7 +38,7 @@ def users_line(trace: TracebackType | None = None) -> str:
 
 def first_line(error: BaseException) -> str:
     """Returns the first nonempty line of an exception's text, cut to 300 characters, or the exception's class if there
-    is none."""
+    is no such line."""
     lines = (line.strip() for line in str(error).splitlines())
     text = next((line for line in lines if line), "") or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -107,8 +107,8 @@ def _as_under_autocast() -> Iterator[None]:
 @contextmanager
 def taking_batches_of_one() -> Iterator[None]:
     """Makes it possible to trace BatchNorm for any number of samples. torch.nn raises an exception if a channel has
-    only one value, because one value has no variance. In this context torch.nn's check is off. Lockstep makes this
-    check itself in training, where ranks may share a batch."""
+    only one value, because one value has no variance. While this context manager is active, torch.nn's check is off.
+    Lockstep makes this check itself in training, where ranks may share a batch."""
     functional = torch.nn.functional
     original = functional._verify_batch_size
     functional._verify_batch_size = lambda size: None
