@@ -426,7 +426,7 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
             planned = values("lockstep_steps_planned")
             history = query(server_port, 'lockstep_loss{rank="0"}[1h]')[0]["values"]
             assert job.stop()[0] == STOPPED
-        # The server keeps this series for each scrape of a target.
+        # Prometheus adds a sample to this series at each scrape, so the series exists only if it has scraped the target.
         errors = query(server_port, "scrape_samples_post_metric_relabeling")
         assert errors, "no scrape has succeeded"
     finally:

@@ -801,8 +801,8 @@ TEST(Fuse, CutsPaddedImagesIntoWindows) {
   });
 }
 
-// Checks the results of a roll in three cases: the windows do not fit the image, the shape of the result has a size of
-// -1, and the pixels are not contiguous.
+// Checks three rolls that are not fused with the cut into windows: the windows do not fit the image, the rolled image
+// comes from a reshape to a shape with a -1, and the pixels are not contiguous.
 TEST(Fuse, RollsWhatIsNoWindow) {
   // The first view has 2 x 2 windows of 3 x 2 pixels, which do not fit the rolled images of 4 x 6 pixels.
   const std::string before = RowsText(

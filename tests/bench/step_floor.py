@@ -219,8 +219,8 @@ class Step:
         return [(x, size) for x, size in self.inputs_of(node) if self.kernel.get(x) is not self.kernel[node]]
 
     def find_kernels(self, nodes):
-        """Joins connected cheap nodes into one kernel if they have the same number of products before them. Returns the
-        kernels, ordered by the number of products before them."""
+        """Joins connected cheap nodes into one kernel if their depth is the same. The depth of a node is the greatest
+        number of products on a path to it. Returns the kernels in the order of their depth."""
         before = {}
         for node in nodes:
             levels = [before[x] + (self.kind[x] == "product") for x, _ in self.inputs_of(node)]

@@ -221,8 +221,9 @@ class Step {
   ops::WeightCopies copies_;            // 16-bit copies of the weights that the first step rounds
   at::Tensor values_;                   // float32 [ops::kStepValues]
   at::Tensor figures_;
-  at::Tensor requests_;  // float32 [ops::kStepSums]: the values of asked_, and 0 for the other sums
-  Requests asked_;
+  // float32 [ops::kStepSums], indexed by ops::StepSum: the requests in asked_. All other elements are 0.
+  at::Tensor requests_;
+  Requests asked_;        // this rank's requests, as requests_ holds them
   at::Tensor share_;      // float32: 1 / number of targets in the global batch
   int64_t share_of_ = 0;  // the number of samples of the global batch for which share_ was set
 

@@ -8,7 +8,8 @@
 //      the run (launch/cli/runs/run_view.h). The normal screen stays as it is.
 //   3. At `q`, Ctrl-C or one of the signals of step 1, or if the run has ended, the normal screen and the terminal's
 //      settings are restored. The state of the run is then printed on the normal screen.
-// With --once, if standard output is no terminal, or if the run has ended, the reading or the run is printed once.
+// The reading or the run is printed only once in each of these cases: --once is given, standard output is no terminal,
+// or the run has already ended.
 //
 // With --page a server (observe/page/page_server.h) shows one run or several to a browser, until a signal comes.
 //
