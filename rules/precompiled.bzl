@@ -10,7 +10,7 @@ A file still includes all headers that it uses. With --//rules:precompiled=false
 Clang, the precompiled headers are empty, so that such a build fails if a file does not include a header that it uses.
 """
 
-PrecompiledInfo = provider(fields = {"enabled": "whether headers are kept"})
+PrecompiledInfo = provider(fields = {"enabled": "whether headers are precompiled"})
 
 def precompiled_copts(name):
     """Returns the compiler flags that include rules/`name`_precompiled.h first. The target also needs
@@ -73,13 +73,12 @@ def _precompiled_header_impl(ctx):
         )
     else:
         ctx.actions.write(header, "")
-    own = cc_common.create_compilation_context(headers = depset(headers))
 
-    # Passes on the headers of the dependencies but not their libraries, because a program links only the libraries of
-    # its own dependencies.
+    # Passes on neither the headers nor the libraries of `deps`. A target that includes a header of LibTorch itself must
+    # depend on LibTorch, and fails to compile if it does not.
     return [
         DefaultInfo(files = depset(headers)),
-        cc_common.merge_cc_infos(cc_infos = [CcInfo(compilation_context = context) for context in [own] + contexts]),
+        CcInfo(compilation_context = cc_common.create_compilation_context(headers = depset(headers))),
     ]
 
 def _precompiled_setting_impl(ctx):
