@@ -1,6 +1,6 @@
 """mpi_test: makes gtests that run as several ranks on this machine."""
 
-load("//rules:precompiled.bzl", "precompiled_copts", "precompiled_deps")
+load("//rules:unit.bzl", "program")
 
 def mpi_test(name, srcs, deps, ranks, precompiled = "core"):
     """Makes a test binary `name`, and for each number N in `ranks` a test `name`_N that runs the binary as N ranks.
@@ -12,12 +12,12 @@ def mpi_test(name, srcs, deps, ranks, precompiled = "core"):
       ranks: the list of the numbers of ranks
       precompiled: as in unit() (rules/unit.bzl)
     """
-    native.cc_binary(
-        name = name,
+    program(
+        name,
         testonly = True,
         srcs = srcs,
-        copts = precompiled_copts(precompiled + "_test"),
-        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"] + precompiled_deps(precompiled + "_test"),
+        precompiled = precompiled + "_test",
+        deps = deps + ["//comm/testing:mpi_test_main", "@system//:gmock"],
     )
     for n in ranks:
         native.sh_test(

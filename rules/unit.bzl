@@ -39,12 +39,24 @@ def unit(name, deps = [], srcs = [], hdrs = [], bench_deps = [], precompiled = "
 
 def bench(name, deps):
     """Makes the benchmark `name` of the file `name`.cc."""
+    program(name, deps = deps + ["@system//:benchmark"], testonly = True)
+
+def program(name, deps, srcs = [], precompiled = "core", **kwargs):
+    """Makes a program.
+
+    Args:
+      name: the name of the target, and of its file without .cc if `srcs` is empty
+      deps: the dependencies of the files
+      srcs: the files
+      precompiled: as in unit()
+      **kwargs: further arguments of cc_binary
+    """
     native.cc_binary(
         name = name,
-        testonly = True,
-        srcs = [name + ".cc"],
-        copts = precompiled_copts("core"),
-        deps = deps + ["@system//:benchmark"] + precompiled_deps("core"),
+        srcs = srcs or [name + ".cc"],
+        copts = precompiled_copts(precompiled),
+        deps = deps + precompiled_deps(precompiled),
+        **kwargs
     )
 
 def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], precompiled = "torch", **kwargs):
