@@ -30,7 +30,8 @@ double OldQuotaOf(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-// Returns the number that the file contains, in bytes, or infinity if the file contains "max" or cannot be read.
+// Returns the number that the file contains, in bytes, or infinity if the file contains "max" or cannot be read. (In
+// cgroup v1 a group without a limit has a number of about 2^63.)
 double BytesIn(const std::string& path) {
   std::ifstream file(path);
   double bytes = 0;

@@ -21,9 +21,9 @@ double CoresOfTime();
 // and the groups above it have several limits, the smallest one applies.
 double CgroupCores(std::istream& groups, const std::string& root);
 
-// BytesOfMemory() returns how many bytes of memory the control groups of this process allow, or infinity if there is no
-// limit. CgroupMemory() returns this number for a process whose /proc/PID/cgroup has the content `groups`; `root` is
-// the folder of the control groups.
+// BytesOfMemory() returns how many bytes of memory the control groups of this process allow, or infinity (in cgroup v1
+// about 2^63) if there is no limit. CgroupMemory() returns this number for a process whose /proc/PID/cgroup has the
+// content `groups`; `root` is the folder of the control groups.
 double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
 

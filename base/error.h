@@ -22,7 +22,7 @@ enum class ExitStatus {
   kPeer = 5,           // another rank died, or a collective failed
   kBug = 70,           // an unexpected error, which is a bug in Lockstep
   kStopped = 75,       // the run was asked to stop early; the same command continues it
-  kInterrupted = 130,  // the run was asked to stop by SIGINT
+  kInterrupted = 130,  // the user ended the run (SIGINT, `lockstep stop`, ...)
 };
 
 class Error : public std::runtime_error {

@@ -1,8 +1,8 @@
 // Prints what a user reads: warnings and errors on standard error, results and progress on standard output.
 //
 // Promise: if text cannot be written, because the disk is full, the stream is closed or its reader has left, the
-// process goes on as if the text had been written. Control characters, which would move a terminal's cursor (a file's
-// name may have such characters), are shown as a code, such as \x1b.
+// process goes on as if the text had been written. Control characters other than line ends and tabs would move a
+// terminal's cursor (a file's name may have such characters). They are shown as codes, such as \x1b.
 #pragma once
 
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ void PrintControl(std::string_view sequence);
 // or announcement removes the line before it prints.
 void DrawLine(std::string_view sequence);
 
-// Removes the line that DrawLine() has drawn, if it is still there. Any thread may call it.
+// Removes the line that DrawLine() has drawn, if the line is still there. Any thread may call RemoveLine().
 void RemoveLine();
 
 // Returns the errno of the first write to standard output that failed. Returns 0 if none failed; a write that failed

@@ -14,8 +14,9 @@
 //
 // A rank that gives up writing leaves an empty file, part-RANK.given_up, in the partial folder.
 //
-// Protocol for each rank. ATTEMPT is different for each run and the same on all ranks of a run. A run therefore never
-// mistakes the files that an earlier run left behind for its own files:
+// Protocol for each rank. ATTEMPT is the unique name of the job: it is different each time the run is started or
+// continued, and the same on all ranks. A job therefore never mistakes the files that an earlier job left behind for
+// its own files:
 //   1. mkdir RUN/checkpoints and the partial folder, unless another rank has already made them; rank 0 fsyncs RUN
 //   2. write this rank's files, and fsync each of them
 //   3. write part-RANK.pb with the names, sizes and checksums of these files, atomically (base/files/atomic_file.h).
@@ -112,7 +113,8 @@ Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 // removes the file when a checkpoint is committed, or when none can be written.
 std::string RequestPath(const std::string& run_dir);
 
-// Returns the path of the file that a user makes to end the run after the current step.
+// Returns the path of the file that a user, or `lockstep stop`, makes to end the run after the current or the next
+// step.
 std::string StopPath(const std::string& run_dir);
 
 // Returns the committed checkpoints, the newest first. Throws Error (kCheckpoint) if the folder cannot be read.

@@ -25,7 +25,8 @@ std::string StateName(int rank) { return fmt::format("{}{}.safetensors", kStateP
 // parts through a shared file system, so rank 0 has to poll.
 constexpr std::chrono::milliseconds kPartsInterval{5};
 
-// The exception that is thrown if this rank stops writing a checkpoint because another rank could not write its part.
+// The exception that is thrown if this rank stops writing a checkpoint because another rank could not write its part,
+// or because the checkpoint was abandoned.
 class GivenUp : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -152,7 +153,7 @@ void Saver::OrWarn(Outcome& outcome, const Act& act) {
 Saver::Outcome Saver::Write() {
   const c10::DeviceGuard guard(device_);
   Outcome outcome;
-  // Files of a failed checkpoint are removed first. If the disk is full, this makes room for this checkpoint.
+  // Files of a failed checkpoint are removed first, because on a full disk the new checkpoint may need their space.
   OrWarn(outcome, [&] { RemoveRemains(); });
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,

@@ -3,8 +3,8 @@
 // Promise: Save() takes a snapshot and returns. A separate thread writes the snapshot to the disk. On rank 0 the thread
 // commits the checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() has been called for the
 // checkpoint's step. The thread then removes old checkpoints that are not to be kept. A checkpoint that fails does not
-// harm earlier checkpoints. Each rank removes its files of a failed checkpoint at once. Rank 0 removes the folder of
-// the failed checkpoint before it writes the next checkpoint.
+// harm earlier checkpoints. A rank that gives up removes the files that it has written for the failed checkpoint at
+// once. Rank 0 removes the folder of the failed checkpoint before it writes the next checkpoint.
 //
 // Each rank has one Saver. All ranks must call Save() for the same steps, and only when no rank's Saver is busy.
 //
@@ -43,11 +43,11 @@ class Saver {
  public:
   struct Options {
     std::string run_dir;
-    // The ATTEMPT of ckpt/checkpoint.h: letters and digits. It is the same on all ranks and different in every run.
+    // The ATTEMPT of ckpt/checkpoint.h, in letters and digits: the unique name of the job.
     std::string attempt;
     int rank = 0;
     int ranks = 1;
-    Retention retention;            // which checkpoints of this run and of earlier runs are kept
+    Retention retention;            // which of the checkpoints in the run folder are kept
     double bytes_per_s = 0;         // how fast this rank may write; 0: no limit
     checkpoint::Manifest manifest;  // the fields that are the same in all checkpoints
   };
@@ -60,7 +60,7 @@ class Saver {
     int64_t bytes = 0;      // on rank 0: the size of all ranks' files
     // The error message. Empty if this rank's part was written and, on rank 0, the checkpoint was committed.
     std::string error;
-    bool given_up = false;  // whether this rank gave up because another rank failed
+    bool given_up = false;  // whether this rank gave up without an error of its own
     std::string warning;    // why files of an older checkpoint could not be removed
   };
 
@@ -99,11 +99,12 @@ class Saver {
   // Waits until the Saver is not busy. On rank 0, Release() must have been called for the last checkpoint's step.
   void Wait();
 
-  // Gives up the checkpoint that is being written. To be called if another rank cannot write its part. Returns at once.
+  // Gives up the checkpoint that is being written. The caller uses Abandon() if another rank cannot write its part.
+  // Returns at once.
   void Abandon();
 
-  // Removes the files that all ranks have written for a failed checkpoint. No rank may be busy. Throws Error
-  // (kCheckpoint).
+  // On rank 0, removes the files that all ranks have written for a failed checkpoint. On other ranks the call has no
+  // effect. No rank may be busy. Throws Error (kCheckpoint).
   void RemoveRemains();
 
   // Returns the outcome of the last checkpoint, or nothing if it is not known yet. Each outcome is returned only once.

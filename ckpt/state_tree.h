@@ -3,7 +3,7 @@
 // Promise: a checkpoint holds everything that is added to the tree, and resuming restores it. Restore() changes nothing
 // before it has read all entries and checked their dtypes and shapes.
 //
-// A name has one of three kinds:
+// An entry has one of three kinds:
 //   shared  is the same on all ranks; one rank writes it
 //   own     belongs to one rank, for example the state of its random number generator. The rank is part of the name
 //           in the file: "random.cpu@3". The entry is restored only in a job that has as many ranks as the job that
@@ -40,7 +40,7 @@ struct StateEntry {
   // Restores the value from a tensor on the CPU that has the same shape and dtype as the tensor of get().
   std::function<void(const at::Tensor&)> set;
   // Only for kShared: called instead of set() if the checkpoint does not have this entry, because an older program
-  // wrote it. If `if_missing` is empty, a missing entry is an error.
+  // wrote the checkpoint. If `if_missing` is empty, a missing entry is an error.
   std::function<void()> if_missing{};
   // Only for kPiece: the index of the piece's first element in the memory of the whole tensor, and that tensor's sizes
   // and strides.

@@ -1,8 +1,8 @@
 // Communicator: the collectives of one group of ranks.
 //
-// Promise: if every rank calls the same operations in the same order, with tensors of the same size and dtype, the
-// results have the same bits on every rank. An operation returns at once. The caller may read, write or free its
-// tensors only after Wait().
+// Promise: if every rank calls the same operations in the same order, with tensors of the same size and dtype,
+// all-reduces, broadcasts and all-gathers give the same bits on every rank. An operation that returns a Work returns at
+// once. The caller may read, write or free its tensors only after Wait().
 //
 // There are two implementations, and a trivial one for a process that runs alone (comm/alone.h):
 //   NCCL (comm/nccl_communicator.h): for tensors on one GPU. Operations run on a separate stream, after the
@@ -13,7 +13,8 @@
 // Invariants:
 //   1. Tensors are contiguous. Sums are computed in the tensor's dtype.
 //   2. Operations of one communicator complete in the order of the calls.
-//   3. Every operation is written to the flight record (comm/flight_recorder.h) before the operation can hang.
+//   3. Every operation is written to the flight record (comm/flight_recorder.h) before the operation can hang. The
+//      operations that a CUDA graph holds are an exception: only Replay() of the graph is recorded.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent
@@ -88,8 +89,8 @@ class Communicator {
   // same collectives on every rank.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
-  // Returns the seconds that the host has spent so far on enqueuing operations and on waiting for them. The time for
-  // which the device waits for an NCCL operation does not count.
+  // Returns the seconds that the host has spent so far on enqueuing MPI operations and on waiting for them. Other
+  // communicators return 0, because with NCCL only the device waits for an operation.
   virtual double waited_s() const { return 0; }
 
   // Marks in the flight record which operations are done. Throws Error (kPeer) if the communicator has failed. Any

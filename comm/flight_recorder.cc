@@ -41,7 +41,8 @@ uint64_t HashOf(std::string_view text) {
 }
 
 // The memory of one record. The members are atomic, because the watchdog reads them while the trainer writes. The
-// members are written and read with relaxed memory order; the release store to Ring::enqueued publishes them.
+// members are written and read with relaxed memory order; the release stores to Ring::enqueued and Ring::done publish
+// them.
 struct Slot {
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> chain;
@@ -142,7 +143,7 @@ FlightRecorder::FlightRecorder() {
   memory_ = new (memory) Memory{};
   std::memcpy(memory_->magic, kMagic, sizeof(kMagic));
   memory_->version = kVersion;
-  memory_->labels = 2;  // label 0: no label; label 1: for texts that find no room
+  memory_->labels = 2;  // label 0: no label; label 1: for texts after the table is full
   std::strcpy(memory_->label[1], "other");
   memory_->label_hash[1] = HashOf("other");
 }

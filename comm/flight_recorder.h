@@ -98,8 +98,8 @@ class FlightRecorder {
   // (kCheckpoint).
   void MoveTo(const std::string& path);
 
-  // Makes a label from a text. A text of more than 159 bytes is cut. There is room for 1,022 different texts; all
-  // further texts share the label "other".
+  // Makes a label from a text. A text of more than 159 bytes is cut. There can be 1,022 different texts; all further
+  // texts share the label "other".
   Label MakeLabel(std::string_view text);
 
   // Sets the number of the optimizer step, counted from 1, to which the collectives after this call belong.

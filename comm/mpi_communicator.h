@@ -55,7 +55,7 @@ class MpiCommunicator : public Communicator {
   double waited_s() const override { return waited_s_; }
   at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override;
 
-  // Calls MPI_Finalize. Every rank must call it after its last operation.
+  // Calls MPI_Finalize. Every rank must call Finalize() after its last operation.
   void Finalize();
 
  private:

@@ -17,22 +17,25 @@
 namespace lockstep {
 
 // Does nothing if `own` is empty on all ranks. Otherwise throws on all ranks the error of the first rank that has an
-// error (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call it.
+// error (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call
+// this function.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
-// Returns whether `own` is true on any rank. `what` describes the value in the flight record. Every rank must call it.
+// Returns whether `own` is true on any rank. `what` describes the value in the flight record. Every rank must call this
+// function.
 bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 
-// Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call it.
+// Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call this
+// function.
 int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 
 // Copies the `size` bytes at every rank's `own` to `all`, on every rank, in the order of the ranks. `what` describes
-// the bytes in the flight record. Every rank must call it with the same `size`.
+// the bytes in the flight record. Every rank must call this function with the same `size`.
 void GatherBytes(const void* own, size_t size, void* all, std::string_view what,
                  Communicator& host);
 
 // Returns every rank's value, on every rank, in the order of the ranks. `what` describes the value in the flight
-// record. Every rank must call it.
+// record. Every rank must call this function.
 template <typename Value>
 std::vector<Value> GatherValues(const Value& own, std::string_view what, Communicator& host) {
   static_assert(std::is_trivially_copyable_v<Value>);
@@ -42,13 +45,13 @@ std::vector<Value> GatherValues(const Value& own, std::string_view what, Communi
 }
 
 // Returns every rank's text, on every rank, in the order of the ranks. `what` describes the text in the flight record.
-// Every rank must call it.
+// Every rank must call this function.
 std::vector<std::string> GatherTexts(const std::string& own, std::string_view what,
                                      Communicator& host);
 
 // Compares this rank's `lines`, which say what the rank is about to do, with rank 0's lines. If the lines of any rank
 // differ, throws Error (kUsage) on every rank; the error names a rank and the first line that differs. Every rank must
-// call it.
+// call this function.
 void RequireSame(const std::vector<std::string>& lines, Communicator& host);
 
 // Returns whether `exception` says that the device or the host ran out of memory.
@@ -67,7 +70,7 @@ std::string WhatOf(const std::exception& exception);
 Error ErrorOf(const std::exception& exception);
 
 // Calls `act` on every rank. If `act` fails on any rank, for example because a file is missing on one machine, this
-// function throws that error on all ranks, so no rank goes on. Every rank must call it.
+// function throws that error on all ranks, so no rank goes on. Every rank must call Together().
 template <typename Act>
 void Together(Communicator& host, const Act& act) {
   std::optional<Error> own;

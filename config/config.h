@@ -1,7 +1,7 @@
 // Reads, checks, overrides and prints a run's configuration (config/schema/config.proto).
 //
-// Promise: LoadConfig returns a config that is complete (every field that applies to it is set, paths are absolute) and
-// valid, or it throws an error of one line that points at the mistake.
+// Promise: LoadConfig returns a config that is complete (every field that applies to it has a value, and the paths of
+// input files are absolute) and valid, or it throws an error of one line that points at the mistake.
 //
 // what can fail -> what the caller sees -> the test that shows it (config/config_test.cc)
 //   no such file                -> Error (kUsage) with the path            -> NamesAMissingFile

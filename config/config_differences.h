@@ -23,8 +23,8 @@ struct FieldDifference {
 std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs);
 
 // Returns a line for each difference that prevents a run that was started with the config `before` from being continued
-// with the config `now`, for example "optimizer.lr: 0.1 where it was 0.01". If the texts of a field's values have more
-// than 100 characters, as those of a table's columns may, the line has only the field's name.
+// with the config `now`, for example "optimizer.lr: 0.1 where it was 0.01". If one of the two values has more than 100
+// characters, as the columns of a table may have, the line names only the field.
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

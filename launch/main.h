@@ -10,8 +10,8 @@
 //
 // what can fail -> what the user sees -> the test that shows it
 //   a wrong command line -> one line and status 2 -> tests/cli_test.py
-//   a preloaded profiler writes its results when the process exits -> End() calls std::exit(), so that the profiler can
-//     write them
+//   a profiler that was preloaded or injected has not written its results when main() is done -> nothing is lost: End()
+//     calls std::exit(), at which the profiler writes its results
 //     -> tests/checkpoint_fault_test.py
 //   any Error -> one line and the error's exit status; if several ranks have the same error, the line is printed once
 //     -> tests/bad_input_test.py

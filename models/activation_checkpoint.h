@@ -13,7 +13,9 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the second call of the block returns another number of tensors, or tensors of other sizes -> c10::Error from
-//     backward, but wrong gradients if only the values differ -> ActivationCheckpoint.RefusesABlockThatChanges
+//     backward -> ActivationCheckpoint.RefusesABlockThatChanges
+//   the second call of the block returns tensors of the same sizes with other values -> no error, but wrong gradients
+//     -> (none)
 //   the block returns a parameter or one of its inputs unchanged -> no error: the gradients are the same as without
 //     checkpointing -> ActivationCheckpoint.MayReturnAParameterAndAnInput
 //   a parameter of the block is also used outside the block -> see comm/reduce/reducer.h

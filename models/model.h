@@ -165,8 +165,9 @@ class Models {
   // Returns whether a model with this name was added with Reads::kNothing.
   bool CanForetell(const std::string& name) const { return foretellable_.contains(name); }
 
-  // Makes the model that spec.config names. Throws Error (kUsage) if no model was added under this name, and passes on
-  // any exception of the model's constructor.
+  // Makes the model that spec.config names. Throws Error (kUsage) if no model was added under this name, if spec.loss
+  // does not suit the task, or if the config sets an option that the model does not read. Passes on any exception of
+  // the model's constructor.
   std::shared_ptr<Model> Make(const ModelSpec& spec) const;
 
  private:

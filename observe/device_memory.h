@@ -22,8 +22,8 @@ struct DeviceMemory {
 };
 
 // Returns whether LibTorch uses its native CUDA caching allocator, which lists its blocks. CUDA's allocator
-// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) cannot list its blocks. The functions and classes below need the
-// native allocator.
+// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) cannot list its blocks. ReadDeviceMemory() and AllocationFailures
+// need the native allocator.
 bool TellsBlocks();
 
 // The peak of the memory that tensors took on a GPU (peak_bytes), how much more memory tensors could have taken at the

@@ -21,9 +21,9 @@ struct ImageFile {
   Stamp stamp;
 };
 
-// Returns all image files at any depth, in the order of their names, and warns about other files.
-// As in training, links to folders directly in `folder` are followed, but links to folders further down are not. Throws
-// Error (kData).
+// Returns all image files at any depth, in the order of their names, and warns about other files unless they are
+// hidden. As in training, links to folders directly in `folder` are followed, but links to folders further down are
+// not. Throws Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 
 // Returns a line for the job of an OutputFolder. The line changes if names, sizes or modification times of files
@@ -38,7 +38,8 @@ std::span<const std::byte> ReadImageFile(const std::string& folder, const ImageF
 // file system does not say where they lie.
 void RequireApart(const std::string& source, const std::string& destination);
 
-// Returns the path without the slashes at its end. Throws Error (kUsage) if the path names no folder.
+// Returns the path without the slashes at its end. Throws Error (kUsage) if the path names no folder that can be made,
+// such as "/" or "..".
 std::string FolderName(const std::string& path);
 
 }  // namespace lockstep

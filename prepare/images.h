@@ -26,6 +26,7 @@
 //   an image that cannot be decoded -> Error (kData) with its path, or with skip_bad a line in
 //     DST/skipped.txt: name, tab, reason -> Images.StopsOrSkips
 //   not enough memory for the images that the threads decode -> Error (kUsage), also with skip_bad
+//     -> (none)
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 // `lockstep prepare tokens`: turns text files into token files. A token file has llm.c's header and then 16-bit
 // numbers. Training reads token files with data.format TOKENS.
 //
-// Promise: the tokens of the files follow one after the other, and each whole file is encoded as one text. An
-// end-of-text token stands before each file and in the place of each `separator`, as in the files that llm.c's own
-// scripts write. The same files and options give the same bytes. Neither the number of threads nor interruptions change
-// the bytes (prepare/output_folder.h).
+// Promise: the tokens of the files follow one after the other. Each document (a file, or each of the parts into which
+// `separator` divides a file) is encoded as one text. An end-of-text token stands before each file and in the place of
+// each `separator`, as in the files that llm.c's own scripts write. The same files and options give the same bytes.
+// Neither the number of threads nor interruptions change the bytes (prepare/output_folder.h).
 //
 // How:
-//   1. Each file is cut every piece_bytes, or a little later: each cut is moved forward to the next place that lies
-//      outside a separator and at which the text may be cut. The last piece ends with the file. A text may be cut where
-//      the tokenizer encodes the two parts to the same tokens as the whole.
+//   1. Each file is cut every piece_bytes and where the validation part begins, or a little later: each cut is moved
+//      forward to the next place that lies outside a separator and at which the text may be cut. The last piece ends
+//      with the file. A text may be cut where the tokenizer encodes the two parts to the same tokens as the whole.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
 //      keeps one piece and its tokens in memory. The files are memory-mapped, so the rest of the text takes memory only
 //      in the page cache.

@@ -1,4 +1,6 @@
-"""Macros for a room's BUILD file. A unit is foo.h and foo.cc, and optionally foo_test.cc and foo_bench.cc.
+"""Macros for the BUILD file of a room (rules/rooms.bzl).
+
+A unit is foo.h and foo.cc, and optionally foo_test.cc and foo_bench.cc.
 
     unit(name = "crop", deps = [...])      foo.h and foo.cc as a library; foo_bench.cc as the program foo_bench
     op(name = "linear", deps = [...])      the same, and foo.cu (header foo_kernel.h), compiled by nvcc

@@ -1,5 +1,5 @@
-"""Tests bad input on two ranks under mpirun: the program prints one error line, exits with the right status within 5 s,
-and leaves no process behind."""
+"""Tests bad input on two ranks under mpirun: the program prints one error line, exits with the right status, and leaves
+no process behind."""
 
 import struct
 

@@ -200,9 +200,10 @@ def test_no_library_is_loaded_twice(machine):
 
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
-    """Checks that no library of the bundle needs a newer glibc than the program. Debian 12's libevent uses a function
-    that glibc has had since version 2.36, so this libevent cannot be loaded on Ubuntu 22.04, which has glibc 2.35. Open
-    MPI does not need this function: the tests on a bare machine train without it."""
+    """Checks that no library of the bundle needs a newer glibc than the program. Debian 12's libevent refers to a
+    function that glibc has had since version 2.36, so it could not be loaded on Ubuntu 22.04, which has glibc 2.35.
+    `lockstep bundle` makes this reference weak (launch/bundle/weak_symbols.h). Open MPI does not need the function: the
+    tests on a bare machine train without it."""
 
     def versions(*paths):
         said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
@@ -278,8 +279,8 @@ def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_pat
 
 
 def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_info=()):
-    """Returns a copy of the site-packages folder, made of links, in which torch has another version and CUDA version,
-    the file `without` is missing, and packages have the versions in `dist_info`."""
+    """Returns a copy of the site-packages folder, made of links, in which torch has the version `version` and the CUDA
+    version `cuda`, the file `without` is missing, and packages have the versions in `dist_info`."""
     site = folder / "site"
     changed = {"torch", *(name.partition("-")[0] for name in dist_info), without.split("/")[0]}
     site.mkdir()

@@ -3,8 +3,8 @@ that a run whose disk fails reports the error and keeps its trained weights.
 
 tests/faults/fault_at.c, loaded through LD_PRELOAD, kills one rank at its k-th such call in the run's folder, or makes
 this call and all later ones fail. The run writes four checkpoints and keeps two, and all its calls are counted, from
-the creation of its folder to its last log line. Each test draws a sample of the values of k with a seed; this command
-tests all values of k:
+the creation of its folder to its last log line. test_killed_at_any_call draws a sample of the values of k with a fixed
+seed; this command tests all values of k:
 
   LOCKSTEP_TIER=all SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
 

@@ -1,6 +1,7 @@
 """Ends jobs in every way, at random moments, on 1, 2 and 4 ranks. The command that started a job then resumes its run.
 In the end each loss and weight is that of an undisturbed run, no process or file is left over, and the exit status is
-the one in the README. $ENDINGS is the number of repetitions of each case; $SEED is the seed of the random moments."""
+the one in docs/design.md. $ENDINGS is the number of repetitions of each case; $SEED is the seed of the random
+moments."""
 
 import fcntl
 import os

@@ -1,6 +1,6 @@
-"""Compares each built-in model with the PyTorch model whose parameter names it has: torchvision's ResNet and
-VisionTransformer, Hugging Face's GPT-2 (written out below, because the library is large), nn.LSTM, nn.Sequential,
-tabm_reference; and a TorchScript model with its eager original.
+"""Compares each built-in model, except the convnet (parity_test.py), with the PyTorch model whose parameter names it
+has: torchvision's ResNet and VisionTransformer, Hugging Face's GPT-2 (written out below, because the library is large),
+nn.LSTM, nn.Sequential, tabm_reference; and a TorchScript model with its eager original.
 
 From the same weights and the same sample order, every step's loss must agree within 1e-5 relative in fp32, and the
 saved weights must load into the PyTorch model.

@@ -1,6 +1,6 @@
 """Tests how commands react to mistakes of users and to faults of machines. In each case the command ends in time,
-with the documented exit status and one error line, leaves no process running, and changes nothing outside its run folder
-and its output.
+with the documented exit status, prints at most one line on standard error, leaves no process running, and changes
+nothing outside its run folder and its output.
 
 Each case has a copy of one trained run, some data, and a tree of unrelated files that must not change. Every commit's
 tests run a third of the cases, drawn with the seed $SEED (1 by default).

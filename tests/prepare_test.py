@@ -450,7 +450,7 @@ def test_no_larger_files(tmp_path):
         [LOCKSTEP, "prepare", "tokens", file, "--output", tmp_path / "o.bin"],
         capture_output=True,
         text=True,
-        restore_signals=False,  # Python ignores SIGXFSZ, and the program would inherit that
+        restore_signals=False,  # the program inherits from Python that SIGXFSZ is ignored
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )
     assert done.returncode == DATA and "cannot be written: File too large" in done.stderr, done

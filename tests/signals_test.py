@@ -1,9 +1,9 @@
 """Sends a signal at any moment of a run's life: exit status, message and files on disk must be those in the table of
 docs/design.md ('Starting and stopping'), and the resumed run must end with the same bits.
 
-A case is a signal, a number of ranks and a moment (0 to 2.98 s in steps of 20 ms); there are 1,800 cases. SIGNALS=N
-takes N cases, drawn with the seed SEED; PART=I/N takes every N-th case from number I on, counted from 0. Busy processes
-occupy half of the cores during the test.
+A case is a signal, a number of ranks and a moment (0 to 2.98 s in steps of 20 ms); there are 1,800 cases. The seed SEED
+shuffles the cases. SIGNALS=N (120 by default) takes the first N/12 cases of each signal and number of ranks; PART=I/N
+instead takes every N-th case from number I on, counted from 0. Busy processes occupy half of the cores during the test.
 """
 
 import os

@@ -164,8 +164,8 @@ def expect_histograms(run_dir, step, values_by_tag):
 
 
 def gradients_of(run_dir, step):
-    """Returns the gradients of a step whose state is saved. The optimizer is Adam with beta1: 0, so its first moment is
-    the gradient."""
+    """Returns the gradients of a step whose state is saved. The optimizer is AdamW with beta1: 0, so its first moment
+    is the gradient."""
     import safetensors.torch
 
     states = {}
@@ -348,8 +348,7 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     (line,) = [line for line in err.splitlines() if "warning" in line]
     assert line.startswith(f"lockstep: warning: observe.prometheus_port: 127.0.0.1:{port}: Address already in use: ")
     shown.expect_logged(run_dir)
-    # The job removes the file at its end, because node_exporter would show the metrics of a file that stays there for
-    # ever.
+    # The job removes the file at its end. Otherwise node_exporter would go on showing the metrics of the ended job.
     assert not shown.file.exists()
 
 
@@ -426,7 +425,8 @@ def test_a_prometheus_server_scrapes_a_run_over_a_restart(tmp_path):
             planned = values("lockstep_steps_planned")
             history = query(server_port, 'lockstep_loss{rank="0"}[1h]')[0]["values"]
             assert job.stop()[0] == STOPPED
-        # Prometheus adds a sample to this series at each scrape, so the series exists only if it has scraped the target.
+        # Prometheus adds a sample to this series at each scrape, so the series exists only if Prometheus has scraped
+        # the target.
         errors = query(server_port, "scrape_samples_post_metric_relabeling")
         assert errors, "no scrape has succeeded"
     finally:
@@ -690,8 +690,8 @@ def test_the_script_imports_a_run(tmp_path, tracker):
 
 
 def test_the_script_imports_what_was_made_last(tmp_path):
-    """Imports a log in which the run started again at its first step, so steps occur twice. Lines that are not JSON
-    objects are skipped."""
+    """Imports a log in which the run started again at its first step, so the log has several lines for the same step.
+    Lines that are not JSON objects are skipped."""
 
     def line(event, step=None, **fields):
         return json.dumps({"event": event, "time": 1} | ({} if step is None else {"step": step}) | fields)

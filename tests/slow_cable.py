@@ -1,5 +1,6 @@
-"""Simulates a slow network cable: a frame that is sent over the network device VETH arrives at a new device, named TAP,
-after SECONDS seconds, and vice versa. Run this program in the network namespace of the devices:
+"""Simulates a slow network cable: a frame that arrives at the network device VETH is delivered SECONDS seconds later by
+a new device, named TAP, which is a port of the network bridge `bridge`. A frame that the bridge sends over TAP leaves
+over VETH SECONDS seconds later. Run this program in the network namespace of the devices:
 
     python slow_cable.py DEVICE             run this first on each machine; DEVICE then sends frames as on a real cable
     python slow_cable.py VETH TAP SECONDS
@@ -27,7 +28,7 @@ ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO = 0x17, 0x1F, 0x24
 
 
 def send_whole_frames(device):
-    """Makes the kernel compute checksums and split packets into frames of the device's size. By default the kernel
+    """Makes the kernel compute checksums and split packets into frames that fit the device's MTU. By default the kernel
     leaves this work to the network card."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for what in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO):

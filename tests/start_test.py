@@ -42,16 +42,16 @@ def started_by_mpirun(folder, ranks, *words, script=None):
 
 @pytest.mark.parametrize("variables", [{"PMI_RANK": "0", "PMI_SIZE": "4"}, {"MV2_COMM_WORLD_SIZE": "4"}])
 def test_mpich(tmp_path, variables):
-    """Sets the variables of MPICH's mpiexec, as if it had started the program. With Open MPI's library, each rank that
-    MPICH's mpiexec starts would run as a job of its own."""
+    """Sets the variables that the mpiexec of MPICH or MVAPICH2 sets, as if such an mpiexec had started the program.
+    With Open MPI's library, each rank that such an mpiexec starts would run as a job of its own."""
     run = Run(["train", config_in(tmp_path)], env=variables)
     expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
 
 
 @pytest.mark.parametrize("words,expected", [((), "1000"), (("GOMP_SPINCOUNT=7",), "7"), (("OMP_WAIT_POLICY=active",), None)])
 def test_threads_sleep_where_they_wait_long(tmp_path, words, expected):
-    """Checks that OpenMP threads soon sleep while they wait, unless the user has set a waiting policy. Bazel sets one
-    for Lockstep's own tests, and this test removes it."""
+    """Checks that the program sets GOMP_SPINCOUNT, so that waiting OpenMP threads soon sleep, unless the user has set a
+    waiting policy. Bazel sets one for Lockstep's own tests, and this test removes it."""
     launcher = ["env", "-u", "OMP_WAIT_POLICY", *words]
     more = sets("max_steps=1000000000", "epochs=1000000")
     with Started(config_in(tmp_path), tmp_path / "run", words=more, launcher=launcher) as job:

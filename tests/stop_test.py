@@ -1,6 +1,6 @@
-"""Tests runs that are asked to stop, by a signal to any of their processes: all ranks end after the same step with the
-state committed, and the run resumes as if it had not stopped. A run that is asked for a checkpoint writes it and trains
-on."""
+"""Tests runs that are asked to stop, by a signal to any of their processes, by a STOP file, or by a time limit: all
+ranks end after the same step with the state committed, and the run resumes as if it had not stopped. A run that is
+asked for a checkpoint writes it and trains on."""
 
 import datetime
 import os

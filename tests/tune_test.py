@@ -1,5 +1,5 @@
 """Tests `lockstep tune`: its trials train as `train` does with a trial's settings, and it reports its results and
-leaves nothing behind."""
+leaves no file behind except the tuned config."""
 
 import json
 import math
@@ -70,8 +70,8 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     assert run.status == DONE, run
     curve, *trials, found, written = lines_of(run)
     assert list((tmp_path / "runs").iterdir()) == [] and not (tmp_path / "alerted").exists()
-    # In a range test of the digits the loss starts at ln 10, because all ten classes are equally likely at first; then
-    # it falls, and at last it rises again.
+    # In a range test of the digits the loss starts at about ln 10, because all ten classes are equally likely at first;
+    # then it falls, and at last it rises again.
     assert abs(curve["range_test"][0][1] - math.log(10)) < 0.3
     assert 1e-7 < curve["falls_from"] < curve["lowest_at"] <= curve["grows_from"] <= 10
     assert trials[0]["lr"] == 1e-5 and found["whole_run"]

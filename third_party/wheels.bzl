@@ -1,8 +1,8 @@
 """@wheels: a repository with LibTorch, the CUDA toolkit, CUTLASS, cuDNN, its frontend and NCCL, from wheels in .venv.
 
-With wheels, third_party/requirements.txt pins these versions on every machine, and they are the versions that PyTorch's
-users have. No CUDA toolkit has to be installed on the system. The PyTorch with which the tests compare is the same
-build as the LibTorch that Lockstep uses.
+With wheels, third_party/requirements.txt pins the same version of each library on every machine, and these are the
+versions that PyTorch's users have. No CUDA toolkit has to be installed on the system. The PyTorch with which the tests
+compare is the same build as the LibTorch that Lockstep uses.
 
 The libraries are linked with -L and an rpath. They are not listed in `srcs`, because Bazel would then make symlinks to
 the shared libraries. The $ORIGIN in libtorch_cuda.so would be the folder of the symlink, in which libtorch_nvshmem.so

@@ -15,7 +15,7 @@ struct Outputs {
   Task task = Task::kClassification;
   // The names of the classes, labels or regression targets, in order.
   std::vector<std::string> names{};
-  bool have_names = false;  // whether the user gave the names; otherwise they are "0", "1", ...
+  bool have_names = false;  // whether the data gives these names; otherwise they are "0", "1", ...
   // On the CPU, float64 [samples, names]: the probability of each class or label, or the regression outputs. If
   // best_only, float64 [samples, 2]: the index of the most probable class (the first one if several are equally
   // probable) and its probability, as BestOf() of use/predict.h returns them.

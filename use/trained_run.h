@@ -2,8 +2,9 @@
 // of the folds of a cross-validation.
 //
 // Promise: all runs predict the given files, and a prediction is the mean of the runs' probabilities or regression
-// outputs. If the runs read files in the same way, each sample is read once for all of them. A sample that training
-// held back is predicted only by the run that held it back, so no run predicts a sample that it was trained on.
+// outputs. If the runs read files in the same way, each sample is read once for all of them. If the request asks for
+// the samples that training held back, each of them is predicted only by the run that held it back, so that no run
+// predicts a sample that it was trained on.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)
 //   the run has no weights, or weights of another model -> Error (kCheckpoint, kUsage) on every rank

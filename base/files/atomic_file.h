@@ -12,10 +12,10 @@
 //   5. fsync the folder, so that the new name is on the disk. The folder is opened before step 4, because another
 //      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 renames a
 //      checkpoint's folder in this way
-// Large content does not go through the page cache (O_DIRECT). Such content is written in pieces, and each piece is
-// written while the caller produces the next piece. Writing 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M
-// oflag=direct` takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed
-// between steps 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
+// If the file system supports O_DIRECT, large content bypasses the page cache. Such content is written in pieces, and
+// each piece is written while the caller produces the next piece. Writing 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd
+// bs=16M oflag=direct` takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is
+// killed between steps 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
 //   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the

@@ -1,7 +1,9 @@
-// Opens plain files, and refuses anything else that lies in their place.
+// Opens plain files, and refuses anything else that lies in their place. Only ReadGivenFile() also reads pipes and
+// devices.
 //
-// Promise: opening never waits (opening a pipe could wait), and only a plain file is opened. Inside a run's folder no
-// name below the folder may be a link, so that nothing outside the folder is read or written.
+// Promise: opening never waits (opening a pipe could wait), and OpenPlainFile() and ReadPlainFile() open only a plain
+// file. Inside a run's folder no name below the folder may be a link, so that nothing outside the folder is read or
+// written.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/open_file_test.cc)
 //   there is no such file, or no permission -> no descriptor, and the system's reason -> OpenFile.SaysWhyThereIsNone

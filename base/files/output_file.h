@@ -1,8 +1,8 @@
-// OutputFile: writes a file. Its errors name the path and say what to do.
+// OutputFile: writes a file. Its errors name the path and, if the disk is full, say what to do.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_file_test.cc)
-//   no permission, disk full, write error -> Error with the path and the system's reason; when there is no
-//     room, what to do -> OutputFile.NamesWhatCannotBeWritten
+//   no permission, disk full, write error -> Error with the path and the system's reason; when the disk is
+//     full, also what to do -> OutputFile.NamesWhatCannotBeWritten
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ class OutputFile {
   void Write(std::span<const std::byte> bytes, int64_t offset);
   void Truncate(int64_t bytes);
 
-  // SetDirect(true) makes later writes bypass the system's page cache (O_DIRECT) if the file system supports this,
-  // which is faster for large content. The address of the bytes, the offset and the length of each write must then be
-  // multiples of kDirectAlignment. SetDirect(false) makes later writes use the page cache.
+  // SetDirect(true) makes later writes bypass the system's page cache (O_DIRECT) if the file system supports O_DIRECT.
+  // Large content is written faster in this way. The address of the bytes, the offset and the length of each write must
+  // then be multiples of kDirectAlignment. SetDirect(false) makes later writes use the page cache.
   static constexpr size_t kDirectAlignment = 4096;
   void SetDirect(bool direct);
 

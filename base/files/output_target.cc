@@ -81,8 +81,8 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     std::error_code error;
     const fs::path next = fs::read_symlink(target, error);
     if (error) throw NotWritten(path_, error.message());
-    // A link such as "pipe:[123]" (in /proc/PID/fd of another process) has no target path. It must be opened through
-    // the link itself.
+    // A link in /proc/PID/fd of another process may hold a text such as "pipe:[123]", which is not a path. The pipe
+    // must then be opened through the link itself.
     if (next.string().find(":[") != std::string::npos) break;
     target = next.is_absolute() ? next : folder / next;
   }

@@ -2,9 +2,9 @@
 // a device, /dev/stdout).
 //
 // Promise: a plain file is replaced only when the new file is complete (base/files/atomic_file.h). If a link leads to
-// the file, the file is replaced and the link stays. A target that is not a plain file, or that this process has
-// already opened (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as soon as `write`
-// appends them. Nothing is ever written to a block device (a disk).
+// the file, the file is replaced and the link stays. A target that is not a plain file, or that the path names as an
+// open descriptor of this process (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as
+// soon as `write` appends them. A block device (a disk) is refused, unless the path names it as such a descriptor.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
 //   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that

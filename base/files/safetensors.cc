@@ -150,8 +150,8 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
     offset += tensor.nbytes();
   }
   std::string text = header.dump();
-  // Pads the header with spaces, so that the tensors begin at a multiple of 8 bytes and can be used in a memory-mapped
-  // file.
+  // Pads the header with spaces, so that the first tensor begins at a multiple of 8 bytes, as programs that map the
+  // file into memory need it.
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
   append(std::as_bytes(std::span(&length, 1)));

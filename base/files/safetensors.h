@@ -55,8 +55,8 @@ class SafetensorsFile {
   std::vector<std::string> names() const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Reads the tensor `name`, which must be one of names(), to the CPU. Several threads may call it at the same time.
-  // Throws Error (kCheckpoint).
+  // Reads the tensor `name`, which must be one of names(), to the CPU. Several threads may call Read() at the same
+  // time. Throws Error (kCheckpoint).
   at::Tensor Read(const std::string& name) const;
 
  private:

@@ -6,8 +6,8 @@
 // links, devices and members of other types, and a pax archive's global header.
 //
 // Invariants:
-//   1. VisitTar() reads the headers and not the content of the files: one read of 8 KiB or less for each member, two
-//      reads if the name is long.
+//   1. VisitTar() uses only the headers and not the content of the files. It makes at most one read of 8 KiB for each
+//      header, and one more read for each long name and for each pax record block.
 //   2. VisitTar() checks that every header has the right checksum, that every member ends within the archive, and that
 //      the archive ends with a block of zeros. (An archive that was cut between two members lacks this block.) It
 //      ignores bytes after the block of zeros.

@@ -22,7 +22,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kPatienceS = 5;
-constexpr int kMostBytes = 8192;  // the maximum size of a request
+constexpr int kMostBytes = 8192;  // the maximum size of a request's headers, and of its body
 
 // Returns a socket that listens on the address and port of `options`. If that fails, returns an empty descriptor, and
 // sets `why` to the reason and the advice for the user.

@@ -14,7 +14,8 @@
 //     from the constructor -> HttpServer.NamesAPortThatIsTaken, HttpServer.NamesAnAddressThatIsNotThisMachines
 //   the function throws -> the client gets status 500 with the message -> HttpServer.AnswersWithWhatTheHandlerReturns
 //   a client sends nothing -> its connection is closed after 5 s
-//   a client sends more than 8 KiB -> its connection is closed at once -> HttpServer.RefusesLongRequests
+//   a client sends headers or a body of more than 8 KiB -> its connection is closed at once
+//     -> HttpServer.RefusesLongRequests
 #pragma once
 
 #include <functional>

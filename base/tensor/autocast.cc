@@ -14,7 +14,7 @@ AutocastState Disabled(at::DeviceType device) {
 }  // namespace
 
 AutocastState AutocastState::Now(at::DeviceType device) {
-  // Tensors of a foretold GPU (device META) are rounded like those of a GPU.
+  // Tensors of a simulated GPU (device META, base/tensor/foretold_gpu.h) are rounded like those of a GPU.
   if (device == at::kMeta) device = at::kCUDA;
   return {.device = device,
           .enabled = at::autocast::is_autocast_enabled(device),

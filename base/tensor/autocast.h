@@ -14,7 +14,7 @@ struct AutocastState {
   at::DeviceType device;
   bool enabled;
   at::ScalarType dtype;  // the type to which inputs are rounded if `enabled`
-  bool caches;           // whether rounded weights are kept (RoundedWeights)
+  bool caches;           // whether rounded weights are cached (RoundedWeights)
 
   // Returns this thread's state for operations on `device`.
   static AutocastState Now(at::DeviceType device);

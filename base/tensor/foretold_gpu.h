@@ -1,6 +1,6 @@
 // A foretold GPU: a simulated GPU, on which Lockstep predicts how much memory a run takes. It is LibTorch's device
-// META, whose tensors have sizes but no memory. A training step on it makes the allocations that it would make on a
-// GPU, but launches and computes nothing (trainer/run/foretell.h).
+// META, whose tensors have sizes but no memory. A training step on a foretold GPU makes the allocations that the step
+// would make on a real GPU, but launches no kernel and computes no values (trainer/run/foretell.h).
 #pragma once
 
 #include <c10/core/Device.h>

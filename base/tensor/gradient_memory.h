@@ -11,8 +11,8 @@
 // call of make_ready nobody may touch the memory: it may not be allocated yet, or it may lie at another address than in
 // the step before. make_ready sets to zero the memory of each gradient for which IsToBeZero() is true. make_ready may
 // do so for several adjacent gradients at once. IsToBeZero() is false for a gradient if TakeOver() was the first call
-// for it in the last step. Before the step's sums are read, the owner calls ZeroIfUnset() for each gradient. This sets
-// to zero the memory of the parameters that got no gradient.
+// for it in the last step. Before the step's sums are read, the owner calls ZeroIfUnset() for each gradient, so that
+// the memory is zero for each parameter that got no gradient in this step.
 //
 // The sums are the same as if all memory were set to zero and all gradients were added. Only the order of summation may
 // differ, inside a matrix product that adds its result to the memory.

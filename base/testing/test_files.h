@@ -45,8 +45,8 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// While a LimitedFileSize exists, this process's files cannot grow beyond `bytes`. To the process this looks like a
-// full disk.
+// While a LimitedFileSize exists, this process's files cannot grow beyond `bytes`. Writes beyond this size fail
+// (EFBIG), as writes to a full disk do (ENOSPC).
 class LimitedFileSize {
  public:
   explicit LimitedFileSize(rlim_t bytes) {

@@ -190,7 +190,7 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
       bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
     }
-    // Bucket 0 keeps its memory, because it holds the scalars. With several ranks all buckets keep their memory: the
+    // Bucket 0 keeps its memory, because it may hold the scalars. With several ranks all buckets keep their memory: the
     // communicator may have registered the memory's address, and if a bucket could not be allocated in a step, the
     // other ranks would wait for its collective. Only a storage of LibTorch's allocators is resizable, and only such a
     // storage can be allocated again.
@@ -263,7 +263,7 @@ std::vector<int64_t> Reducer::AgreedOrder() {
     if (!arrived[i]) order.push_back(static_cast<int64_t>(i));
   }
   const at::Device device = slots_.front().parameter.device();
-  if (device.is_meta()) return order;  // a foretold GPU has no values to exchange
+  if (device.is_meta()) return order;  // tensors on META have no values to exchange
 
   const Label label = communicator_.MakeLabel("order of the buckets");
   const at::TensorOptions options = at::TensorOptions(device).dtype(at::kLong);
@@ -525,7 +525,7 @@ void Reducer::WaitForBucket(size_t index) {
 }
 
 void Reducer::Finish() {
-  // Launches the buckets that were not launched, because some of their gradients did not arrive in the last backward.
+  // Launches the buckets that the last backward has not launched, because not all of their gradients arrived.
   ReduceNow();
   if (!saw_gradient_ || options_.missing_gradient == MissingGradient::kZero) return;
   const std::string names = NamesWithoutGradient();

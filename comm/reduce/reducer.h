@@ -19,7 +19,7 @@
 //      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`. A
 //      step with `shard` therefore gives the same bits as a step without it, if the communicator's ReduceScatterSum
 //      gives the same bits as its AllReduceSum (this is true for MPI).
-//   6. The host never waits for the device, so a step can be captured in a CUDA graph.
+//   6. The host waits for the device only in SettleLayout(), so a step after it can be captured in a CUDA graph.
 //   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
 //      overwrites it (base/tensor/gradient_memory.h).
 //   8. With one rank, the gradients of a bucket take no memory from ReleaseGradients() until the next step computes the
@@ -167,9 +167,9 @@ class Reducer {
   void GatherParameters(size_t stage);
   void WaitForParameters();
 
-  // Releases the memory of the gradients. Operations that were enqueued before this call may still read the gradients;
-  // later operations may not. Other tensors may use the released memory. The gradients of the next step may have other
-  // addresses.
+  // Releases the memory of the gradients that invariant 8 names. Operations that were enqueued before this call may
+  // still read the gradients; later operations may not. Other tensors may use the released memory. The gradients of the
+  // next step may have other addresses.
   void ReleaseGradients();
 
  private:

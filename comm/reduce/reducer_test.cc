@@ -582,7 +582,7 @@ struct AloneStep {
   }
 
   at::Tensor Loss(int64_t micro) {
-    // `own` is used first in forward, so its gradient arrives last and does not lie in bucket 0.
+    // `own` is used first in forward, so its gradient arrives last and, after SettleLayout(), does not lie in bucket 0.
     const at::Tensor owns = OwnGradient::apply(own, 3.0);
     return owns + ModelsLoss(micro);
   }

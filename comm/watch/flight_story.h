@@ -16,8 +16,9 @@ std::string TextOf(const FlightRecord& record);
 // all-reduce of ...".
 std::string WhereIs(const Flight& flight);
 
-// Says how the ranks disagree: two ranks make different collectives with the same number, or some ranks have not come
-// to a collective in which others wait. Returns nothing if the records agree.
+// Says how the ranks disagree: two ranks make different collectives with the same number, some ranks have not come to a
+// collective in which others wait, or a collective does not end although all ranks have come to it. Returns nothing if
+// none of these is the case.
 std::optional<std::string> Disagreement(const std::vector<Flight>& flights);
 
 // Returns a text for the user: the verdicts in the records, a table for each channel with one line for each of its last

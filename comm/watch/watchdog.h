@@ -60,10 +60,10 @@ struct WatchdogLimits {
 
 class Watchdog {
  public:
-  // Connects the ranks through `host`. Every rank must call it. `first_elsewhere` is the first rank on another machine
-  // than rank 0, or the world size if there is none. `say` prints an error to the user. `take_term` is called when
-  // SIGTERM has come, and returns whether the process keeps running. Keeps references to `host` and `recorder`. SIGTERM
-  // must be blocked in every thread. Throws Error (kPeer).
+  // Connects the ranks through `host`. Every rank must call this constructor. `first_elsewhere` is the first rank on
+  // another machine than rank 0, or the world size if there is none. `say` prints an error to the user. `take_term` is
+  // called when SIGTERM has come, and returns whether the process keeps running. Keeps a reference to `recorder`.
+  // SIGTERM must be blocked in every thread. Throws Error (kPeer).
   Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
            std::function<void(const std::string&)> say, std::function<bool()> take_term);
   ~Watchdog();

@@ -73,7 +73,8 @@ FileDescriptor ConnectTo(const Address& address, double deadline) {
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   while (connect(fd.get(), name, address.length) != 0) {
     if (errno == EISCONN) break;
-    // If the listener's queue is full, connect() on a Unix socket fails with EAGAIN, and poll() cannot wait for room.
+    // If the listener's queue is full, connect() on a Unix socket fails with EAGAIN, and poll() cannot wait until the
+    // queue has a free place.
     if (errno == EAGAIN && Now() < deadline) {
       poll(nullptr, 0, 10);
       continue;

@@ -10,8 +10,8 @@ namespace lockstep {
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores) {
   // The number of CPU cores that decode at least as many images per second as the fastest GPU needs to train ResNet-50.
   constexpr int kManyCores = 4;
-  // A number of multiprocessors. When a GPU with fewer multiprocessors trains ResNet-50, it needs at most as many
-  // images per second as two CPU cores decode.
+  // To train ResNet-50, a GPU with fewer multiprocessors than this number needs at most as many images per second as
+  // two CPU cores decode.
   constexpr int kManyMultiprocessors = 100;
   switch (config.decode()) {
     case config::Images::CPU:

@@ -1,7 +1,8 @@
 // Reads CIFAR-10's binary files.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/cifar10_test.cc)
-//   a file that is missing, empty or truncated, a label outside [0, 10) -> Error (kData) with path and record
+//   a file that is missing, empty or truncated; a label outside [0, 10)
+//     -> Error (kData) with path and, for a label, record
 //     -> Cifar10.RefusesATruncatedFileAndALabelOutOfRange
 #pragma once
 

@@ -3,7 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/mnist_test.cc)
 //   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
 //     -> Mnist.RefusesATruncatedFile, Mnist.RefusesAnotherKindOfFile
-//   more or fewer labels than images, or a label outside [0, classes) -> Error (kData) with path and record
+//   more or fewer labels than images, or a label outside [0, classes)
+//     -> Error (kData) with path and, for a label out of range, record
 //     -> Mnist.RefusesLabelsThatDoNotMatch, Mnist.RefusesALabelOutOfRange
 #pragma once
 

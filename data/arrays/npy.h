@@ -5,7 +5,8 @@
 //   numbers than its header says -> Error (kData) with path -> Npy.RefusesWhatItCannotRead
 //   a label that is no integer or outside [0, classes), a multi-label target that is not 0 or 1, a mask of another size
 //   than its image, tokens that are no integers
-//     -> Error (kData) with path and record -> Npy.RefusesTargetsThatDoNotFit
+//     -> Error (kData) with path and, if a single number is wrong, record
+//     -> Npy.RefusesTargetsThatDoNotFit, Npy.RefusesMasksAndTextsThatDoNotFit
 #pragma once
 
 #include <cstdint>

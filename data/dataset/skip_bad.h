@@ -1,14 +1,14 @@
 // SkipBad: a data set that wraps another data set, and replaces each bad sample (one that cannot be read) by another
 // sample.
 //
-// Promise: the choice of the replacement depends only on the seed, the epoch and the index, and the replacement is a
-// sample of the same data set. Each bad sample that was replaced is reported once. As soon as more than `limit` bad
-// samples were found, Read() throws for every bad sample. A bad sample counts as soon as it is read, even if training
-// never uses the micro-batch for which it was read.
+// Promise: the choice of the replacement depends only on the seed, the epoch, the index and which samples are bad, and
+// the replacement is a sample of the same data set. Each bad sample that was replaced is reported once. As soon as more
+// than `limit` bad samples were found, Read() throws for every bad sample. A bad sample counts as soon as it is read,
+// even if training never uses the micro-batch for which it was read.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
 //   more than `limit` samples are bad, or all replacements that were tried are bad -> Error (kData) with the reason of
-//     the last bad sample -> SkipBad.ThrowsBeyondTheLimit
+//     the last bad sample -> SkipBad.ThrowsBeyondTheLimit, SkipBad.ThrowsWhereNothingIsGood
 #pragma once
 
 #include <cstdint>

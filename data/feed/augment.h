@@ -11,10 +11,10 @@
 //   2. Mixup (Zhang et al. 2018) mixes two samples in a box that is the whole image. The first sample's share is drawn
 //      from Beta(a, a) with a = AugmentOptions::mixup.
 //   3. CutMix (Yun et al. 2019) replaces a box of a sample by the same box of another sample. It draws the box as
-//      torchvision's CutMix does: the area of the box is the share 1 - x of the image's area, where x is drawn from
-//      Beta(a, a) with a = AugmentOptions::cutmix. The middle of the box is drawn from all pixels, and the part of the
-//      box outside the image is cut off. In the loss, the sample's share is the fraction of its pixels that are not
-//      replaced.
+//      torchvision's CutMix does: the area of the box is, up to rounding, the share 1 - x of the image's area, where x
+//      is drawn from Beta(a, a) with a = AugmentOptions::cutmix. The middle of the box is drawn from all pixels, and
+//      the part of the box outside the image is cut off. In the loss, the sample's share is the fraction of its pixels
+//      that are not replaced.
 //   4. If both Mixup and CutMix are set, each of them is used with probability 1/2.
 //
 // In a micro-batch, the box and the shares that were drawn for the first sample are used for all samples. Each sample

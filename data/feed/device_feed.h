@@ -45,7 +45,8 @@ class DeviceFeed final : public MicroBatches {
 
   // Returns the seconds for which training stood still because a micro-batch was not ready. On a GPU this is the time
   // between the end of the work that was queued before Prefetch() and the end of the micro-batch's copy; on the CPU it
-  // is the wait for the loader. Micro-batches whose copy the GPU has not finished are not included.
+  // is the wait for the loader. On a GPU the first micro-batch, and those whose copy the GPU has not finished, are not
+  // included.
   double waited_s();
 
   // Returns the tensors of the slots in GPU memory; on the CPU, returns an empty list.

@@ -24,8 +24,9 @@
 // number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
-//   Dataset::Read throws in a thread -> Next() throws the exception in place of that micro-batch; if several of its
-//     samples fail, the exception of the first of these samples -> LoaderWithThreads.CarriesAnExceptionToTheCaller
+//   Dataset::ReadSome throws in a thread -> Next() throws the exception in place of the micro-batch that the thread
+//     reads; if several samples of the micro-batch fail, Next() throws the exception of the first of them
+//     -> LoaderWithThreads.CarriesAnExceptionToTheCaller
 //   the loader is destroyed while threads read or wait -> they are joined -> LoaderWithThreads.StopsInAnyState
 #pragma once
 

@@ -6,7 +6,7 @@
 //   KeptBatch                              first one micro-batch that was already taken from another source, and then
 //                                          the further micro-batches of that source
 //
-// Simulated GPUs (base/tensor/foretold_gpu.h) use another source, which is in trainer/run/foretell.cc.
+// For a simulated GPU (base/tensor/foretold_gpu.h) the source is a ForetoldFeed (trainer/run/foretell.cc).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 // Normalized: a data set that converts the pixels of another data set to the numbers that the model gets.
 //
-// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. Training on CPUs
-// uses this data set: the loader threads convert the pixels while the pixels are in the CPU's cache, so the training
-// thread spends no time on the conversion.
+// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. Runs on CPUs use
+// this data set unless the pixels are augmented: the loader threads convert the pixels while the pixels are in the
+// CPU's cache, so the training thread spends no time on the conversion.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Sampler: chooses the samples on which this rank trains, micro-batch by micro-batch, for any number of epochs.
 //
-// Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
-// epoch to epoch. (With LastBatch::kDrop an epoch takes only the samples at the first steps_per_epoch * global_batch
-// positions of its order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation.
-// Only the assignment of these samples to ranks depends on these two numbers. With SamplerOptions::draws, an epoch
-// makes `samples` weighted draws instead (data/feed/weighted_draws.h).
+// Promise: over all ranks, every epoch takes each of `samples` samples exactly once. With SamplerOptions::shuffle the
+// order differs from epoch to epoch. (With LastBatch::kDrop an epoch takes only the samples at the first
+// steps_per_epoch * global_batch positions of its order.) The samples of optimizer step s do not depend on the number
+// of ranks or on the accumulation. Only the assignment of these samples to ranks depends on these two numbers. With
+// SamplerOptions::draws, an epoch makes `samples` weighted draws instead (data/feed/weighted_draws.h).
 //
 // Invariants:
 //   1. The order of epoch e, in which it takes the samples or makes the draws, is the one that Permutation(samples,
@@ -16,7 +16,8 @@
 //      batch may be empty.
 //   4. Every rank makes the same number of steps and micro-batches.
 //   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start returns. Seek() and Next()
-//      take O(micro-batch) time, and no memory grows with `samples`.
+//      take O(micro-batch) time, and the memory of the Sampler itself does not grow with `samples` (that of
+//      SamplerOptions::draws does).
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no samples, fewer samples in a global batch than micro-batches, or an epoch without a step -> Error (kUsage)

@@ -4,8 +4,8 @@
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
 // More threads help if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a
 // trial of more threads does not raise the samples a second by the factor kWorthwhile, the tuner goes back to the
-// previous number of threads, and tries no larger number for kPatience windows. If training does not wait and threads
-// are idle, the tuner stops one thread.
+// previous number of threads, and tries no larger number for kPatience windows (a window is the time between two calls
+// of Add()). If training does not wait and threads are idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, with simulated machines that have few cores, slow disks or slow models.
 #pragma once

@@ -1,9 +1,9 @@
 // Reads BMP files in memory: the uncompressed kinds that Windows' programs, GIMP, OpenCV and Pillow write.
 //
-// Promise: the pixels equal Pillow's. A file may have 1, 4 or 8 bits a pixel and a palette, or 24 or 32 bits a pixel,
-// with or without masks that say in which byte each colour lies. Its rows may be stored from the bottom up or from the
-// top down. The byte of a 32-bit pixel that holds no colour is dropped. The code checks that bytes lie before the end
-// of the file before it reads them.
+// Promise: the pixels equal Pillow's. A file may have 1, 4 or 8 bits a pixel and a palette, or 24 bits a pixel, or 32
+// bits a pixel with or without masks that say in which byte each colour lies. Its rows may be stored from the bottom up
+// or from the top down. The byte of a 32-bit pixel that holds no colour is dropped. The code checks that bytes lie
+// before the end of the file before it reads them.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early -> Error (kData), 'truncated' -> BmpDecoder.RefusesTruncatedFiles

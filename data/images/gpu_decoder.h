@@ -1,7 +1,7 @@
 // GpuDecoder: decodes many JPEG files at once on a GPU, with nvJPEG, and crops and resizes them to one size.
 //
-// Promise: the result for a file depends on the file, the box, the GPU and the version of nvJPEG, and not on the other
-// files. If nvJPEG cannot decode a file, the caller must decode this file in another way.
+// Promise: the result for a file depends on its Job, the output's size, the GPU and the version of nvJPEG, and not on
+// the other files. If nvJPEG cannot decode a file, the caller must decode this file in another way.
 //
 // Invariants:
 //   1. Only one thread may use a decoder. Each decoder has its own CUDA stream. Cut() returns when the pixels are in
@@ -35,7 +35,8 @@
 //     -> tests/images_test.py, test_bench_loader
 //   damage that the decoder notices -> Cut() returns false for that file, and cuts the others
 //     -> GpuDecoderTest.SurvivesMutations, ImagesOnGpu.NameTheFileThatCannotBeRead
-//   damage that the decoder does not notice -> wrong pixels of that file, as with libjpeg -> the same
+//   damage that the decoder does not notice -> wrong pixels of that file, as with libjpeg
+//     -> GpuDecoderTest.SurvivesMutations
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -81,8 +82,8 @@ class GpuDecoder {
 
   // Decodes the file of each job, and resizes the job's box to width x height RGB pixels (data/images/resize.h). The
   // pixels of job i begin at output + i * 3 * width * height, in the host's memory. Returns for each job whether it
-  // succeeded. The pixels of a job that failed or was skipped are undefined. Throws Error (kBug) if the GPU runs out of
-  // memory.
+  // succeeded. The pixels of a job that failed or was skipped are undefined. Throws Error (kBug) if nvJPEG gets no
+  // memory on the GPU or cannot begin to decode, and c10::Error if PyTorch gets no memory there or a CUDA call fails.
   std::vector<bool> Cut(std::span<const Job> jobs, int64_t width, int64_t height, uint8_t* output);
 
  private:

@@ -1,5 +1,5 @@
-// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. Where the format allows this, it decodes
-// only the pixels that are needed to resize a part of the image, the box.
+// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. From a JPEG file it decodes only the
+// pixels that are needed to resize a part of the image, the box.
 //
 // Promise: Part.pixels holds the pixels of Part.box and every pixel around it that a triangle filter may read (with a
 // support of max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B.
@@ -82,8 +82,9 @@ class ImageDecoder {
   // file. Throws Error (kData); its message has no path, so the caller must add the path.
   ImageSize Open(std::span<const std::byte> file);
 
-  // Returns whether the open file is a JPEG of a kind that every JPEG decoder can read: Huffman codes, one scan of 8
-  // bits, YCbCr with full or half resolution of chroma in either direction, and an end marker in the right place.
+  // Returns whether the open file is a JPEG of a kind that every JPEG decoder can read: Huffman codes, 8 bits for each
+  // sample, YCbCr in one scan, chroma at full or half resolution in each direction, and an end marker at the end of the
+  // file.
   bool IsPlainJpeg() const;
 
   struct Part {

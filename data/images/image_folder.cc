@@ -24,7 +24,8 @@ struct Folder {
   TextList images;
   TextList folders;
   LeftOut left_out;
-  int64_t first_folder = 0;  // the index of its first subfolder in `all`; the others follow it
+  // The index of the folder's first subfolder in the result of ListAll(); the other subfolders follow the first.
+  int64_t first_folder = 0;
 };
 
 TextList Sorted(const TextList& names) {

@@ -15,9 +15,10 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   no folder, no images in it, images beside the classes' folders, a folder that is no known class
-//     -> Error (kData) naming it -> ImageFolderTest.Refuses*
+//     -> Error (kData) naming it -> ImageFolderTest.RefusesWhatHoldsNoImages,
+//     ImageFolderTest.ImagesBesideTheClassesHaveNoLabel, ImageFolderTest.TakesTheClassesOfTraining
 //   a file that was removed after the listing, or that is no regular file -> Error (kData) from Load() with its path
-//     -> ImageFolderTest.NamesTheFileThatCannotBeRead
+//     -> ImageFolderTest.NamesTheFileThatCannotBeRead, ImageFolderTest.APipeIsNoImage
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // ImageIndex: the list of a data set's images, in order. The list lies in memory or in a memory-mapped file.
 //
-// Promise: an index from a file equals the index from the columns that were written to the file. In the index, a sample
-// takes as many bytes as its name has, and 8 more. A sample in a shard takes 16 bytes in addition with kShards, and 20
-// with kNumberedShards.
+// Promise: an index that FromFile() returns equals the index that Write() wrote. In the index, a sample takes as many
+// bytes as its name has, and 8 more. A sample in a shard takes 16 bytes in addition with kShards, and 20 with
+// kNumberedShards.
 //
 // Invariants:
 //   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
@@ -10,8 +10,8 @@
 //      kNumberedShards, where a .cls member holds the label: the samples are then in the order of the shards and of the
 //      members in each shard.
 //   2. A file has a header, facts (what was listed, with stamps to compare) and content. Two checksums (XXH3) cover the
-//      whole file. content_hash() depends only on the images' names and their places in folders or shards. It does not
-//      depend on times, or on the path below which the data set is mounted.
+//      whole file. content_hash() depends only on the images' names, their labels, and their places in folders or
+//      shards. It does not depend on times, or on the path below which the data set is mounted.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   bytes of another version, cut short, changed anywhere -> FromFile() returns nothing

@@ -4,7 +4,7 @@
 // removes the links and the class folders at the end.
 //
 // Each measurement runs in a separate process. seconds: the time to open the source; peak_mib: the peak memory of the
-// process, including mapped files; files_mib: the size of the index's file. Listing cannot take less time than the file
+// process, including mapped files; index_mib: the size of the index's file. Listing cannot take less time than the file
 // system takes to return the directory entries. Opening with the index cannot take less time than one read of the
 // index, which the checksum needs. The benchmark checks that the listed source and the one from the cached index have
 // the same fingerprint, and therefore the same names.

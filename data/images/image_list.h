@@ -23,8 +23,9 @@ struct ImageNames {
 class ImageList {
  public:
   // Throws Error (kData) in these cases: there are no images; a class that was found has no images, although labels are
-  // required and the options give no classes; an image has no label, although labels are required; or a class or label
-  // is not among those of the options.
+  // required and the options give no classes; an image has no label, although labels are required; a class or label is
+  // not among those of the options; or a label is so great that the number of classes cannot be inferred from it
+  // (data/dataset/inferred_classes.h).
   ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names);
 
   const ImageIndex& index() const { return index_; }

@@ -22,8 +22,8 @@
 //   a shard that is damaged or cut short (base/files/tar_index.h) -> Error (kData) when it is opened
 //   an image without label, a .cls that holds no number, two labels or images of one sample
 //     -> Error (kData) naming the member -> ImageShards.Refuses*
-//   a shard that was replaced, cut short or removed after it was indexed -> Error (kData) from Load()
-//     -> ImageShards.NeverReadsAChangedShard
+//   a shard that was overwritten or cut short after it was indexed, or replaced or removed before it was opened
+//     -> Error (kData) from Load() -> ImageShards.NeverReadsAChangedShard
 #pragma once
 
 #include <memory>

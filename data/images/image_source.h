@@ -45,7 +45,8 @@ class ImageSource {
   // images and are left out.
   virtual std::vector<std::string> Remarks() const = 0;
 
-  // Returns a text that differs between sources with different images or classes, and that is the same on all machines.
+  // Returns a text that differs between sources whose images have other names, classes or places in shards, and that is
+  // the same on all machines.
   virtual std::string Fingerprint() const = 0;
 };
 

@@ -13,9 +13,9 @@
 //      file or folder that was listed. `is_current` compares each stored stamp with the present stamp. If the checksums
 //      and all stamps are right, CachedIndex() returns the index from the file. Otherwise it goes on with step 3.
 //   3. `build` lists all images. It takes the stamp of each file or folder before it reads that file or folder.
-//   4. An index is not kept if one of its stamps has a time of change within the last two seconds. Clocks of file
-//      systems are coarse: a second change in the same tick of the clock may leave the stamp as it is, and would then
-//      not be noticed.
+//   4. An index is not written to the cache if one of its stamps has a time of change later than two seconds before
+//      step 3 began. Clocks of file systems are coarse: a second change in the same tick of the clock may leave the
+//      stamp as it is, and would then not be noticed.
 //   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH. A reader therefore finds a whole file or
 //      no file. If several processes write the index, the file of the last one remains. The file is not synced to the
 //      disk: if a crash damages the file, its checksums show this, and the next run lists the images again.
@@ -25,7 +25,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   no home, a folder that cannot be written, a full disk -> an index without cache
 //     -> IndexCache.GoesWithoutAFolder
-//   a file that is cut short, damaged or of something else -> a new one -> IndexCache.RebuildsWhatIsDamaged
+//   a cache file that is cut short or damaged, or that is no index -> the images are listed again, and a new file is
+//     written -> IndexCache.RebuildsWhatIsDamaged
 //   someone cuts the file short in place while it is mapped -> SIGBUS (base/files/mapped_file.h) -> (none)
 #pragma once
 

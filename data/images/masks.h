@@ -72,12 +72,13 @@ struct MaskFindings {
 };
 
 struct FindMaskOptions {
-  int64_t classes = 0;  // the number of classes; 0: the greatest value + 1
+  int64_t classes = 0;  // the number of classes; 0: the greatest value except `ignored`, plus 1
   int ignored = 255;    // the same as MaskValues::ignored
   // Whether the user gave `ignored`. The values 0 and 255 are the classes if three conditions hold: `ignored_is_given`
   // is false, `classes` is 0 or 2, and the masks hold exactly these two values.
   bool ignored_is_given = false;
-  bool skip_bad = false;  // whether masks that cannot be read are skipped
+  // Whether masks that cannot be read are skipped, and values that are no class are accepted.
+  bool skip_bad = false;
   int threads = 1;
 };
 

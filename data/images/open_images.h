@@ -3,8 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   no folder, no images, tar files beside folders, compressed tar files -> Error (kData) naming it
 //     -> ImageSourceTest.Refuses*
-//   a class, a label that was not trained on; images without a label -> Error (kData) naming one
-//     -> ImageSourceTest.Refuses*
+//   a class or a label that was not trained on; images without a label -> Error (kData) naming one
+//     -> ImageSourceOrder.ClassesInTheOrderOfTraining, ImageShards.RefusesLabelsThatDoNotFit
 #pragma once
 
 #include <memory>

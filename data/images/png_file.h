@@ -31,7 +31,8 @@ void DecodePng(std::span<const std::byte> file, uint8_t* rgb);
 // mask if all of its pixels are grey.
 void DecodePngMask(std::span<const std::byte> file, uint8_t* mask);
 
-// Returns a PNG file whose pixels have the grey levels `levels`, row by row. Throws std::bad_alloc.
+// Returns a PNG file whose pixels have the grey levels `levels`, row by row. Throws Error (kBug) if libpng fails, and
+// std::bad_alloc.
 std::string EncodeGreyPng(const ImageSize& size, std::span<const uint8_t> levels);
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // Measures a resize to 224 x 224 on one thread: bazel run -c opt //data/images:resize_bench
 //
-// An item is an image. Each call resizes a different random crop from an image that is a little larger than the crop.
-// The arguments of the benchmark are the width and the height of the crop. Every other crop is mirrored. The time
-// includes making the filter tables.
+// An item is an image. Each call resizes a random crop of an image that is a little larger than the crop. The arguments
+// of the benchmark are the width and the height of the crop. Every other crop is mirrored. The time includes making the
+// filter tables.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct GpuResize {
   bool mirror = false;
 };
 
-// Resizes each of the `count` jobs, which lie in the GPU's memory, to width x height RGB pixels. The pixels of job i
-// begin at output + i * 3 * width * height, in the GPU's memory, in rows without gaps.
+// Resizes the box of each of the `count` jobs, which lie in the GPU's memory, to width x height RGB pixels. The pixels
+// of job i begin at output + i * 3 * width * height, in the GPU's memory, in rows without gaps.
 void LaunchResize(const GpuResize* jobs, int64_t count, int64_t width, int64_t height,
                   uint8_t* output, cudaStream_t stream);
 

@@ -7,7 +7,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   the file ends early, is damaged, is an animation -> Error (kData) -> WebpDecoder.Refuses*
-//   no memory -> std::bad_alloc
+//   no memory -> std::bad_alloc -> (none)
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
 // categories; the means, deviations and quantiles of numbers; the set of columns that lack values) come from the
-// training rows alone. The texts of labels are an exception: they come from all rows of the training files. When these
-// values are used to read another file, the same row gives the same inputs and targets. If that file has a header, its
-// columns may be in any order.
+// training rows alone. Labels are an exception: their texts and the number of classes come from all rows of the
+// training files. When these values are used to read another file, the same row gives the same inputs and targets. If
+// that file has a header, its columns may be in any order.
 //
 // An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
 //   a number    the number, scaled; then, if the column lacks a number in a training row and
@@ -12,8 +12,9 @@
 //   a date      the number of days since 1970-01-01, treated like the number of a column of numbers; then the sine and
 //               the cosine of the position in the year, of the position in the week and, if a training row has a time
 //               of day, of the position in the day (data/tables/csv_date.h)
-//   a category  one-hot numbers: for each text of the column, 1 if the row has this text and 0 otherwise; then, if the
-//               column has rare texts, 1 if the row has any of them and 0 otherwise
+//   a category  one-hot numbers: for each text of the column that is not rare (CsvOptions::category_min_rows), 1 if the
+//               row has this text and 0 otherwise; then, if the column has rare texts, 1 if the row has any other text
+//               and 0 otherwise
 //
 // Invariants:
 //   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
@@ -28,9 +29,10 @@
 //     -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile, CsvCells.*
 //   a row is ragged, a cell is missing or not a finite number -> Error (kData) with path, line, column and the
 //     column's name -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber, Csv.RefusesAMissingCell
-//   a date is not an ISO date -> the same -> Csv.RefusesACellThatIsNoDate
+//   a date is not an ISO date -> Error (kData) with path, line, column and the column's name
+//     -> Csv.RefusesACellThatIsNoDate
 //   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
-//     0 or 1 -> the same -> Csv.RefusesALabel*
+//     0 or 1 -> Error (kData) with path, line, column and the column's name -> Csv.RefusesALabel*
 //   the options name a column that no file has, or name a column twice; a column of numbers holds none; a category has
 //     too many texts, or only rare ones -> Error (kData) that names the column -> Csv.RefusesAColumn*,
 //     Csv.RefusesTooMany*

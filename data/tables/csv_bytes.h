@@ -13,12 +13,13 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile
-//   the file is cut short or damaged, or has bytes after its end -> the same, with advice
+//   the file is cut short or damaged, or has bytes after its end -> Error (kData) with path and advice
 //     -> CsvBytes.RefusesAFileThatIsCutShort, CsvBytes.RefusesADamagedFile
-//   the name ends in .gz or .zip, but the file is neither -> likewise -> CsvBytes.RefusesAFileThatIsNotWhatItsNameSays
+//   the name ends in .gz or .zip, but the file is neither -> Error (kData) with path and advice
+//     -> CsvBytes.RefusesAFileThatIsNotWhatItsNameSays
 //   the archive holds no file, several files or a spreadsheet, is encrypted, or is not compressed by deflate
-//     -> likewise -> CsvBytes.RefusesAnArchive*
-//   the text is longer than most_bytes -> likewise -> CsvBytes.RefusesATextBeyondTheLimit,
+//     -> Error (kData) with path and, except for an archive without a file, advice -> CsvBytes.RefusesAnArchive*
+//   the text is longer than most_bytes -> Error (kData) with path and advice -> CsvBytes.RefusesATextBeyondTheLimit,
 //     CsvBytes.TheLimitIsThatOfAllFilesOfASet
 #pragma once
 

@@ -12,7 +12,7 @@
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a quote that is never closed, text after a closing quote -> Error (kData) with path and line
 //     -> CsvCells.RefusesAQuoteThatNeverCloses, CsvCells.RefusesTextBehindAQuotedCell
-//   UTF-16, zero bytes -> Error (kData) with path and line -> CsvCells.RefusesWhatIsNoText
+//   UTF-16, zero bytes -> Error (kData) with path and, for a zero byte, line -> CsvCells.RefusesWhatIsNoText
 #pragma once
 
 #include <array>

@@ -58,8 +58,8 @@ struct CsvOptions {
   std::vector<std::string> category{};  // columns of categories
   std::vector<std::string> date{};      // columns of dates
   int64_t category_min_rows = 1;        // a text in fewer training rows than this is rare
-  // Whether missing values are replaced: a missing number by the mean (with kRobust and kQuantile by the median), and a
-  // missing text of a category column by an additional category, the empty text.
+  // Whether missing values are replaced: a missing number or date by the mean (with kRobust and kQuantile by the
+  // median), and a missing text of a category column by an additional category, the empty text.
   bool mean_if_missing = false;
   bool missing_indicator = false;  // whether columns with missing numbers or dates get an indicator
   CsvScaling scaling = CsvScaling::kNone;

@@ -25,15 +25,15 @@ namespace lockstep {
 inline constexpr size_t kMostQuantiles = 1000;
 
 // Returns the (part / parts)-quantile of `sorted`, whose numbers are in ascending order. The position of the quantile
-// in `sorted` is computed in integers, so that equal numbers give equal quantiles.
+// in `sorted` is computed in integers, so that rounding cannot move it past the last of several equal numbers.
 double QuantileOf(std::span<const double> sorted, size_t part, size_t parts);
 
 // Writes the values that `scaling` needs, except the mean and the standard deviation, to `column`. `values` holds the
 // numbers of the training rows, at least one; FitScaling() may sort them.
 void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& column);
 
-// Returns the number that replaces a missing number: the median with kRobust and kQuantile, because these scalings are
-// for columns with outliers, which would change the mean much, and otherwise the mean.
+// Returns the number that replaces a missing number: the median with kRobust and kQuantile, and otherwise the mean.
+// kRobust and kQuantile are for columns with outliers, which would change the mean much.
 double ValueIfMissing(CsvScaling scaling, const CsvColumn& column);
 
 // Returns the scaled number. With kNone the number does not change.

@@ -16,8 +16,8 @@
 // and 7 tokens, so most words cost one look-up.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
-//   no such files, no JSON, no numbers, a number twice, more than 65,536 tokens, a byte or <|endoftext|> that is
-//     missing, a merge of unknown tokens -> Error (kData) with file and line -> Vocabulary.Refuses*
+//   no such files, no JSON, no numbers, a number twice, a number above 65,535, a byte or <|endoftext|> that is missing,
+//     a merge of unknown tokens -> Error (kData) with file and, for a merge, line -> Vocabulary.Refuses*
 //   a text that is not UTF-8 -> BadText -> BytePairEncoder.RefusesBadUtf8
 #pragma once
 

@@ -75,7 +75,8 @@ def read_run(run_dir):
             starts_again = True
             facts |= {field: value for field, value in line.items() if field not in ("event", "time", "restarts")}
         elif event == "resume":
-            # An earlier process made the steps after this checkpoint. The run makes them again, so they are dropped.
+            # An earlier process made the steps after this checkpoint. The run makes these steps again, so their earlier
+            # numbers are dropped.
             last_step, starts_again = line["step"], False
             by_step = up_to(last_step, by_step)
         elif event in NAMES:

@@ -295,7 +295,8 @@ std::string ManifestText(const std::string& program, const std::string& version,
   return manifest.dump(1) + "\n";
 }
 
-// The oldest versions of glibc and torch with which the files of a bundle work.
+// The oldest version of glibc with which the files of a bundle work, and the version of torch with which the program
+// was linked.
 struct Needs {
   std::string glibc;
   std::string torch;

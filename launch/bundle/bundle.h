@@ -2,11 +2,12 @@
 // a wheel that pip installs beside torch.
 //
 // Promise: the archive unpacks to one folder. The program in this folder runs from any path. It needs a machine of the
-// same CPU architecture, a glibc and a libstdc++ that are new enough, and a Python that has a torch wheel. This wheel
-// must have the version of torch and of CUDA with which the program was linked. The program runs as one process, or as
-// several ranks that the bundle's own mpirun starts. The libraries of the wheels and of glibc are not in the bundle but
-// only on the machine, so none of them is loaded twice. Two bundles of the same program have the same bytes. The
-// archive is written completely or not at all, and never replaces an existing file.
+// same CPU architecture, a glibc and a libstdc++ that are new enough, and a Python that has a torch wheel. The wheel's
+// torch must have the same first two version numbers (such as 2.11), and must be built for the same CUDA, as the torch
+// with which the program was linked. The program runs as one process, or as several ranks that the bundle's own mpirun
+// starts. The libraries of the wheels and of glibc are not in the bundle but only on the machine, so none of them is
+// loaded twice. Two bundles of the same program have the same bytes. The archive is written completely or not at all,
+// and never replaces an existing file.
 //
 // How: the bundle contains the program that runs (/proc/self/exe), so a user's program with models of its own can
 // bundle itself.
@@ -28,7 +29,7 @@
 //   lockstep/examples/digits/     a config and its data
 //   lockstep/manifest.json        the list of the bundle's files, and the versions that the bundle needs
 //
-// A wheel contains the files of this folder in lockstep/_program, and the modules of the Python package
+// A wheel contains the files of a bundle, in the folder lockstep/_program, and the modules of the Python package
 // (python/lockstep). These modules start the program through the start script. The wheel's platform tag names the
 // newest version of glibc that the wheel's files need. launch/bundle/wheel_archive.py writes the wheel with Python's
 // zipfile.

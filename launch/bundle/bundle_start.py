@@ -190,7 +190,8 @@ def find_libraries(manifest, torch, sites):
     """Returns the folders of the wheels' libraries: torch/lib first, then the folders of the other libraries that the
     program links, and then those of libraries that are loaded at run time.
 
-    Prints an error and exits with status 2 if a linked library is missing, or if NCCL or cuDNN is too old.
+    Prints an error and exits with status 2 if a linked library is missing, or if NCCL or cuDNN is too old or has
+    another major version.
     """
     folders = []
     sites = [torch] + [site for site in sites if site != torch]

@@ -1,5 +1,5 @@
-// Crew: runs many jobs, each in a child process. It runs up to `places` jobs at the same time, passes signals on to
-// them, and reports how each job ended.
+// Crew: runs many jobs, each in a child process. It runs up to `places` jobs at the same time, asks them to stop if a
+// signal comes, and reports how each job ended.
 //
 // Promise: a job runs only as long as its crew exists. No signal is lost: if a signal comes while no job runs, the crew
 // handles it before it starts the next job. The state of each job is in the file crew.json in the folder of the crew
@@ -38,7 +38,7 @@
 //     -> CrewTest.ASecondSignalKills, .PatienceEnds
 //   the crew is destroyed while jobs run -> these jobs are killed, and crew.json says that they were stopped
 //     -> CrewTest.EndsItsJobs
-//   another crew runs jobs in the folder -> Error (kUsage) -> CrewFile.HasOneOwner
+//   another crew runs jobs in the folder -> Error (kUsage) -> launch/crew/crew_file_test.cc, CrewFile.HasOneOwner
 #pragma once
 
 #include <cmath>
@@ -109,7 +109,8 @@ class Crew {
   // The first signal that asked the jobs to stop; 0: none.
   int signal() const { return signal_; }
 
-  // The exit status for this process if a signal of step 2 has come or a job has stopped by itself; otherwise nothing.
+  // The exit status for this process if a signal of step 2 has come or a job has ended with status 75 or 130; otherwise
+  // nothing.
   const std::optional<ExitStatus>& stopped() const { return stopped_; }
 
   // The number of the first job that failed; nothing if no job failed before the first stop.

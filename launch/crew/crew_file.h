@@ -4,8 +4,8 @@
 // Promise: a reader always sees a complete file, which has the states of all jobs at one moment. Once a crew has ended,
 // for whatever reason, Read() returns none of its jobs as running.
 //
-// Protocol: the crew holds a lock on FOLDER/crew.lock from its beginning to its end, and replaces FOLDER/crew.json in
-// one step after the states of jobs have changed. If a reader can take the lock, there is no crew. Jobs that the file
+// Protocol: the crew holds a lock on FOLDER/crew.lock from its beginning to its end, and replaces FOLDER/crew.json
+// atomically after the states of jobs have changed. If nobody holds the lock, there is no crew. Jobs that the file
 // still calls running were then stopped by the end of the crew.
 //
 // The format: {"jobs": [JOB, ...]}, in the order of Crew::Add(). JOB has "name" and "state" ("waiting", "running",

@@ -279,7 +279,7 @@ TEST_F(CrewTest, StartsNothingThatIsDone) {
     crew.Add(job);
     EXPECT_THAT(WaitForAll(crew), ElementsAre(0));
     EXPECT_EQ(crew.job(0).state, JobState::kDone);
-    EXPECT_GT(crew.job(0).end, 0);  // in the second round: taken from the record of the first crew
+    EXPECT_GT(crew.job(0).end, 0);  // in the second round `end` is that of the first crew's record
   }
   EXPECT_EQ(ReadFile(folder_ + "/a.txt"), "again\n");
 }

@@ -7,8 +7,8 @@
 //
 // How: each fold trains on one GPU. Folds that train at the same time have different GPUs if there are enough GPUs. On
 // a CPU the cores are divided among the folds that train at the same time, because several small trainings use the
-// cores better than one training with many threads. If the user's command has options that start ranks, one fold trains
-// at a time, on all GPUs and cores.
+// cores better than one training with many threads. If the user's command has options that start ranks, each fold
+// trains with all of these ranks, and one fold trains at a time unless --side-by-side asks for more.
 //
 // The tests are in launch/folds/fold_plan_test.cc.
 #pragma once

@@ -24,8 +24,8 @@
 namespace lockstep {
 
 // Executes the program again with GOMP_SPINCOUNT set. The function returns only if it has no effect: if the variable is
-// set already, and in the cases of the table above. Call it from a function in .preinit_array, with the arguments that
-// the system passes to that function.
+// set already, if the environment has more than 4096 variables, and in the cases of the table above. Call it from a
+// function in .preinit_array, with the arguments that the system passes to that function.
 void StartWithEnvironment(char** arguments, char** environment);
 
 }  // namespace lockstep

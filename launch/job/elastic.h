@@ -1,9 +1,10 @@
-// Elastic: after a job has failed, finds the job's machines and GPUs that still work, so that the job can go on with
-// them.
+// Elastic: after a job has failed, finds the machines of --hosts, or the GPUs of this machine, that still work, so that
+// the job can go on with them.
 //
-// How: on each machine mpirun starts a process, which shows that the machine can be reached. For each GPU of this
-// machine, a separate process copies data on the GPU and compares the copy. All these checks run at the same time, with
-// a time limit, because a broken GPU or machine may hang instead of reporting an error.
+// How: if the job has --hosts, mpirun starts a process on each machine of the list, which shows that the machine can be
+// reached. Otherwise a separate process for each GPU of this machine copies data on the GPU and compares the copy. The
+// checks run at the same time, with a time limit, because a broken GPU or machine may hang instead of reporting an
+// error.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a GPU is broken -> it is left out -> tests/restart_test.py, test_a_gpu_that_breaks

@@ -90,7 +90,7 @@ std::string NetworkBetween(const std::vector<Host>& hosts) {
     const std::optional<uint32_t> address = AddressOf(host.name);
     if (!address) return "";
     constexpr uint32_t kLoopback = 127;
-    if (*address >> 24 == kLoopback) continue;  // Debian's address for the machine's own name
+    if (*address >> 24 == kLoopback) continue;  // Debian maps the machine's own name to 127.0.1.1
     addresses.push_back(*address);
   }
   if (addresses.empty()) return "";

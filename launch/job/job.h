@@ -59,7 +59,7 @@ class Job {
   // Returns a text that says what slows down the job's ranks; an empty string if nothing does. Call it after Connect().
   const std::string& what_is_narrow() const { return what_is_narrow_; }
 
-  // The places of all ranks, by rank. Call it after Connect().
+  // The places of all ranks (launch/machine/placement.h), by rank. Call it after Connect().
   const std::vector<Place>& places() const { return places_; }
 
   // local_rank() is the number of this rank among the job's ranks on this machine, counted from 0. local_ranks() is the

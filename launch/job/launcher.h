@@ -3,7 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (launch/job/launcher_test.cc)
 //   the ranks were started by MPICH's or Intel's mpiexec and cannot meet through Open MPI -> Error (kUsage)
 //     -> Launcher.RefusesRanksThatCouldNotMeet; tests/start_test.py, test_mpich
-//   the tasks were started by srun without PMIx and cannot find each other -> Error (kUsage) -> the same tests
+//   the tasks were started by srun without PMIx and cannot find each other -> Error (kUsage)
+//     -> Launcher.RefusesRanksThatCouldNotMeet
 #pragma once
 
 #include <functional>

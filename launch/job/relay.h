@@ -1,8 +1,9 @@
 // Relay: copies the job's standard output and standard error to this process's own streams.
 //
 // Promise: the job goes on even if one of this process's streams cannot be written (for example if the disk is full,
-// the stream is closed, or the stream's reader has ended). The relay removes signs (launch/job/sign.h) from standard
-// error. It holds back the text that the job's launcher (mpirun) prints to standard error before the ranks have met.
+// the stream is closed, or the stream's reader has ended). The relay removes signs, which are messages from rank 0 to
+// this process (launch/job/sign.h), from standard error. It holds back the text that the job's launcher (mpirun) prints
+// to standard error before the ranks have met.
 // When the ranks have met, the relay prints this text. If they never meet, the caller prints the text as part of its
 // one error line, because the launcher's text says why the ranks did not meet.
 //

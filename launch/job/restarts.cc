@@ -12,11 +12,11 @@
 namespace lockstep {
 namespace {
 
-// After kEnough failures at about the same step, the job is not started again.
+// After kEnough failures in a row without progress between them, the job is not started again.
 constexpr int kEnough = 3;
 
-// Failures whose steps differ by at most this number count as failures at the same step. On GPUs the host runs ahead of
-// the GPU, so the last step that the host has begun differs a little from one failure to the next.
+// A job has made progress if it came more than this number of steps further than in its earlier starts. On GPUs the
+// host runs ahead of the GPU, so the last step that the host has begun differs a little from one failure to the next.
 constexpr int64_t kSameSteps = 8;
 
 constexpr double kFirstDelayS = 1;

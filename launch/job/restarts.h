@@ -1,7 +1,7 @@
 // Restarts: decides whether a job that failed is started again, and when.
 //
-// Promise: a job is not started again if its command, config or data are wrong, or if it has failed three times at
-// about the same step. Such a job would only fail again.
+// Promise: a job is not started again if its command, config or data are wrong, or if it has failed three times in a
+// row and came at most a few steps further than before. Such a job would only fail again.
 //
 // The tests are in launch/job/restarts_test.cc and, with real jobs, in tests/restart_test.py.
 #pragma once

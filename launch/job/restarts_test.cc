@@ -27,7 +27,7 @@ TEST(Restarts, AsManyAsAllowed) {
 TEST(Restarts, NotWhereItGetsNoFurther) {
   Restarts restarts(100);
   EXPECT_TRUE(restarts.After(kPeer, 100).again);
-  EXPECT_TRUE(restarts.After(kPeer, 103).again);  // within 8 steps of 100: counts as the same step
+  EXPECT_TRUE(restarts.After(kPeer, 103).again);  // at most 8 steps beyond 100: no progress
   const Restarts::Decision third = restarts.After(kPeer, 98);
   EXPECT_FALSE(third.again);
   EXPECT_THAT(third.why, HasSubstr("failed 3 times and came no further than step 103"));

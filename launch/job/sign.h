@@ -11,7 +11,7 @@ namespace lockstep {
 enum class Sign : char {
   kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
   kTrains = 't',  // the job has begun to train, so it has work that must be saved
-  kLeaves = 'l',  // the job has ended well: it is done, or it stopped when it was asked to
+  kLeaves = 'l',  // all ranks end together (Job::Leave()), and not because a single rank failed
 };
 
 // Returns the text that represents the sign.
@@ -21,7 +21,8 @@ std::string TextOf(Sign sign);
 void Give(Sign sign);
 
 // An environment variable of a supervised job. It holds the job's name, which is random, so that different jobs have
-// different names. The lock file of the run folder holds the same name once the ranks have met.
+// different names. The lock file of the run folder holds the same name once the job has locked the folder
+// (ckpt/run_lock.h).
 inline constexpr char kJobName[] = "LOCKSTEP_JOB";
 
 }  // namespace lockstep

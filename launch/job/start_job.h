@@ -9,7 +9,8 @@
 //   3. mpirun starts this program once for each rank, with the same arguments except the StartOptions (-n, --hosts,
 //      ...)
 //   4. a supervisor waits for the job (launch/job/supervised_job.h) and starts the job again if --restarts allows this;
-//      with --elastic the new job uses the machines and GPUs that still work
+//      with --elastic the new job uses only those machines of --hosts that still work or, without --hosts, only those
+//      GPUs of this machine that still work
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   -n is given inside mpirun, more ranks are asked for than --hosts lists, or the config is a pipe -> Error (kUsage)

@@ -2,7 +2,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/restart_test.py)
 //   the job fails -> it is started again, as often as allowed -> test_a_job_goes_on_by_itself
-//   the job fails three times at about the same step -> it is not started again, and a line says so
+//   the job fails three times in a row and gets no further -> it is not started again, and a line says so
 //     -> test_a_job_that_gets_no_further
 //   the job fails when its time is over, or after its user has made the file STOP -> it is not started again; status 75
 //     or 130

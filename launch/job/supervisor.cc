@@ -100,8 +100,8 @@ Supervisor::End Supervisor::Run(const Program& program) {
           .output_error = relay.output_error()};
 }
 
-// Returns an error message about how the job ended; an empty string if the job ended regularly, or if an error was
-// printed already.
+// Returns an error message about how the job ended; an empty string if the job ended regularly, if this process ended
+// the job at once, or if an error was printed already.
 std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::End& end,
                                     const Relay& relay) const {
   if (ended_by_ != 0 || relay.has_error()) return "";

@@ -27,7 +27,7 @@
 //   mpirun is killed -> End.error, and kPeer -> tests/fault_test.py, test_mpirun_is_killed
 //   a signal killed a rank -> kPeer -> tests/fault_test.py, test_a_rank_that_is_killed
 //   mpirun ends before the ranks have met, or with a status that no rank ends with, or with status 0 although no rank
-//     has said that it ended well -> End.error with mpirun's message, and kPeer -> tests/launcher_test.py
+//     has given Sign::kLeaves -> End.error with mpirun's message, and kPeer -> tests/planted_test.py, cases launcher-*
 #pragma once
 
 #include <signal.h>

@@ -36,7 +36,7 @@ TEST(ChildProcess, EndsWithAStatusOrASignal) {
 TEST(ChildProcess, WritesWhereItIsToldTo) {
   const std::string path = NewPath();
   const FileDescriptor file(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // `cat` prints nothing: no input
+  EXPECT_EQ(EndOf("echo said; cat", file.get()).code, 0);  // `cat` has no input and prints nothing
   EXPECT_EQ(ReadFile(path), "said\n");
 }
 

@@ -14,8 +14,9 @@ namespace lockstep {
 // returns comes from this check.
 inline constexpr char kGpuToGpu[] = "gpu to gpu";
 
-// Checks `condition`, which is what the driver reports about the GPU; null: the driver reports nothing. Call it before
-// this process computes anything on the GPU.
+// Checks `condition`, which is what the driver reports about the GPU; null: the driver reports nothing. The condition
+// must have been read before this process computes anything on the GPU, because the memory of these computations would
+// count as memory that another program uses.
 Finding CheckGpu(at::Device gpu, const GpuCondition* condition);
 
 // Copies data within the GPU's memory, to and from the host, and to another visible GPU. Compares each copy with the

@@ -40,7 +40,7 @@ std::vector<int> RanksBeside(const std::vector<Place>& places, int rank);
 void RequireOwnGpus(const std::vector<Place>& places);
 
 // Returns how many cores `rank` has for its threads, at least 1. If several ranks may run on a core, each of these
-// ranks counts an equal share of the core.
+// ranks counts an equal share of the core. A rank has at most an equal share of its machine's Place::most_cores.
 int CoresOf(const std::vector<Place>& places, int rank);
 
 // Returns how many cores all ranks on the machine of `rank` may use together, at least 1.

@@ -32,8 +32,8 @@ Searched Search(int64_t first, int64_t most, const Speed& speed) {
   return searched;
 }
 
-// Returns a function that models the speed of decoding on `cores` cores: each thread up to the number of cores makes it
-// faster, and each further thread makes it a little slower.
+// Returns a function that models the speed of decoding on `cores` cores: each thread up to the number of cores makes
+// the decoding faster, and each further thread makes the decoding a little slower.
 Speed Decoding(double cores) {
   return [cores](int64_t threads) {
     const auto n = static_cast<double>(threads);

@@ -25,8 +25,8 @@ class CategoryEmbeddings {
   // (kUsage) if the samples are tokens, or if `width` is above 0 and the samples have no categorical columns.
   CategoryEmbeddings(const ModelSpec& spec, int64_t width, std::string_view field);
 
-  // Registers one parameter in `model` for each embedded column: "embeddings.I.weight" [categories, width] for column
-  // I.
+  // Registers one parameter in `model` for each embedded column: "embeddings.I.weight" [categories, width] for embedded
+  // column number I, counted from 0.
   void AddTo(torch::nn::Module& model) const;
 
   // Returns the number of features of one sample in the result of Forward().

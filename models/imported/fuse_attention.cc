@@ -206,8 +206,8 @@ struct Added {
   std::vector<int64_t> nodes;
 };
 
-// Returns the tensors in the mask of a scaled_dot_product_attention. Unless the mask is a sum with an expanded tensor,
-// the whole mask is the bias.
+// Returns the tensors in the mask of a scaled_dot_product_attention. Unless the mask is a sum with a tensor that was
+// expanded and reshaped, the whole mask is the bias.
 Added AddedByMask(const Rewriter& rewriter, int64_t node) {
   const Argument& mask = rewriter.At(node).arguments[kMask];
   Added bias_alone{.arguments = {mask}, .nodes = {}};

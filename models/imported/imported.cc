@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 constexpr char kDescription[] = "lockstep.model";
 constexpr int64_t kVersion = 1;
 
-// The dtypes that inputs may have. The first input has the samples' dtype; others, such as a mask, may have a different
-// one.
+// The dtypes that inputs may have. If the first input is float32, the samples must be numbers. Otherwise they must be
+// tokens, which are int64 and are converted to the dtype of each input.
 const std::map<std::string, at::ScalarType> kTypes{
     {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 

@@ -3,8 +3,8 @@
 // The file holds two graphs of ATen operations. One graph has the operations that the module calls in training, and the
 // other has the operations that it calls in evaluation. Lockstep calls the operations through LibTorch's dispatcher,
 // under its own autograd and autocast (exported_graph.h). The parameters have the module's names, the results are those
-// of eager mode, and the model supports everything that built-in models do: gradient reduction during backward, CUDA
-// graphs, 16-bit training, and micro-batches of any size.
+// of eager mode. Like a built-in model, the model supports gradient reduction during backward, CUDA graphs and 16-bit
+// training. The file gives the smallest and the largest micro-batch that each graph takes.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
 //   a file that is no .lsm file, is damaged, or has a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files

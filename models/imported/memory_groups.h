@@ -1,6 +1,6 @@
 // MemoryGroups: divides the values of a program into groups. Values that may share memory are in the same group. An
-// operation's result is in the group of an argument if it may be a view of the argument, or the argument itself:
-// in-place operations always return an argument, and some other operations, such as dropout, may do so.
+// operation's result is in the group of an argument if the result may be a view of the argument, or the argument
+// itself: in-place operations always return an argument, and some other operations, such as dropout, may do so.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // A pattern finds a chain of nodes, and Put() replaces the chain by one operation. The operation takes the place of the
 // chain's last node, because all inputs of the chain are defined by then. Nodes outside the chain may use only those
-// results of the chain that the operation returns. Put() leaves a chain as it is if another node between the chain's
-// nodes changes a tensor in place, because the chain may read that tensor.
+// results of the chain that the operation returns. Put() leaves a chain as it is if one of these nodes comes before the
+// chain's last node. Put() also leaves a chain as it is if another node between the chain's nodes changes a tensor
+// other than a buffer in place, because the chain may read that tensor.
 #pragma once
 
 #include <cstdint>

@@ -174,7 +174,8 @@ class Cutter {
         if (++in_group[groups_.Of(value)] == 2) ++shared;
       }
       alive_[cut] = alive;
-      // A cut is also forbidden if no value that may need a gradient is alive at this cut.
+      // A cut is also forbidden if no value that may need a gradient is alive at this cut: the segment after it would
+      // have no such input, and would therefore be computed only once.
       if (shared > 0 || alive == 0) forbidden_[cut] = true;
     }
   }

@@ -17,7 +17,8 @@ class LossFunction {
   virtual ~LossFunction() = default;
 
   // Returns the sum over all targets of loss times weight, 0-dimensional float32. `output` and `target` have the shapes
-  // that Model::LossSum() describes. Only losses of classes use `label_smoothing`.
+  // that Model::LossSum() describes. Only the cross-entropy of classes uses `label_smoothing`; all other losses, also
+  // the focal loss, ignore it.
   virtual at::Tensor Sum(const at::Tensor& output, const at::Tensor& target,
                          double label_smoothing) const = 0;
 

@@ -37,7 +37,8 @@ at::Tensor FocalShare(const at::Tensor& logs, double gamma);
 at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target);
 
 // Returns the logits as one row for each target, [targets, columns]. For kSegmentation `output` is [count, columns,
-// height, width]. Throws Error (kUsage) if the shapes of `output` and `target` differ.
+// height, width], and an `output` whose count, height or width differs from that of `target` causes an Error (kUsage).
+// Other tasks' outputs are not checked.
 at::Tensor LogitRows(const at::Tensor& output, const at::Tensor& target, Task task);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// RunComparison: finds the config fields in which several runs differ, and compares their metrics.
+// Finds the config fields in which several runs differ, and compares the runs' metrics.
 //
 // Promise: the values are in the order of the given runs. A run may be given twice. A value that a run does not have is
 // NaN, and the step of that value is 0. (observe/history/run_comparison_test.cc)

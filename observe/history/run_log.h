@@ -90,7 +90,7 @@ struct LoggedJob {
   double earlier_s = 0;  // for how many seconds the earlier jobs trained
 };
 
-// How the run ended, as the log's last line says.
+// How the run's last job ended, as its `done`, `stopped` or `failed` line says; kNone: the job has no such line.
 enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 
 // The state of the run according to the lines that were read.

@@ -26,7 +26,7 @@ struct GpuReading {
   std::optional<int64_t> memory_used;   // in bytes, by all processes
   std::optional<int64_t> memory_free;   // in bytes, without memory that the driver reserves
   std::optional<int64_t> memory_total;  // in bytes
-  std::optional<int> rank;              // the rank of the job that computes on this GPU
+  std::optional<int> rank;              // the job's rank that computes on this GPU
   // The bytes of the GPU's memory that the process of `rank` uses.
   std::optional<int64_t> process_memory;
   std::optional<double> power_w;

@@ -20,12 +20,12 @@ struct ProcessName {
   std::string command;
 };
 
-// Returns the name of a process of this machine. Both texts are empty if this process cannot see that process, for
+// Returns the name of a process of this machine. Both texts are empty if this process cannot see the process `pid`, for
 // example because this process runs in a container. `proc` is the folder of the proc file system, "/proc".
 ProcessName NameProcess(int pid, const std::string& proc);
 
-// Returns all figures of a reading in several lines, as `lockstep watch` shows them. `name` returns the name of the
-// process with the id `pid`.
+// Returns a reading as several lines, which `lockstep watch` shows. `name` returns the name of the process with the id
+// `pid`.
 std::string MachineTable(const MachineReading& reading,
                          const std::function<ProcessName(int pid)>& name);
 

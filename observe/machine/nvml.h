@@ -1,5 +1,5 @@
-// Nvml: asks the NVIDIA driver about GPUs and their links, through NVIDIA's library NVML. The library is loaded when it
-// is first needed, so the program also runs without a driver.
+// Asks the NVIDIA driver about GPUs and their links, through NVIDIA's library NVML. The library is loaded when it is
+// first needed, so the program also runs without a driver.
 //
 // If a driver or a container does not report a value, the value is missing; a missing value is not an error.
 // (launch/machine/driver_test.cc; tests/doctor_test.py on GPUs)

@@ -53,8 +53,8 @@ struct MemoryFacts {
 MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_view>& phases,
                       const MemoryFacts& facts);
 
-// Returns the report on an evaluation on a GPU. `tally` has the memory that is allocated between steps; all other
-// memory counts as kEvaluation.
+// Returns the report on an evaluation on a GPU. `tally` has the memory that is allocated between steps. The memory of
+// the CUDA graphs' pools counts as kGraphs, and all other memory as kEvaluation.
 MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
 // Returns the report as one line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations

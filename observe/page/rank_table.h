@@ -16,8 +16,8 @@ namespace lockstep {
 //          step; late_ms (the mean time by which the rank enqueued a collective later than the rank that enqueued it
 //          first); last_share (the share of the collectives that this rank enqueued last); wait_ms (the mean time from
 //          enqueueing a collective to the end of the collective)
-//   collectives  the number of collectives that late_ms, last_share and wait_ms are computed from: those in the records
-//          of all ranks
+//   collectives  the number of collectives that late_ms, last_share and wait_ms are computed from: those that the
+//          records of all ranks contain and that all ranks have finished, without those before the first step
 //   world_size  the number of ranks of the run
 //   disagreement  how the ranks' collectives differ from each other; empty: they do not differ
 //   verdicts  a list of the faults that ended the run

@@ -3,7 +3,7 @@
 // kernels of the graph, without ranges.
 //
 // How: at the beginning and at the end of each range, the new nodes of the graph are assigned to the ranges that are
-// open. A backward pass opens no ranges. The nodes of a backward pass are assigned to the range in which the forward
+// open. The operations of a backward pass open no ranges. Their nodes are assigned to the range in which the forward
 // operation with the same autograd sequence number ran. Backward passes run on another thread, for which LibTorch
 // copies the RecordFunction callbacks of the thread that starts the pass.
 //

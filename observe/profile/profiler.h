@@ -22,8 +22,8 @@ class Profiler {
   void Start();
 
   // Waits for the device, ends the recording, and returns the recording as a Chrome trace (a JSON object with
-  // "traceEvents"). Must be called on the thread that called Start(). Throws Error (kCheckpoint) if there is no room
-  // for a temporary file.
+  // "traceEvents"). Must be called on the thread that called Start(). Throws Error (kCheckpoint) if the trace cannot be
+  // written to a temporary file.
   nlohmann::json Stop();
 
   bool is_recording() const { return is_recording_; }

@@ -34,7 +34,7 @@ struct RankProfile {
   int rank = 0;
   std::string device;  // the GPU's name, or "CPU"
   int64_t steps = 0;
-  double step_ms = 0;           // the mean time from the first work of a step to its last
+  double step_ms = 0;           // the mean time from a step's first work to its last work's end
   double busy_share = 0;        // the share of step_ms in which the device worked
   double attributed_share = 0;  // the share of the device's time whose phase is known
   // On a GPU: the shares of the GPU's time in kernels of Lockstep's fused operations, and in kernels of LibTorch's own

@@ -2,9 +2,9 @@
 //
 // The command finds LOCKSTEP_ALERT (stalled, failed or slow), LOCKSTEP_RUN (the run folder) and LOCKSTEP_MESSAGE (one
 // line) in its environment.
-//   stalled  There was no optimizer step and no other event of the run for stall_s seconds. Evaluations are not
-//            watched, because an evaluation may take longer than stall_s. The next `stalled` alert can come only after
-//            a further step.
+//   stalled  There was no optimizer step and no other event of the run for stall_s seconds. Readings of the machine,
+//            warnings and SecondsReports do not count as events here. Evaluations are not watched, because an
+//            evaluation may take longer than stall_s. The next `stalled` alert can come only after a further step.
 //   failed   The run ends because of an error (RunFailed).
 //   slow     A SecondsReport has an ideal_share() below alert_below. The next `slow` alert can come only after a report
 //            at or above alert_below.

@@ -1,4 +1,4 @@
-// GpuPeak: the greatest rate at which a GPU can compute matrix products.
+// PeakFlops(): returns the greatest rate at which a GPU can compute matrix products.
 #pragma once
 
 #include <string_view>

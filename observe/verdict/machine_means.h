@@ -1,6 +1,6 @@
 // MachineMeans: computes means over the readings of a run's machine (observe/machine/machine_reading.h).
 //
-// Invariant: a value that the driver never reported is negative.
+// Invariant: a value that the driver never reported is negative, except throttled_share(), which is then 0.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class MachineMeans {
   // Returns the used fraction of all cores' time. The fraction is negative if there are fewer than kLeastReadings
   // readings.
   double cpu_use() const { return readings_ < kLeastReadings ? -1 : cpu_use_.value(); }
-  // Returns the fraction of the slowest GPU's clock rate that is lost to heat, to the power supply or to another fault;
-  // 0 if no GPU is slowed by a fault.
+  // Returns the fraction of the slowest GPU's clock rate that is lost to heat, to the power supply or to another fault,
+  // as the mean over the readings; 0 if no GPU is slowed by a fault.
   double throttled_share() const { return throttled_.value() > 0 ? throttled_.value() : 0; }
   // Returns the energy that all GPUs used per sample of this machine's ranks, in joules.
   double joules_per_sample() const;

@@ -47,7 +47,8 @@ struct RunFinding {
 struct SecondsReport {
   int64_t step = 0;   // the number of optimizer steps done
   int64_t steps = 0;  // the number of steps that this report covers
-  // The seconds since the first step began: the sum of ideal_s and all of lost_s.
+  // The seconds since the first of these steps began, plus the time lost to a restart: the sum of ideal_s and all of
+  // lost_s.
   double wall_s = 0;
   double ideal_s = 0;  // the seconds that these steps would take at this run's best speed
   std::array<double, kLosses.size()> lost_s{};

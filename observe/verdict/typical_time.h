@@ -1,7 +1,7 @@
 // TypicalTime: computes percentiles of many durations in little memory.
 //
-// Each duration is counted in one of about 2,300 ranges between 0.1 µs and 1,000 s. Each range is one percent wider
-// than the previous one, so a percentile is accurate to one percent.
+// Each duration is counted in one of about 2,300 ranges between 0.1 µs and 1,000 s. The upper bound of a range is one
+// percent greater than its lower bound, so a percentile is accurate to one percent.
 #pragma once
 
 #include <cstdint>

@@ -49,9 +49,9 @@ double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& re
                    const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
   if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
-  // No unbroken step was measured, for example because the model waits for the GPU, so that the host cannot queue a
-  // whole step ahead. The GPU's idle time is then estimated from facts.gpu_use, which the driver reports. This
-  // estimate misses some of the idle time.
+  // No unbroken step (StepSeconds::unbroken in ledger.h) was measured, for example because the model waits for the GPU,
+  // so that the host cannot queue a whole step ahead. The GPU's idle time is then estimated from facts.gpu_use, which
+  // the driver reports. This estimate misses some of the idle time.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,

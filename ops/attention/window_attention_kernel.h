@@ -46,8 +46,9 @@ struct WindowAttentionBackward {
 constexpr int kWindowForwardBlocks = 4;
 constexpr int kWindowBackwardBlocks = 3;
 
-// Returns how many thread blocks share the windows of one head and one kind. All thread blocks run at the same time if
-// the GPU can run at least shape.heads * shape.kinds thread blocks at a time.
+// Returns how many thread blocks share the windows of one head and one kind. Windows with the same mask are of one
+// kind. All thread blocks run at the same time if the GPU can run at least shape.heads * shape.kinds thread blocks at a
+// time.
 inline int64_t WindowSlices(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
   const int64_t blocks = int64_t{shape.multiprocessors} * blocks_per_multiprocessor;
   return std::clamp<int64_t>(blocks / (shape.heads * shape.kinds), 1, shape.windows / shape.kinds);

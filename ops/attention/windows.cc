@@ -20,7 +20,7 @@ constexpr int64_t kPackBytes = 16;
 
 int64_t Modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
 
-// How images of height x width pixels are cut into windows.
+// Says how images of height x width pixels are cut into windows.
 struct Cut {
   int64_t height, width;    // the size of an image in pixels
   int64_t rows, columns;    // the numbers of rows and of columns of windows in an image
@@ -96,8 +96,8 @@ at::Tensor MovedFromWindows(const at::Tensor& windows, const Cut& cut) {
   return image;
 }
 
-// Moves values from images to windows, or from windows to images. The gradient of each direction is the other
-// direction, which can be differentiated again.
+// Moves values from images to windows, or from windows to images. The gradient of each direction is computed by the
+// other direction, and can be differentiated again.
 class FusedWindows : public torch::autograd::Function<FusedWindows> {
  public:
   static Variable forward(AutogradContext* context, const Variable& from, bool to_windows,

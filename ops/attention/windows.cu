@@ -6,7 +6,8 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacksOfThread = 4;  // packs of a thread whose loads are in flight at once
+// The number of packs of a thread whose loads are in flight at once.
+constexpr int kPacksOfThread = 4;
 constexpr int kPacksOfBlock = kThreads * kPacksOfThread;
 
 // Computes the quotient and the remainder of a number n below 2^31 and a divisor from 1 to 2^31 - 1, without a division

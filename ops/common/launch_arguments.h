@@ -76,7 +76,7 @@ void Launch(const at::Tensor& on, const LaunchKernels& launch) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// Returns the shape of `tensor`, [..., width] with width at least 1, as that of one matrix [rows, width].
+// Returns the shape of `tensor`, [..., width] with width at least 1, as the shape of one matrix [rows, width].
 inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
   const int64_t width = tensor.size(-1);
   return {.rows = tensor.numel() / width,

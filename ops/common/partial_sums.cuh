@@ -40,8 +40,8 @@ struct PartialSumParts {
   SumsTo to[kParts];
 };
 
-// Computes parts[p][c] = the sum over r of partials[r, p, c], where each part has `width` columns. `stride` is the
-// distance between two rows.
+// Computes, for each part p and each column c, the sum over r of partials[r, p, c], and calls Give() with parts.to[p]
+// and this sum. Each part has `width` columns. `stride` is the distance between two rows.
 template <int kParts>
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumPartials(const float* partials, PartialSumParts<kParts> parts, int64_t rows, int64_t width,

@@ -54,7 +54,7 @@ class WeightCopies {
 
   struct Copy {
     at::Tensor tensor;
-    int64_t version;  // the weight's version when the copy was made
+    int64_t version;  // the weight's version when the copy was last made from the weight
   };
 
   bool settled_ = false;

@@ -1,10 +1,10 @@
 // Convolution(): convolves 16-bit images with float32 weights, without a bias, in one or more groups of channels.
 //
-// Groups of few channels are computed as one convolution of all channels (the joined convolution), whose weight is zero
-// where input and output belong to different groups. If the number of channels of a group is not a power of 2, cuDNN's
-// grouped convolution converts the memory layout of its input and of its output. On an H100, cuDNN's grouped
-// convolution with RegNetY's groups of 24 channels takes 1.1 to 3 times as long as the joined convolution, although the
-// grouped convolution has fewer multiplications.
+// If a group has few channels, and their number is not a power of 2, the groups are computed as one convolution of all
+// channels (the joined convolution), whose weight is zero where input and output belong to different groups. For groups
+// of such sizes, cuDNN's grouped convolution would convert the memory layout of its input and of its output. On an
+// H100, cuDNN's grouped convolution with RegNetY's groups of 24 channels takes 1.1 to 3 times as long as the joined
+// convolution, although the grouped convolution has fewer multiplications.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,9 @@ namespace lockstep::ops {
 
 // Returns the convolution of x with weight, [count, outputs, ...], with gradients for both. `x` is [count, inputs,
 // height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. If x has 16 bits and is on a GPU,
-// the result has x's type, the weight is rounded to this type (rounded_weight.h), and backward adds the weight's
-// gradient to the weight's .grad (weight_gradient.h). In all other cases ConvolutionTwin() runs.
+// and the weight has one group or JoinsGroups() is true, the result has x's type, the weight is rounded to this type
+// (rounded_weight.h), and backward adds the weight's gradient to the weight's .grad (weight_gradient.h). In all other
+// cases ConvolutionTwin() runs.
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);
 

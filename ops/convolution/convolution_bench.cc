@@ -2,10 +2,11 @@
 // cuDNN's first plans:
 // bazel run -c opt //ops/convolution:convolution_bench
 //
-// The arguments are input channels, output channels, side of the image, size of the window and stride, for 256 images.
-// The 4x4 convolution is the stem in squares of 2x2 pixels (stem_convolution.h). Each time is that of the fastest of
-// several replays of a CUDA graph. `first_us` is the time of cuDNN's first plan, without a search. `of_peak` is the
-// rate divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
+// The arguments are the number of input channels, the number of output channels, the side of the image, the size of the
+// window and the stride, for 256 images. The 4x4 convolution is ResNet's 7x7 stem, converted to squares of 2x2 pixels
+// (stem_convolution.h). Each time is that of the fastest of several replays of a CUDA graph. `first_us` is the time of
+// cuDNN's first plan, without a search. `of_peak` is the rate divided by the 989 TFLOP/s that an H100 or H200 reaches
+// in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -6,15 +6,15 @@
 // of GPU model, cuDNN version, shape, pass and type. The choice is kept in a file (plan_choices.h). Making a plan from
 // this file takes less than a millisecond.
 //
-// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are never used: plans
-// whose notes say that the result can differ from run to run (NONDETERMINISTIC), that values other than the result are
-// rounded (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that the plan is compiled when it is made, which takes
-// about a second (RUNTIME_COMPILATION), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The
-// first plan is the first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, the first plan
-// is the first that heuristic FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its
-// candidates are the plans that A proposes, and the neighbours of the best of these plans. A neighbour differs in the
-// value of one knob. FALLBACK's engines are not candidates: they use no tensor cores, and timing one of them takes
-// longer than timing all other candidates.
+// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are never used. These
+// are plans that need more than 32 MiB of workspace (kMostWorkspace_bytes), and plans with one of the following notes:
+// the result can differ from run to run (NONDETERMINISTIC), values other than the result are rounded
+// (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION), or the plan is compiled when it is made (RUNTIME_COMPILATION),
+// which takes about a second. The first plan is the first of the remaining plans that cuDNN's heuristic A proposes. If
+// A proposes none, the first plan is the first that heuristic FALLBACK proposes. A search (plan_search.h) uses the
+// convolution's own tensors. Its candidates are the plans that A proposes, and the neighbours of the best of these
+// plans. A neighbour differs in the value of one knob. FALLBACK's engines are not candidates: they use no tensor cores,
+// and timing one of them takes longer than timing all other candidates.
 //
 // All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several threads.
 // The first call of a thread makes the thread's cuDNN handle, and the first use of a plan makes the plan. A CUDA graph
@@ -77,8 +77,8 @@ class ConvolutionPlanner {
   // Makes a planner whose plan files are in `folder`. If `folder` is empty, no files are kept.
   explicit ConvolutionPlanner(std::string folder);
 
-  // Computes a convolution without a bias. All tensors must have the same type and device, as at::conv2d requires. The
-  // result has the type of the tensors and no gradient function.
+  // Computes a convolution without a bias. All tensors must have the same type (float32, float16 or bfloat16) and
+  // device. The result has the type of the tensors and no gradient function.
   //
   // A convolution has a plan if its operands are float16 or bfloat16, on a GPU, channels last, contiguous and not
   // empty, begin at multiples of 16 bytes, and have multiples of 8 channels. The result of a planned convolution is
@@ -86,7 +86,7 @@ class ConvolutionPlanner {
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 
-  // Computes the gradient of x from dy, the gradient of y. Only the sizes of x are used.
+  // Computes the gradient of x from dy, the gradient of y. Only the sizes, the type and the device of x are used.
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                            const ConvolutionOptions& options = {});
 
@@ -98,8 +98,8 @@ class ConvolutionPlanner {
   std::vector<ConvolutionPlanReport> Plans() const;
 
  private:
-  // Runs a pass. The member of `tensors` that the pass computes may be undefined. If it is defined, only its sizes are
-  // used.
+  // Runs a pass. Forward ignores tensors.y, which may be undefined. The passes for gradients use only the sizes, the
+  // type and the device of the tensor whose gradient they compute.
   at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
                  const ConvolutionOptions& options);
 

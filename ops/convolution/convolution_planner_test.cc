@@ -175,7 +175,8 @@ TEST(ConvolutionPlanner, SaysWhatDoesNotFit) {
   EXPECT_THROW(PlannedConvolution(x, weight.to(at::kHalf)), c10::Error);
   EXPECT_THROW(PlannedConvolution(x, weight, {.stride = 0}), c10::Error);
   EXPECT_THROW(PlannedConvolution(x, weight, {.padding = -1}), c10::Error);
-  EXPECT_ANY_THROW(PlannedConvolutionInputGradient(x, x, weight));  // oneDNN throws
+  // oneDNN throws this exception.
+  EXPECT_ANY_THROW(PlannedConvolutionInputGradient(x, x, weight));
 }
 
 // Tests the planner with a convolution that has a plan, on a GPU.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPack = 8;    // the number of channels of one 16-byte load
 constexpr int kPacks = 8;   // the maximum number of packs of a block (a cache line)
-constexpr int kLanes = 32;  // the number of threads for each pack of a block with kPacks packs
+constexpr int kLanes = 32;  // the number of threads for each pack of a block of Convolve()
 constexpr int kThreads = kPacks * kLanes;
 constexpr int kAcross = 4;  // the number of adjacent output pixels that a thread computes
 
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
              Tiles tiles) {
   const int packs = shape.channels / kPack;
   const int pack = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  // [kSize * kSize][packs of the block][kPack]
+  // The shape of `weights` is [kSize * kSize][packs of the block][kPack].
   __shared__ __align__(16) float weights[kSize * kSize * kPacks * kPack];
   const int first = static_cast<int>(blockIdx.x * blockDim.x) * kPack;
   const int channels = static_cast<int>(blockDim.x) * kPack;

@@ -27,7 +27,8 @@ at::Tensor DepthwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weigh
                                     const at::Tensor& bias, int64_t stride, int64_t padding);
 
 // Returns whether the kernels support these arguments: x is float16 or bfloat16 on a GPU with a multiple of 8 channels,
-// and weight is contiguous, float32, and of size 3, 5 or 7.
+// the weight is contiguous, float32, and of size 3, 5 or 7, the stride is 1 or 2, and the padding is less than the
+// size.
 bool HasDepthwiseKernels(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                          int64_t padding);
 

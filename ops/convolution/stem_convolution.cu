@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
   of_squares[index] = offset < 0 ? uint16_t{0} : weight[offset];
 }
 
-// Adds up partial sums like SumPartials, and writes each sum to its element's place in the 7x7 weight.
+// Adds up partial sums like SumPartials, and writes each sum to its element's place in the gradient of the 7x7 weight.
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumStemGradients(const float* partials, int64_t parts, SumsTo to, StemWeightShape shape) {
   const int64_t values = ValuesOf(shape);

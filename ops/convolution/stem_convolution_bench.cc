@@ -1,5 +1,6 @@
-// Times ResNet's stem on 256 images in bf16: with StemConvolution(), in squares of 2x2 pixels with ATen's operations,
-// and with ATen's 7x7 convolution. Run this benchmark with bazel run -c opt //ops/convolution:stem_convolution_bench
+// Times ResNet's stem on 256 images in bf16: with StemConvolution(), with ATen's operations on squares of 2x2 pixels
+// (StemConvolutionOfSquares()), and with ATen's 7x7 convolution. Run this benchmark with bazel run -c opt
+// //ops/convolution:stem_convolution_bench
 //
 // The FLOPs are those of the convolution of squares with 16 channels, including the products with zeros: 105 GFLOP in
 // each pass. The bytes in forward are those of the image, of its squares (written and read) and of the output. The

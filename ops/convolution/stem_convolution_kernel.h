@@ -17,7 +17,7 @@ namespace lockstep::ops {
 struct SquaresShape {
   int64_t count;
   int channels;
-  int height;  // the size of an image in pixels; both are even
+  int height;  // the height and the width of an image in pixels, which are even
   int width;
   // The numbers of rows and columns of squares, including the frame of squares of zeros around the image.
   int framed_height;

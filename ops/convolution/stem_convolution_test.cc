@@ -20,8 +20,8 @@ struct Case {
   int64_t outputs;
 };
 
-// The cases with and without kernels. The kernels for the matrix products support 64 outputs and images of 3 or 4
-// channels. The kernel for the weight's gradient also needs images of more than two rows of pixels.
+// Some of the cases have kernels, and the others do not. The kernels for the matrix products support 64 outputs and
+// images of 3 or 4 channels. The kernel for the weight's gradient also needs images of more than two rows of pixels.
 const Case kCases[] = {{{2, 3, 32, 32}, 8},  {{1, 1, 8, 6}, 8},      {{3, 4, 10, 24}, 8},
                        {{2, 5, 2, 2}, 8},    {{2, 3, 15, 16}, 8},    {{2, 3, 224, 224}, 8},
                        {{1, 7, 6, 70}, 8},   {{2, 3, 224, 224}, 64}, {{1, 3, 32, 34}, 64},

@@ -23,7 +23,7 @@ constexpr int kWarps = kWindow;
 constexpr int kGradientThreads = 32 * kWarps;
 constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the other block waits
 
-constexpr int kStages = 3;  // rows of dy that are being multiplied or copied
+constexpr int kStages = 3;  // the number of rows of dy that are being multiplied or copied
 
 // kRing is the number of rows of squares that are being multiplied or copied. The row of dy that is being multiplied
 // needs the kWindow rows of squares under its windows. The other kStages - 1 = 2 rows of dy are being copied. At most

@@ -7,7 +7,7 @@
 //      twice.
 //   2. Derivatives consist of the same primitives as forward. Only the forward of an operation is therefore written by
 //      hand.
-//   3. The generated text contains only numbers and the names of primitives. The content of a model's file can
+//   3. The generated text consists of fixed pieces of source code and of numbers. The content of a model's file can
 //      therefore enter the text only as a number.
 #pragma once
 

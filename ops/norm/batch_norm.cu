@@ -23,9 +23,10 @@ constexpr int kUnroll = 4;  // the number of rows whose loads a thread has in fl
 // line wide, kSumPacks packs. There are only kSumBlocks blocks for each multiprocessor, which keeps the number of
 // blocks that share a tile small. Each thread has many loads in flight, so that these few blocks keep memory busy.
 constexpr int kSumPacks = 8;
-constexpr int kSumBlocks = 2;       // blocks per multiprocessor
-constexpr int kStatisticsRows = 8;  // rows whose loads a thread has in flight
-constexpr int kPartialRows = 12;    // rows of partial sums whose loads a thread has in flight
+constexpr int kSumBlocks = 2;       // the number of blocks per multiprocessor
+constexpr int kStatisticsRows = 8;  // the number of rows whose loads a thread has in flight
+// The number of rows of partial sums whose loads a thread has in flight.
+constexpr int kPartialRows = 12;
 
 // The distribution of the blocks of a grid over a matrix [rows, channels].
 struct Tiling {

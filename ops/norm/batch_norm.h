@@ -9,7 +9,7 @@
 //
 // In the first block of each stage of a residual network, both branches end in a norm. JoinBatchNorms() joins these two
 // norms: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
-// ever written.
+// ever written. Norms of a batch that ranks share are not joined.
 //
 // Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
 // The ranks communicate between the two passes of forward and of backward. Forward gathers the mean, the sum of squared
@@ -50,18 +50,18 @@ void CheckNormActivation(Activation activation);
 // Computes y of the formula above, with x's shape and type. The result has gradients for x, weight, bias and residual.
 // If ranks share the batch, the gradients of weight and bias are sums over this rank's rows only. `x` is [count,
 // channels, ...] in any float type. `residual` has x's shape and type, or is undefined. For `activation` see
-// CheckNormActivation(). On a GPU the kernels run if x is float32, float16 or bfloat16, x is [count, channels] or
-// channels-last [count, channels, height, width], and `activation` is ReLU if there is a residual. In all other cases
-// BatchNormTwin() runs.
+// CheckNormActivation(). The kernels run if HasBatchNormKernels() is true and, if there is a residual, `activation` is
+// ReLU and the residual has x's memory layout. In all other cases BatchNormTwin() runs.
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
-// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, the ranks exchange
-// the statistics of norm_b before those of norm_a.
+// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels of the joined operation round only y. If ranks share the
+// batch, the ranks exchange the statistics of norm_b before those of norm_a.
 //
 // `x_a` is [count, channels, ...] in any float type, and `x_b` has x_a's shape and type. y has x_a's shape and type,
-// and gradients for x_a, x_b and the weights and biases of both norms. The kernels run for the types and layouts for
-// which BatchNorm's kernels run; in all other cases JoinBatchNormsTwin() runs.
+// and gradients for x_a, x_b and the weights and biases of both norms. If ranks share the batch, BatchNorm() runs
+// twice. Otherwise the kernels run for the types and layouts for which BatchNorm()'s kernels run; in all other cases
+// JoinBatchNormsTwin() runs.
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b);
 
@@ -72,7 +72,9 @@ at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor&
 // Returns counters that the kernels of one norm need. The counters are zeros, and each kernel sets them back to zeros.
 at::Tensor NewNormCounters(int64_t channels, at::Device device);
 
-// Returns whether the kernels support `x` and `norm`.
+// Returns whether the kernels support `x` and `norm`: x is float32, float16 or bfloat16 on a GPU, [count, channels] or
+// channels-last [count, channels, height, width], and not empty, the number of channels is a multiple of
+// ChannelsOfPack(), and the tensors of `norm` have the types and sizes above.
 bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 
 // Returns the statistics of the batch: float32 [2 channels + 1], which are mean, 1 / sqrt(variance + epsilon), and the

@@ -1,13 +1,13 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's batch norm, addition and ReLU
 // reach, in bf16. Run this benchmark with bazel run -c opt //ops/norm:batch_norm_bench
 //
-// Bytes that are moved for each bf16 value: forward 6 (read x twice, write y), backward 10 (read x and dy twice, write
-// dx). With the residual addition forward moves 8 bytes (also reads the residual) and backward 12 (also writes the
-// residual's gradient). For two joined norms forward moves 10 bytes (read both x twice, write y) and backward 16 (read
-// both x and dy twice, write both dx); two separate norms would move 14 and 22 bytes. The reference is a
-// device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
-// ATen moves more bytes, but its `of_copy` is computed with the same number of bytes. `Shared` times the kernels for
-// ranks that share a batch, without communication.
+// For each bf16 value, forward moves 6 bytes (reads x twice, writes y), and backward moves 10 bytes (reads x and dy
+// twice, writes dx). With the residual addition, forward moves 8 bytes (also reads the residual), and backward moves 12
+// bytes (also writes the residual's gradient). For two joined norms, forward moves 10 bytes (reads both x twice, writes
+// y), and backward moves 16 bytes (reads both x and dy twice, writes both dx); two separate norms would move 14 and 22
+// bytes. The reference is a device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time
+// divided by the measured time. ATen moves more bytes, but its `of_copy` is computed with the same number of bytes.
+// `Shared` times the kernels for ranks that share a batch, without communication.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -39,8 +39,8 @@ ChannelNorm Norm(const benchmark::State& state) {
           .counters = NewNormCounters(channels, at::kCUDA)};
 }
 
-// Times forward(), or, if `backward` is true, the computation of the gradients of forward's result for `inputs`.
-// `bytes` is the number of bytes that are moved for each value.
+// Times forward(), or, if `backward` is true, the computation of the gradients of `inputs`. `bytes` is the number of
+// bytes that are moved for each value.
 template <typename Forward>
 void Time(benchmark::State& state, const Forward& forward, const variable_list& inputs,
           bool backward, int64_t bytes) {

@@ -23,7 +23,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kMostPacks = kThreads * 4;  // the maximum number of packs of a row
 
-// Whether NormTypes::wide and NormTypes::narrow differ. In this file T is the C++ type of `wide`, and U that of
+// Says whether NormTypes::wide and NormTypes::narrow differ. In this file T is the C++ type of `wide`, and U that of
 // `narrow`.
 template <typename T, typename U>
 constexpr bool kIsMixed = !std::is_same_v<T, U>;
@@ -189,15 +189,14 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
 }
 
 // In Backward a thread holds, in addition to its packs of a row, the sums over rows of the gradients of weight and
-// bias, for the columns of these packs. A team therefore has at least as
-// many threads as a row has packs, and each thread holds only one pack of the row. The thread's sums then take few
-// registers, so many warps fit on a multiprocessor. Each thread holds two packs only if a row has more packs than a
-// block has threads.
+// bias, for the columns of these packs. A team therefore has at least as many threads as a row has packs, and each
+// thread holds only one pack of the row. The thread's sums then take few registers, so many warps fit on a
+// multiprocessor. Each thread holds two packs only if a row has more packs than a block has threads.
 //
 // While a team works on a row, the team's next rows are being copied to shared memory, so that loads are always in
 // flight. A thread reads only values that this thread has copied, so the copies need no barrier.
 template <int kPacks>
-constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // maximum threads of a block
+constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // the maximum size of a block
 // The number of packs of each tensor that are being copied for a thread.
 constexpr int kSlots = 2;
 constexpr int kMostTeamWarps = 16;
@@ -231,7 +230,8 @@ struct WarpSums {
 
 template <typename T, typename U, int kPacks>
 struct BackwardMemory {
-  static constexpr int kRows = kSlots / kPacks;  // rows that are being copied for a team
+  // The number of rows that are being copied for a team.
+  static constexpr int kRows = kSlots / kPacks;
   BackwardRows<T, U, kPacks> rows[kRows];
   WarpSums warps[2];
 };
@@ -239,11 +239,11 @@ struct BackwardMemory {
 // The division of the rows among a block's threads.
 struct BackwardShape {
   int rows;
-  int packs;       // packs of a row
+  int packs;       // the number of packs of a row
   float scale;     // 1 / width
-  int team_warps;  // warps of a team, which share a row
+  int team_warps;  // the number of warps of a team, which share a row
   int team_fours;  // team_warps / 4, rounded up
-  int teams;       // teams of a block
+  int teams;       // the number of teams of a block
 };
 
 struct RowSums {

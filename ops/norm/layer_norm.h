@@ -25,7 +25,7 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon
 
 // The branch of a residual network that is added to x before a norm. The branch is values + bias.
 struct Branch {
-  at::Tensor values;  // has x's shape and type
+  at::Tensor values;  // has x's shape, and x's type (in NormOfWide() the type `type`)
   at::Tensor bias;    // float32 [width], or undefined
 };
 
@@ -43,7 +43,7 @@ std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& 
 struct WideNorm {
   at::Tensor sum;   // x + branch in float32, or x if there is no branch
   at::Tensor y;     // the norm of sum, rounded to `type`
-  at::Tensor wide;  // the unrounded y in float32, or undefined if `wide` was false
+  at::Tensor wide;  // the unrounded y in float32; may be undefined if `wide` was false
 };
 
 // Computes LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type

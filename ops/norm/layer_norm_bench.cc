@@ -1,11 +1,11 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's layer norm and RMS norm with
 // bf16 weights reach. Run this benchmark with bazel run -c opt //ops/norm:layer_norm_bench
 //
-// Bytes that are moved for each bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx). With the
-// residual addition forward moves 8 bytes (also reads the branch and writes the sum) and backward 8 (also reads the
-// sum's gradient), whether or not the branch has a bias. The reference is a device-to-device copy of as many bytes in
-// the same run: `of_copy` is the copy's time divided by the measured time. ATen moves more bytes, but its `of_copy` is
-// computed with the same number of bytes.
+// For each bf16 value, forward moves 4 bytes (reads x, writes y), and backward moves 6 bytes (reads x and dy, writes
+// dx). With the residual addition, forward moves 8 bytes (also reads the branch and writes the sum), and backward moves
+// 8 bytes (also reads the sum's gradient), whether or not the branch has a bias. The reference is a device-to-device
+// copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time. ATen moves more
+// bytes, but its `of_copy` is computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -191,7 +191,7 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
   }
 }
 
-// Compares NormOfWide(), whose sums are float32 and whose branches and results have dtype(), with PyTorch in float64.
+// Compares NormOfWide(), whose sum is float32 and whose branch and y have dtype(), with PyTorch in float64.
 void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, bool centers, const Used& used,
                                    bool adds) const {
   const int64_t width = sizes.back();

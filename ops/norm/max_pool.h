@@ -1,9 +1,9 @@
 // Computes max-pooling of channels-last images.
 //
 // y[n, c, i, j] is the greatest x[n, c, u, v] in the window whose first pixel is (stride i - padding, stride j -
-// padding). If several values are the greatest, the first of them is taken. NaN counts as greater than any number.
-// Forward keeps the position of the greatest value in the window, in one byte. Backward adds dy to the gradient of x
-// only at this position. There are no atomics, so each run gives the same bits.
+// padding). If several values are the greatest, the first of them is taken. NaN counts as greater than any number, and
+// of several NaNs the last is taken. Forward keeps the position of the greatest value in the window, in one byte.
+// Backward adds dy to the gradient of x only at this position. There are no atomics, so each run gives the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,9 @@ namespace lockstep::ops {
 
 // Returns y, [count, channels, (height + 2 padding - window) / stride + 1, (width + 2 padding - window) / stride + 1],
 // with x's type and a gradient. `x` is [count, channels, height, width] in any float type, and 2 padding must be at
-// most `window`, as in PyTorch. On a GPU the kernels run for float32, float16 and bfloat16 with the channels last, and
-// for windows of 2 and 3. In all other cases MaxPoolTwin() runs.
+// most `window`, as in PyTorch. On a GPU the kernels run for float32, float16 and bfloat16 with the channels last, for
+// windows of 2 and 3, if the number of channels is a multiple of ChannelsOfPack(). In all other cases MaxPoolTwin()
+// runs.
 at::Tensor MaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 struct PoolFork {

@@ -1,10 +1,10 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's max-pooling reaches, in bf16.
 // Run this benchmark with bazel run -c opt //ops/norm:max_pool_bench
 //
-// With a window of 3 and stride 2, y has one value for each four values of x. Bytes that are moved for each value of x:
-// forward 2.75 (read x; write a fourth of a value of y and a fourth of a position, which has one byte), backward 2.75
-// (read a fourth of a value of dy and a fourth of a position; write dx). The reference is a device-to-device copy of as
-// many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
+// With a window of 3 and stride 2, y has one value for each four values of x. For each value of x, forward moves 2.75
+// bytes (reads x; writes a fourth of a value of y and a fourth of a position, which has one byte), and backward moves
+// 2.75 bytes (reads a fourth of a value of dy and a fourth of a position; writes dx). The reference is a
+// device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided by the measured time.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -40,8 +40,8 @@ void Run(benchmark::State& state, const Function& function, bool backward) {
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are the channels and the side of the images: those of ResNet's pooling on 256 images, and smaller
-// images.
+// The arguments are the number of channels and the side of the images: those of ResNet's pooling on 256 images, and
+// smaller images.
 #define LOCKSTEP_MAX_POOL_BENCH(name, ...)                             \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)->Args({64, 112})->Args({256, 28})->Iterations(3)->UseManualTime()

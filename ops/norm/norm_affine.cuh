@@ -20,8 +20,8 @@ struct Affine {
   }
 };
 
-// Returns the Affine for the channels of one pack. `weight` and `bias` are [channels], and `statistics` is [2,
-// channels]: the batch's mean and rstd.
+// Returns the Affine for the channels of one pack. `weight` and `bias` are [channels], and `statistics` is [2 channels
+// + 1]: the batch's mean and rstd, and its number of rows.
 template <int kSize>
 __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
                                   int64_t channels, int64_t pack) {
@@ -51,7 +51,7 @@ struct InputGradient {
 };
 
 // Returns the InputGradient for the channels of one pack. `d_weights` is [2, channels]: the sums over the batch of dz
-// x^ and of dz.
+// x^ and of dz. `statistics` has the same meaning as for AffineOf().
 template <int kSize>
 __device__ InputGradient<kSize> InputGradientOf(const float* weight, const float* statistics,
                                                 const float* d_weights, int64_t channels,

@@ -26,8 +26,8 @@ constexpr int kRows = 8;
 // In the kernel for the sums, a block is kWide packs (128 bytes of a row) wide and kHigh rows high.
 constexpr int kWide = 8;
 constexpr int kHigh = 32;
-constexpr int kSumBlocks = 2;  // blocks that run on a multiprocessor at once
-constexpr int kUnroll = 2;     // rows whose loads a thread has in flight
+constexpr int kSumBlocks = 2;  // the number of blocks that run on a multiprocessor at once
+constexpr int kUnroll = 2;     // the number of rows whose loads a thread has in flight
 
 // The part of an image that a thread processes.
 struct Walk {

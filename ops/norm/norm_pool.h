@@ -17,8 +17,8 @@
 namespace lockstep::ops {
 
 // Returns y, [count, channels, (height + 1) / 2, (width + 1) / 2], with x's type and with gradients for x, weight and
-// bias. `x` is [count, channels, height, width] in any float type. On a GPU the kernels run for float32, float16 and
-// bfloat16 with the channels last. In all other cases NormPoolTwin() runs.
+// bias. `x` is [count, channels, height, width] in any float type. The kernels run if HasBatchNormKernels() is true for
+// x and the norm. In all other cases NormPoolTwin() runs.
 at::Tensor NormPool(const at::Tensor& x, const ChannelNorm& norm);
 
 // Computes the same result as NormPool() with BatchNormTwin() and MaxPoolTwin(), on any device. Tests compare the

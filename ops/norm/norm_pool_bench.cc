@@ -2,11 +2,11 @@
 // benchmark also measures BatchNorm() followed by MaxPool(), and ATen's operations. Run this benchmark with bazel run
 // -c opt //ops/norm:norm_pool_bench
 //
-// y has one value for each four values of x. Bytes that are moved for each value of x: forward 4.75 (read x twice;
-// write a fourth of a value of y and a fourth of a code, which has one byte), backward 7.5 (read x, a fourth of a value
-// of dy and a fourth of a code, all twice; write dx). The reference is a device-to-device copy of as many bytes in the
-// same run: `of_copy` is the copy's time divided by the measured time. The other implementations move more bytes, but
-// their `of_copy` is computed with the same number of bytes.
+// y has one value for each four values of x. For each value of x, forward moves 4.75 bytes (reads x twice; writes a
+// fourth of a value of y and a fourth of a code, which has one byte), and backward moves 7.5 bytes (reads x, a fourth
+// of a value of dy and a fourth of a code, all twice; writes dx). The reference is a device-to-device copy of as many
+// bytes in the same run: `of_copy` is the copy's time divided by the measured time. The other implementations move more
+// bytes, but their `of_copy` is computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ void Run(benchmark::State& state, const Function& function, bool backward) {
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are the channels and the side of the images of ResNet's stem, for 256 images.
+// The arguments are the number of channels and the side of the images of ResNet's stem, for 256 images.
 #define LOCKSTEP_NORM_POOL_BENCH(name, ...)                            \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)->Args({64, 112})->Iterations(3)->UseManualTime()

@@ -50,7 +50,7 @@ struct NormPoolBackward {
 void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
                     cudaStream_t stream);
 
-// Enqueues the kernel that computes d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd, where
+// Enqueues the kernels that compute d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd, where
 // rstd is 1 / sqrt(variance + epsilon). dz is the sum of dy over the windows in which x is the greatest value, or 0 if
 // ReLU did not let x pass.
 void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,

@@ -12,7 +12,7 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;        // columns of a thread: 16 bytes of `branch`
+constexpr int kPack = 8;        // the number of columns of a thread, which are 16 bytes of `branch`
 constexpr int kMostPacks = 32;  // the maximum number of packs of a block
 constexpr int kBlocksPerMultiprocessor = 4;
 

@@ -12,12 +12,12 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 8;  // channels of a thread: 16 bytes
+constexpr int kPack = 8;  // the number of channels of a thread, which are 16 bytes
 constexpr int kBlocksPerMultiprocessor = 4;
-constexpr int kPixels = 4;  // pixels of a thread in SumPixels whose loads are in flight at once
+constexpr int kPixels = 4;  // the number of pixels of a thread whose loads are in flight at once
 // The maximum number of packs of a block in SumPixels. The limit lets a block process several pixels at a time.
 constexpr int kMostSumPacks = 32;
-constexpr int kGatedPixels = 8;  // pixels of a thread in GatePixels
+constexpr int kGatedPixels = 8;  // the maximum number of pixels of a thread in GatePixels
 
 using Channels = Floats<kPack>;
 

@@ -1,10 +1,10 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's mean and product reach, in
 // bf16. Run this benchmark with bazel run -c opt //ops/norm:squeeze_excite_bench
 //
-// Bytes that are moved for each value: forward 6 (read x twice, write y), backward 8 (read dy and x, read dy again,
-// write dx). The reference is a device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time
-// divided by the measured time. `of_copy` can exceed 1 if a second pass finds images in the L2 cache. The operations
-// that compute the gate from the mean are not timed.
+// For each value, forward moves 6 bytes (reads x twice, writes y), and backward moves 8 bytes (reads dy and x, reads dy
+// again, writes dx). The reference is a device-to-device copy of as many bytes in the same run: `of_copy` is the copy's
+// time divided by the measured time. `of_copy` can exceed 1 if a second pass finds images in the L2 cache. The
+// operations that compute the gate from the mean are not timed.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -60,7 +60,7 @@ void Run(benchmark::State& state, const SqueezeFunction& squeeze, const ExciteFu
   state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
 }
 
-// The arguments are the channels and the side of the images of EfficientNet-B0's layers, for 256 images.
+// The arguments are the number of channels and the side of the images of EfficientNet-B0's layers, for 256 images.
 #define LOCKSTEP_SQUEEZE_EXCITE_BENCH(name, ...)                       \
   void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
   BENCHMARK(BM_##name)                                                 \

@@ -1,4 +1,5 @@
-// AugmentDraws: the random numbers for one sample of pixels (data/feed/augment.h), in the layout that the kernels read.
+// AugmentDraw: says at which index the kernels find each of the random numbers (draws) for one sample of pixels
+// (data/feed/augment.h).
 #pragma once
 
 namespace lockstep {

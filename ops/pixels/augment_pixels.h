@@ -18,11 +18,11 @@ namespace lockstep::ops {
 // The colour operations are adjust_brightness, _contrast, _saturation and _hue of torchvision.transforms.v2.functional
 // for float32 images. The colour operations are skipped for images that do not have three channels.
 //
-// On a GPU there are two kernels: one adds up the grey values of the images whose contrast changes, and one does
-// everything else. If images are mixed, the second kernel computes the colours of each image twice, once for the image
-// itself and once for the image after it, so that the colours need not be written to memory. On the CPU
-// AugmentPixelsTwin() runs. Throws c10::Error if sizes, types or devices do not fit, or if an image has 2^31 bytes or
-// more.
+// On a GPU, images of three channels take two kernels: one adds up the grey values of the images whose contrast
+// changes, and one does everything else. Images of another number of channels take one kernel. If images of three
+// channels are mixed, the second kernel computes the colours of each image twice, once for the image itself and once
+// for the image after it, so that the colours need not be written to memory. On the CPU AugmentPixelsTwin() runs.
+// Throws c10::Error if sizes, types or devices do not fit, or if an image has 2^31 bytes or more.
 at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, const at::Tensor& scale,
                          const at::Tensor& shift, at::ScalarType dtype);
 

@@ -20,7 +20,7 @@ class PlanCandidates : public Candidates {
  public:
   // Times the first plan, the library's proposals (`proposals`), and neighbours of the fastest plans. Returns the plan
   // that FindFastest() chooses, with its time and the first plan's time. Throws c10::Error if the first plan does not
-  // run.
+  // run, or if later none of the fastest plans runs any more.
   Plan Fastest(const std::vector<Plan>& proposals) {
     for (const Plan& plan : proposals) Add(plan);
     const FastestCandidate found = FindFastest(*this, plans_.size());

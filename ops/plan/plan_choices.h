@@ -105,6 +105,7 @@ class PlanChoices {
   }
 
   // Returns the plan of each operation that has occurred: the chosen plan, or, if none was chosen, the first plan.
+  // Operations for which the library has no plan are left out.
   std::vector<PlanReport<Key, Plan>> Reports() const {
     const std::lock_guard lock(mutex_);
     std::vector<PlanReport<Key, Plan>> reports;

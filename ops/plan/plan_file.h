@@ -19,7 +19,7 @@
 //      file system does not support locks, Keep() continues without a lock.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/plan/plan_file_test.cc)
-//   there is no home folder, or the folder cannot be written -> plans are not kept -> PlanFile.GoesWithoutAFolder
+//   `folder` is empty, or the folder cannot be written -> plans are not kept -> PlanFile.GoesWithoutAFolder
 //   the disk is full -> the file stays as it was -> PlanFile.AFullDiskKeepsWhatWasThere
 //   the file is truncated, damaged or from another device -> its valid lines are used -> PlanFile.DropsBadLines
 //   several processes write at once -> the file has all keys, each with one plan -> PlanFile.ManyWriteAtOnce

@@ -19,7 +19,8 @@ namespace {
 // A candidate counts as faster if its time divided by the first candidate's time is at most this number.
 constexpr double kFasterShare = 0.98;
 // The maximum difference between a candidate's and the first candidate's results, as a share of the greatest absolute
-// value. This share is about twice the error of rounding to bfloat16.
+// value of the first candidate's result. This share is about 2.5 times the maximum relative error of rounding to
+// bfloat16.
 constexpr double kSameWithin = 0.01;
 
 constexpr int kNeighbours = 96;   // the maximum number of attempts to add a neighbour

@@ -30,8 +30,8 @@
 
 namespace lockstep::ops {
 
-// The maximum size of a candidate's workspace, which is also the size of at::mm's workspace. A search always allocates
-// a workspace of this size, even if memory is short.
+// The maximum size of a candidate's workspace, which is also the size of at::mm's workspace on Hopper GPUs. A search
+// always allocates a workspace of this size, even if memory is short.
 inline constexpr int64_t kMostWorkspace_bytes = 32 << 20;
 
 enum class PlanSource {

@@ -1,9 +1,9 @@
 // Measures the share of the GPU's copy bandwidth that the kernels reach, and that ATen's addition and activation reach.
 // Run this benchmark with bazel run -c opt //ops/product:bias_activation_bench
 //
-// Bytes that are moved for each bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx). The
-// reference is a device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided by the
-// measured time. ATen moves more bytes, but its `of_copy` is computed with the same number of bytes.
+// For each bf16 value, forward moves 4 bytes (reads x, writes y), and backward moves 6 bytes (reads x and dy, writes
+// dx). The reference is a device-to-device copy of as many bytes in the same run: `of_copy` is the copy's time divided
+// by the measured time. ATen moves more bytes, but its `of_copy` is computed with the same number of bytes.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -37,8 +37,8 @@ at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, W
 
 // Returns whether FeedForward() runs the fused kernels. This is the case if x is float16 or bfloat16 on a GPU of
 // compute capability 9.0, layout and activation are GPT-2's (kInputsOutputs, kGeluTanh; separate kernels are faster for
-// the GELU with erf), all sizes are multiples of 8, the weights are contiguous, and the hidden layer has at least as
-// many tiles as the GPU has multiprocessors.
+// the GELU with erf), the numbers of inputs, hidden units and outputs are multiples of 8, the weights are contiguous,
+// and the hidden layer has at least as many tiles as the GPU has multiprocessors.
 bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
                          WeightLayout layout, Activation activation);
 

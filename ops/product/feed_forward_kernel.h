@@ -40,7 +40,8 @@ struct HiddenBackward {
   SumsTo d_bias;  // [hidden]: the sums over the rows of d_inner, taken before d_inner is rounded
 };
 
-// Returns how many tiles the result of LaunchHidden() has. A multiprocessor computes one tile at a time.
+// Returns how many tiles the result of LaunchHidden() has. A multiprocessor computes the product for one tile at a
+// time.
 int64_t HiddenTiles(int64_t rows, int64_t hidden);
 
 int64_t HiddenPartials(const HiddenShape& shape);

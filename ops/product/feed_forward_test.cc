@@ -76,8 +76,8 @@ class FeedForwardTest : public OpTest {
     return {Weight(of.inputs, of.hidden, layout), bias(of.hidden),
             Weight(of.hidden, of.outputs, layout), has_out_bias ? bias(of.outputs) : at::Tensor()};
   }
-  // Compares values and all gradients with those of FeedForwardTwin() in float64, which gets the weights rounded to
-  // dtype().
+  // Compares values and all gradients with those of FeedForwardTwin() in float64, which gets fc, out and out_bias
+  // rounded to dtype().
   void ExpectTheTwins(const at::Tensor& x, const FeedForwardWeights& weights, const at::Tensor& dy,
                       WeightLayout layout, Activation activation) const {
     const at::Tensor y = FeedForward(x, weights, layout, activation);

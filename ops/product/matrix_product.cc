@@ -282,7 +282,7 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
       has_it = set_one_of(CUBLASLT_ALGO_CAP_STAGES_IDS, CUBLASLT_ALGO_CONFIG_STAGES_ID);
       break;
     case 2: {
-      // The number of shapes of clusters with up to eight blocks, which every GPU with clusters supports.
+      // The number of cluster shapes with up to eight blocks. Every GPU with clusters supports these shapes.
       constexpr int kShapes = CUBLASLT_CLUSTER_SHAPE_2x4x1 - CUBLASLT_CLUSTER_SHAPE_1x1x1 + 1;
       has_it = set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
                    static_cast<uint16_t>(CUBLASLT_CLUSTER_SHAPE_1x1x1 + random() % kShapes));

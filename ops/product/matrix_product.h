@@ -49,12 +49,13 @@ class ProductPlanner {
   explicit ProductPlanner(std::string folder);
 
   // Computes to = a b; `options` says whether the product is added to `to` and whether there is a bias. `a` is [m, k]
-  // and `b` is [k, n]. Both are float16 or bfloat16 and may have any strides. `to` is [m, n], of the same type or
-  // float32. There is no gradient. `to` must not share memory with a or b.
+  // and `b` is [k, n]. Both have the same type and may have any strides. `to` is [m, n] of this type, or float32 if `a`
+  // and `b` are float16 or bfloat16. There is no gradient. `to` must not share memory with a or b.
   //
-  // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. The matrices must be
-  // row-major or column-major, the addresses and strides of the matrices must be multiples of 16 bytes, and if there is
-  // a bias, `to` must be row-major. at::mm or at::addmm computes all other products, whatever their type and device.
+  // A product has a plan if `a` and `b` are float16 or bfloat16 on a GPU, and m, n and k are multiples of 8 and not 0.
+  // The matrices must be row-major or column-major, and the addresses and strides of the matrices must be multiples of
+  // 16 bytes. If there is a bias, `to` must be row-major and have 16 bits, and the address of the bias must be a
+  // multiple of 16 bytes. at::mm or at::addmm computes all other products, whatever their type and device.
   void Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                 const ProductOptions& options = {});
 

@@ -1,9 +1,9 @@
 // Measures the share of the GPU's peak that GPT-2's matrix products reach, with MatrixProduct() and with ATen. Run this
 // benchmark with bazel run -c opt //ops/product:matrix_product_bench
 //
-// The arguments are tokens (16 and 64 texts of 1024 tokens), inputs and outputs. The last products are those of GPT-2's
-// output layer (the head), whose weight is stored transposed. `of_peak` is the rate of the fastest of several replays
-// of a CUDA graph, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
+// The arguments are the numbers of tokens (16 and 64 texts of 1024 tokens), inputs and outputs. The last products are
+// those of GPT-2's output layer (the head), whose weight is stored transposed. `of_peak` is the rate of the fastest of
+// several replays of a CUDA graph, divided by the 989 TFLOP/s that an H100 or H200 reaches in dense bfloat16.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

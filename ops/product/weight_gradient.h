@@ -20,7 +20,7 @@ namespace lockstep::ops {
 // torch::autograd::Function, which must keep the result in saved_data and not in save_for_backward: a tensor that is
 // saved for backward must not change before backward, but a .grad may. The result is undefined if backward must return
 // the gradient instead, because `weight` is not a leaf, or has no .grad that is float32 and has the same strides as the
-// weight.
+// weight. The result is also undefined if `weight` requires no gradient.
 at::Tensor GradientToAddTo(const at::Tensor& weight);
 
 // Returns whether the caller must overwrite the content of `to` instead of adding to it. Must be called in backward

@@ -1,5 +1,5 @@
-// The fixture and the checks that the operations' tests share. Each test case runs on the CPU, and also on the GPU if
-// the machine has one, in the three types of the kernels (float32, float16, bfloat16).
+// The fixture and the checks that the operations' tests share. With EveryDeviceAndType(), each test case runs on the
+// CPU, and also on the GPU if the machine has one, in the three types of the kernels (float32, float16, bfloat16).
 #pragma once
 
 #include <ATen/ATen.h>

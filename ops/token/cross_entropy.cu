@@ -131,8 +131,8 @@ __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
   return OfBlock(seen);
 }
 
-// Overwrites the logits that Load() has read with their gradients. The caller then
-// calls WriteTarget(), which corrects the target's gradient.
+// Overwrites the logits that Load() has read with their gradients. The caller then calls WriteTarget(), which corrects
+// the target's gradient.
 template <typename T, int kSize, int kHeld>
 __device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivative, T* x, int first,
                       const CrossEntropyShape& shape) {
@@ -248,8 +248,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
-// Rows of at most this number of columns are processed by one thread each. The thread reads its row twice. The rows of
-// neighbouring threads lie in the same cache lines.
+// Rows of at most this number of columns are processed by one thread each. The thread reads its row twice to compute
+// the loss. The rows of neighbouring threads lie in the same cache lines.
 constexpr int64_t kFewColumns = 32;
 
 // Returns the row that belongs to this thread. The thread has no row if the result is shape.rows or more.

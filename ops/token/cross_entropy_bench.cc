@@ -57,8 +57,8 @@ void BM_Twin(benchmark::State& state) {
     return CrossEntropySumTwin(logits, target, classes, 0);
   });
 }
-// The arguments are rows and classes: those of GPT-2, two smaller numbers of classes whose rows still count as long (16
-// KiB or more), and those of ResNet.
+// The arguments are the numbers of rows and of classes: those of GPT-2, two smaller numbers of classes whose rows still
+// count as long (16 KiB or more), and those of ResNet.
 BENCHMARK(BM_OnePass)
     ->Args({16384, 50257})
     ->Args({16384, 32000})

@@ -205,7 +205,7 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
 }
 
 // Tests long rows with one to eight packs for each thread, with and without classes and padding after the last full
-// pack. There is one row, or there are more rows than blocks.
+// pack. There is one row, or there are as many rows as blocks, or more rows than blocks.
 TEST_P(CrossEntropy, HardLongRows) {
   if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
   const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;

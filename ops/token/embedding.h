@@ -21,8 +21,8 @@ struct Embedded {
 
 // Returns out, [..., width] in `dtype`, with float32 gradients for the weights. Throws c10::Error if the sizes do not
 // fit. On the GPU, an index outside [0, rows) gives an output row of NaN, and no gradient is added for this index. The
-// kernel of backward first adds up the gradients of output rows that have the same index and follow each other along
-// the first dimensions. The kernel then adds these sums to the weight's gradient with atomics, in no fixed order. If
+// kernel of backward first adds up the gradients of output rows that have the same index and that one warp processes
+// one after the other. The kernel then adds these sums to the weight's gradient with atomics, in no fixed order. If
 // at::globalContext() asks for deterministic algorithms, at::index_add_() computes the gradients instead, with the same
 // bits in each run.
 //

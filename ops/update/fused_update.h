@@ -1,6 +1,6 @@
-// Runs SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also write the rounded copies of the
-// weights. In the formulas w is a weight, m and v are the optimizer's state, and t is the number of updates, including
-// this one.
+// Runs SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also write the 16-bit copies of the
+// weights (ops/common/rounded_weight.h). In the formulas w is a weight, m and v are the optimizer's state, and t is the
+// number of updates, including this one.
 //
 // With g <- gradient / grad_scale,
 // Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
@@ -19,7 +19,7 @@
 //
 // ATen's fused kernels are not used for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
 // model's update runs on only a few of the GPU's multiprocessors. And after ATen's kernels a separate kernel would have
-// to read all weights again to write the rounded copies.
+// to read all weights again to write the 16-bit copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>

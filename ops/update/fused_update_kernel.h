@@ -45,7 +45,7 @@ struct AdamRules {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  bool decoupled = true;  // AdamW
+  bool decoupled = true;  // whether the weight decay is decoupled, as in AdamW
 };
 
 struct SgdRules {

@@ -100,7 +100,7 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // Computes LAMB by the formulas of You et al. (2020), algorithm 2, and compares the results.
+  // Updates expected_, expected_first_ and expected_second_ by the formulas of LAMB (You et al., 2020, algorithm 2).
   void ExpectLamb(const LambRules& rules, double lr, double t, double scale) {
     const std::vector<at::Tensor> gradients = Scaled(scale);
     for (size_t i = 0; i < expected_.size(); ++i) {
@@ -115,7 +115,7 @@ class FusedUpdateTest : public testing::Test {
     }
   }
 
-  // Computes LARS by the formulas of You et al. (2017), algorithm 1, and compares the results.
+  // Updates expected_ and expected_first_ by the formulas of LARS (You et al., 2017, algorithm 1).
   void ExpectLars(const LarsRules& rules, double lr, double scale) {
     const std::vector<at::Tensor> gradients = Scaled(scale);
     for (size_t i = 0; i < expected_.size(); ++i) {

@@ -38,7 +38,8 @@ enum StepFigure {
   kScale,     // the loss scale of this step
   kSteps,     // the number of steps so far, including this one
   kSkipped,   // the number of steps without an update so far
-  // The number of the first step, counted from 1, whose loss or gradient was not finite; 0 if there is none.
+  // The number of the first step, counted from 1, whose loss or gradient was not finite; 0 if there is none. If
+  // StepRules::scales_loss is true, no step is recorded.
   kBadStep,
   kBadLoss,         // the loss of step kBadStep
   kBadGradNorm,     // the gradient norm of step kBadStep

@@ -28,7 +28,8 @@ struct Reading {
   std::shared_ptr<const Dataset> samples;
 };
 
-// Returns whether an array holds images: unsigned bytes of shape [n, h, w], [n, h, w, c] or [n, c, h, w].
+// Returns whether an array holds images: unsigned bytes of shape [n, h, w], or of shape [n, h, w, c] or [n, c, h, w]
+// with 1, 3 or 4 channels.
 bool IsPixels(const NpyInfo& info) {
   const auto& shape = info.shape;
   if (info.type != "|u1") return false;

@@ -1,8 +1,8 @@
 // ColumnSketch: statistics of a table's column from one pass, in memory that does not grow with the number of rows.
 //
 // Promise: counts, the mean, the least and the greatest number take all cells into account, and not only a sample of
-// them. Whether a cell is a number, missing or a text is decided by the same rules as in training
-// (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
+// them. A cell is missing if IsMissing() accepts it, a number if ParseNumber() does, and otherwise a text; training
+// uses these functions, too (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
 //
 // Invariants:
 //   1. At most `most_texts` different cells are kept. When one more occurs, the sketch drops all of them, and

@@ -14,7 +14,7 @@ class ConfigText {
   // Adds lines that begin with #, broken between words at 100 columns.
   void Comment(const std::string& text);
 
-  // Adds a line such as `epochs: 40`. The comment stands at the end of the line, or above the line if it would
+  // Adds a line such as `epochs: 40`. The comment stands at the end of the line, or above the line if the line would
   // otherwise be too long.
   void Line(const std::string& line, const std::string& comment = "");
 

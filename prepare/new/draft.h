@@ -1,8 +1,8 @@
 // Drafts a config from the files that a user wants to train on. `lockstep new` writes the config to a file.
 //
-// Promise: `lockstep train` runs with the config without changes; for masks, the user must first export a model. Each
-// choice in the config has a comment with the fact about the data that led to it. The draft depends on nothing but the
-// files and the request.
+// Promise: `lockstep train` runs with the config without changes; for masks, the user must first export a model. Many
+// choices in the config have a comment with the reason, such as a fact about the data. The draft depends on nothing but
+// the files and the request.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   files are of no known kind, or cannot be trained on -> Error (kData, kUsage) with file, place and remedy

@@ -135,7 +135,7 @@ class Planner {
     return column.has_many_texts() ? 0 : most;
   }
 
-  // Plans a column that holds texts, or one number and missing cells, which make two categories.
+  // Plans a column that holds texts, or that holds one number and missing cells (two categories).
   void PlanTexts(const ColumnSketch& train, const ColumnSketch* test, bool is_numbers,
                  ColumnPlan& column) {
     // A column is a category only if there are enough rows for each text.

@@ -6,8 +6,9 @@
 // depends on nothing but the files and the request.
 //
 // The label is the first of these that exists: the column that the user names; the column that the test file lacks (if
-// it lacks several, those that the sample submission has); the columns of the sample submission after its first; a
-// column with a usual name, such as target; the last column.
+// it lacks several: those of them that the sample submission has, or else the one with a usual name, or else the last
+// one); the columns of the sample submission after its first; a column with a usual name, such as target; the last
+// column.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   the label is not in the table, is constant, has missing cells, or has more different texts than half the number of

@@ -15,7 +15,8 @@ struct Range {
 // Chooses the batch, the epochs and the warm-up. The batch is `batches.least` times the largest power of two for which
 // the batch is at most `batches.most` and an epoch has at least 20 full batches; it is `batches.least` if an epoch has
 // fewer than 20 full batches even with that batch. The number of epochs is the one with which all epochs together have
-// about `steps` steps, limited to the range `epochs`.
+// about `steps` steps, limited to the range `epochs`. The warm-up takes a twentieth of all steps, but at least 1 and at
+// most 1,000.
 Recipe Paced(int64_t samples, int64_t steps, const Range& batches, const Range& epochs) {
   constexpr int64_t kStepsOfEpoch = 20, kMostWarmup = 1000;
   Recipe recipe;

@@ -2,14 +2,15 @@
 //
 // Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h).
 // The beginning of the file is read to find the delimiter and the header, and then the whole file is read once. The
-// memory for texts is bounded for all columns together.
+// sketches of all columns together keep at most 4,000,000 different texts or, for more than 20,000 columns, at most 200
+// texts of each column.
 //
 // How: the delimiter is chosen from comma, semicolon, tab and bar. The candidates are those with which all of the first
 // rows have the same number of cells, which is at least two. The candidate with the most cells is chosen. If there is
 // no candidate, the delimiter with which the first row has the most cells is chosen; if each of the four gives one
 // cell, the comma is chosen. The first row is a header in three cases: it has a text in a column that has only numbers
-// in the next rows; it has only texts, and none of them occurs again in the next rows; or its cells are 0, 1, 2 and so
-// on.
+// in the next rows; it has only texts, which all differ, and none of them occurs again in its column in the next rows;
+// or its cells are 0, 1, 2 and so on.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/new/new_test.cc)
 //   a file is missing, empty, without rows, not text, or compressed in an unreadable way; a row has another number of

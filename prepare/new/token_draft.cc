@@ -20,7 +20,7 @@ struct Sizes {
 };
 
 // Returns the sizes of a GPT-2, which are larger for more tokens: its layers have 0.8, 11 or 85 million parameters. A
-// model that is much larger than the text would memorize it.
+// model that is much larger than the text would memorize the text.
 Sizes SizesFor(int64_t tokens) {
   if (tokens < 1'000'000) return {.layers = 4, .heads = 4, .width = 128};
   if (tokens < 30'000'000) return {.layers = 6, .heads = 6, .width = 384};
@@ -62,7 +62,8 @@ Draft DraftForTokens(const FoundData& data, const NewRequest& request) {
   const auto train = Open(data.train, length);
   const auto validation = data.validation.empty() ? train : Open(data.validation, length);
   const int64_t greatest = std::max(GreatestToken(*train), GreatestToken(*validation));
-  // For an unknown vocabulary, takes a multiple of 64, because GPUs multiply matrices of such sizes fastest.
+  // If the vocabulary is unknown, the number of classes is a multiple of 64, because GPUs multiply matrices of such
+  // sizes fastest.
   const int64_t classes = greatest == kBytesVocabulary - 1 ? kBytesVocabulary
                           : greatest > 40'000 && greatest < kGpt2Vocabulary
                               ? kGpt2Vocabulary

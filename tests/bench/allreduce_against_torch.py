@@ -3,8 +3,8 @@ NCCL on GPUs) are measured in turns, and their times and bandwidths have the sam
 
     python allreduce_against_torch.py LOCKSTEP [--device cpu|cuda] [--ranks 2 4] [--mib 1 25 100] [--rounds 3]
 
-Prints one JSON line for each size: for Lockstep and for torch.distributed the median over the rounds of the median time
-of an all-reduce, and the ratio of the bandwidths (above 1: Lockstep is faster).
+Prints one JSON line for each number of ranks and each size: for Lockstep and for torch.distributed the median over the
+rounds of the median time of an all-reduce, and the ratio of the bandwidths (above 1: Lockstep is faster).
 """
 
 import argparse

@@ -11,8 +11,8 @@ cold) and then with a full cache (`tag` is warm), and PyTorch's step. PyTorch's 
 autocast, the loss, the backward and a fused optimizer, in channels-last format and with torch.backends.cudnn.benchmark.
 Its time is the median of the mean times of three groups of 30 steps. Then prints one line for each model with PyTorch's
 milliseconds divided by Lockstep's (above 1: Lockstep is faster). With --torchscript, Lockstep trains the file that
-torch.jit.script makes of the model, instead of the exported file; --torchscript works only for models of timm and
-torchvision.
+torch.jit.script makes of the model, instead of the exported file; --torchscript has no effect on models that are from
+neither timm nor torchvision.
 """
 
 import argparse

@@ -7,7 +7,7 @@ resized crops of 224 x 224 pixels, mirrored at random and normalised, on the CPU
 With --crops-of, the folder DIR is first filled with 600 crops of these photographs. The sizes of the crops are similar
 to those of ImageNet's images. Prints one JSON line: the median over the rounds of images/s for each number of PyTorch's
 workers and of Lockstep's threads, the ratio of Lockstep's highest median to PyTorch's, and, for each number of
-Lockstep's threads, the speedup over the smallest number as a fraction of a linear speedup. A measurement takes two
+Lockstep's threads, the speedup over the smallest number as a fraction of a linear speedup. A measurement reads two
 epochs, after one epoch of warm-up.
 """
 

@@ -5,11 +5,12 @@ observation (or with all sinks switched off) and in a program with all sinks swi
     observing_cost.py WITHOUT WITH CONFIG [--rounds 20] [--ranks 1] [--set NAME=VALUE ...] [--only-sinks]
 
 Both programs, WITHOUT and WITH, train CONFIG in a new folder. WITH also writes to TensorBoard and to Prometheus by port
-and by file, and has an alert command and readings of the machine. Prints a JSON line: for the seconds of a step the
-medians over the rounds, the median ratio (WITH to WITHOUT) and its upper 95 % bound (Student's t on the logarithms),
-and for the CPU seconds of the processes the median ratio. A ratio above 1 means that WITH is slower. The first round is
-not counted, because convolution plans are searched in it. With --only-sinks, WITHOUT must be a program that has the
-config field for readings of the machine; the script then switches off the readings of WITHOUT.
+and by file, and has an alert command and readings of the machine. Prints a JSON line: the median samples/s of both
+programs over the rounds; for the seconds per sample the median ratio (WITH to WITHOUT), and the upper 95 % bound of the
+mean ratio (Student's t on the logarithms); and for the CPU seconds of the processes the median ratio. A ratio above 1
+means that WITH is slower. The first round is not counted, because convolution plans are searched in it. With
+--only-sinks, WITHOUT must be a program that has the config field for readings of the machine; the script then switches
+off the readings of WITHOUT.
 """
 
 import argparse

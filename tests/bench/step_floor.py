@@ -87,7 +87,8 @@ def trace(name):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = torch.func.functional_call(model, state, *arguments)
         loss = functional.cross_entropy(getattr(output, "logits", output).float(), target)
-        # allow_unused is set, because a mask has no gradient.
+        # floor::attention takes no mask, so weights that only a mask depends on, such as Swin's position biases, get no
+        # gradient; allow_unused permits that.
         gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)
         return [gradient for gradient in gradients if gradient is not None]
 

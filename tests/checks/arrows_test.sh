@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks that a dependency of a lower room (top-level folder) on an upper room does not build. The test adds
-# forbidden dependencies, one at a time, to a copy of the sources with its own Bazel server, and checks that Bazel's
-# error message names the mistake.
+# Checks that a dependency of a room (a folder with a BUILD file) on an upper room (one that rules/rooms.bzl lists
+# later) does not build, and that a CUDA source can include only headers of its target and of the target's declared
+# dependencies. The test adds forbidden dependencies, one at a time, to a copy of the sources with its own Bazel server,
+# and checks that Bazel's error message names the mistake.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

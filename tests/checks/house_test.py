@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the structure of the sources: no top-level folder (a "room") holds more than a fifth of the product's lines,
-no files include each other in a cycle, no room includes a file of a room that is higher in the order of
-rules/rooms.bzl, and no two types of one namespace have the same name. Prints the number of lines of each room.
+"""Checks the structure of the sources: no top-level folder holds more than a fifth of the product's lines, no files
+include each other in a cycle, no room (a folder with a BUILD file) includes a file of a room that rules/rooms.bzl lists
+after it, and no two types of one namespace have the same name. Prints the number of lines of each top-level folder and
+of each folder in it.
 
 If two types had the same name, an inline function for this type, such as a member of std::vector, would be defined
 twice, and the linker would keep only one of the definitions. Objects of the one type would then be handled as if they
@@ -20,7 +21,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST = 0.2  # the greatest fraction of the product's lines that a room may hold
+MOST = 0.2  # the greatest fraction of the product's lines that a top-level folder may hold
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".c", ".proto", ".inc", ".js", ".css", ".html", ".py"}
 OUTSIDE = {"tests", "examples", "docs", "findings", "third_party", "rules", "runs"}
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)

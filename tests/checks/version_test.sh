@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the sources of base/ define exactly one version, and that the newest release in CHANGELOG.md has this
-# version.
+# Checks that the sources of base/ define exactly one version, that the newest release in CHANGELOG.md has this version,
+# and that README.md and docs/ name no other version of lockstep.
 set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)

@@ -2,9 +2,9 @@
 // is the log of the program's calls that tests/faults/fault_at.c recorded.
 //
 // The model of a disk: an fsync of a file makes it certain that the bytes written to the file are on the disk, and an
-// fsync of a folder makes it certain that the names in the folder are. If a folder was changed after its last fsync,
-// the first n of these changes are on the disk, for any n. If bytes were appended to a file after its last fsync, the
-// first n of these bytes, or n zeros in their place, are on the disk, for any n.
+// fsync of a folder makes it certain that the names in the folder are on the disk. If a folder was changed after its
+// last fsync, the first n of these changes are on the disk, for any n. If bytes were appended to a file after its last
+// fsync, the first n of these bytes, or n zeros in their place, are on the disk, for any n.
 #pragma once
 
 #include <cstdint>

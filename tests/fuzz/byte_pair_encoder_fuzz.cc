@@ -33,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string decoded;
   for (const uint16_t token : tokens) decoded += tiny.texts[token];
   if (decoded != text) std::abort();
-  // Checks that the text has the same tokens if it is encoded in two parts, cut where CutsAt() allows a cut.
+  // Checks that the text has the same tokens if it is encoded in two parts, cut at the first position at which CutsAt()
+  // allows a cut.
   for (size_t cut = 1; cut < size; ++cut) {
     if (!encoder.CutsAt(text, cut)) continue;
     std::vector<uint16_t> parts;

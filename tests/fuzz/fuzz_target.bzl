@@ -4,7 +4,7 @@ inputs."""
 load("//tests:pytest_test.bzl", "all_tier_env")
 
 def fuzz_target(name, deps, in_commits = False):
-    """Makes two targets from `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
+    """Makes a test and a program from `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
 
     The test `name`_corpus_test calls LLVMFuzzerTestOneInput with each file of corpus/`name`: the inputs that libFuzzer
     kept because they reach more code, and inputs that failed once. `name`_fuzz is the libFuzzer program, which

@@ -1,5 +1,5 @@
-"""Compares the memory that `lockstep estimate` predicts with the memory that training takes on a GPU: the peak, and the
-largest micro-batch that fits."""
+"""Compares the memory that Lockstep predicts with the memory that training takes on a GPU: the peak that a run predicts
+at its start, and the largest micro-batch that fits according to `lockstep estimate`. Also tests micro_batch: AUTO."""
 
 import json
 import pathlib

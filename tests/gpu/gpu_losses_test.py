@@ -1,5 +1,5 @@
-"""Tests on a real GPU that a run's verdict or a finding names the cause of lost time. Each test adds one such cause to
-a run deliberately."""
+"""Tests on a real GPU that a run's verdict or a finding names the cause of lost time. Each test except the last one
+adds one such cause to a run deliberately."""
 
 import pytest
 

@@ -4,16 +4,16 @@
     tests/older_run/make.py PROGRAM OUTPUT [RUN ...]
 
 PROGRAM is a lockstep program whose version is released or in use, and PYTHONPATH has its package `lockstep`. OUTPUT is
-a folder to make, or to add runs to: existing parts are never made again. The script
-writes these files below it:
+a folder to make, or to add runs to: existing parts are never made again. The script writes these files below it:
 
     data/                      samples that this script draws, files of `prepare`, a .lsm and a TorchScript file
     runs/NAME/train.pbtxt      the config as its user wrote it (older_runs.py)
-    runs/NAME/printed.pbtxt    the output of `lockstep config` for it
+    runs/NAME/printed.pbtxt    the output of `lockstep config` for this config
     runs/NAME/run/             the run folder, as a kill after the middle of the training would have left it
-    runs/NAME/weights*         the last weights of the whole training,
-    runs/NAME/predictions.*    the predictions with the newest checkpoint, or with the best if that is kept,
-    runs/NAME/expected.json    their metrics, the output of `lockstep runs`, the losses, and the machine's fingerprint
+    runs/NAME/weights*         the final weights of the whole training, for some runs
+    runs/NAME/predictions.*    the predictions from the newest checkpoint, or from the best one if the run keeps it
+    runs/NAME/expected.json    the output of `lockstep evaluate` and `lockstep runs`, the losses, the digests of the
+                               weights, and the machine's fingerprint
 
 The numbers are the same each time on the same kind of machine. Only the times in log.jsonl differ.
 """

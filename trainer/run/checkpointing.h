@@ -9,7 +9,7 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/checkpoint_fault_test.py)
 //   a checkpoint cannot be written -> a warning, and the run goes on; for the last checkpoint, Error (kCheckpoint) on
 //     every rank -> test_a_disk_that_fails
-//   the disk is slower than the interval -> "checkpoint_late" in the log, and fewer checkpoints
+//   writing a checkpoint takes longer than the interval -> "checkpoint_late" in the log, and fewer checkpoints
 //     -> tests/resume_test.py, test_a_slow_disk_makes_checkpoints_late
 #pragma once
 

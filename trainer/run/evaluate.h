@@ -54,7 +54,8 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const World& world);
 
 // Throws Error (kUsage) if `metric`, the value of the config field `field`, is not a metric of the task of
-// `validation`, or if `validation` is null, because there are no validation samples. Does nothing if `metric` is empty.
+// `validation`, or if `validation` is null, which means that there are no validation samples. Does nothing if `metric`
+// is empty.
 void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation);
 
 // Returns how many floating-point operations a forward pass of `batch` in eval mode makes (observe/flops.h). Sets the

@@ -196,7 +196,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashAttentionBackward(
 
 // Recurrent layers ------------------------------------------------------------
 
-// Reserve() and Workspace() allocate as much memory as cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096
+// Reserve() and Workspace() allocate about as much memory as cuDNN 9 allocated for LSTMs on one H100, with 100 to 4096
 // sequences of 28 to 128 time steps of 20 to 256 numbers, and 1 to 4 layers of 100 to 512 units. The sizes differ from
 // cuDNN's by up to 15 % if a layer has fewer than 128 units, and otherwise by up to 2 %.
 at::Tensor Reserve(const at::Tensor& y, int64_t layers) {
@@ -315,7 +315,7 @@ void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack)
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
     // A bool argument is a condition, which should not determine the dtype of the result. So the next tensor argument
-    // replaces a bool argument, even if it is not larger.
+    // replaces a bool argument, even if the next argument is not larger.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;

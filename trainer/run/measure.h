@@ -25,7 +25,8 @@ struct StepMeasurement {
   std::array<double, kPhases.size()> phase_ms{};
   double first_step_s = 0;  // from the start of the user's command to the end of the first step
   DevicePeak memory;        // the peak of the device's memory; all 0 on the CPU
-  // The floating-point operations of this rank's matrix products and convolutions in the forward passes of one step.
+  // The floating-point operations of this rank's forward passes in one step, as CountFlops() counts them
+  // (observe/flops.h).
   int64_t forward_flops = 0;
   double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown
   int64_t parameters = 0;

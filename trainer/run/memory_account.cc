@@ -87,8 +87,8 @@ void MemoryAccount::Begin() {
   if (is_gpu_ && is_told_) failures_.emplace(world_.device, [this] { OnFailure(); });
 }
 
-// Forgets all measurements. Call it after a step that did not fit in memory, because the following steps then have
-// smaller micro-batches, or other memory was released.
+// Forgets the last report and the prediction, so that a new report follows. Call it after a step that did not fit in
+// memory, because the following steps then have smaller micro-batches, or other memory was released.
 void MemoryAccount::BeginAnew() {
   steps_ = 0;
   first_.reset();

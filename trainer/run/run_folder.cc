@@ -163,8 +163,8 @@ void RunFolder::AnswerRequest() {
 
 bool RunFolder::IsRemoved() const {
   struct stat status {};
-  // An error other than ENOENT may mean that the file system is unreachable for a while, so it does not count as
-  // removed.
+  // An error other than ENOENT may mean that the file system is unreachable for a while, so the folder does not count
+  // as removed.
   return lstat(path_.c_str(), &status) != 0 && errno == ENOENT;
 }
 

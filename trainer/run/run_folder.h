@@ -19,7 +19,12 @@
 //     to peak_bytes. phases has the peak bytes of each phase (forward, backward, exchange, update, rest; evaluation, if
 //     the peak was in an evaluation), and blocks has the bytes of activations at the peak by module. The line comes
 //     after the second step of a process, whenever the peak has risen by more than 2 %, and after the second step that
-//     follows a step that did not fit in memory; each memory line replaces the earlier memory lines
+//     follows a step that did not fit in memory; each memory line replaces the earlier memory lines. If the peak was
+//     predicted before training, the line also has foretold_bytes (the predicted peak)
+//   memory_foretold  the predicted values of a memory line's fields. The line comes before the first step on a GPU, if
+//     the memory can be predicted (trainer/run/foretell.h)
+//   micro_batch  step (the first step to which the values apply), micro_batch (the samples of a rank's micro-batch),
+//     accumulation (the micro-batches of a step) and why: `micro_batch: AUTO` has chosen these values
 //   machine  host (the name of rank 0's machine), cpu_use (the fraction of all the machine's cores that was busy since
 //     the previous reading), cores, memory_used_bytes and memory_total_bytes (of the machine, or of the control group
 //     that limits it), and process_memory_bytes (the resident memory of rank 0's process); there is at most one such

@@ -1,7 +1,8 @@
 // RunWatch: measures a run's steps (time, memory, progress and profiles), reads the steps' figures (loss, gradient norm
 // and others) from the device, and emits the run's events about the steps.
 //
-// Promise: a step computes the same results with and without a RunWatch, and never waits for the RunWatch.
+// Promise: a step computes the same results with and without a RunWatch. A step waits for the RunWatch only if the
+// config asks for memory snapshots, or in the four steps that TimeAccount::DelayBeforeStep() delays on a GPU.
 //
 // Protocol, on the thread that trains:
 //   1. Begin()

@@ -2,8 +2,9 @@
 // sends this account to rank 0. Rank 0 uses all ranks' accounts to find out why the run loses time
 // (observe/verdict/verdict.h, rules.h).
 //
-// Promise: no step waits for a TimeAccount. The watchdog's thread sends the other ranks' accounts to rank 0 with its
-// heartbeats. Only ReportLast() runs a collective to exchange the accounts.
+// Promise: no step waits for a TimeAccount, except for the four steps that DelayBeforeStep() delays on a GPU. The
+// watchdog's thread sends the other ranks' accounts to rank 0 with its heartbeats. Only ReportLast() runs a collective
+// to exchange the accounts.
 #pragma once
 
 #include <functional>

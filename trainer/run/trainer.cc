@@ -262,7 +262,8 @@ class Trainer {
     return std::max(asked, found);
   }
 
-  // Makes room in memory after `step`, counted from 0, did not fit, and prepares Run() to repeat the step.
+  // Releases memory or halves the micro-batches after `step`, counted from 0, did not fit in memory, and prepares Run()
+  // to repeat the step.
   void MakeRoom(int64_t step) {
     if (fit_.GiveWay(step)) return;
     if (checkpointing_->LeaveDeviceMemory([this] { TakeAllFigures(); })) {

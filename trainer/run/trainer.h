@@ -4,8 +4,7 @@
 //   data, model or config that do not fit together -> the same Error on every rank, before the first step
 //     -> test_unknown_model, test_bad_csv, ...
 //   loss or gradient are not finite -> Error (kUsage) on every rank, with the step
-//     -> tests/precision_test.py
-//     -> test_a_loss_that_is_not_finite
+//     -> test_a_loss_that_is_not_finite, and tests/precision_test.py
 //   a rank throws in the first step -> the rank's error on every rank -> test_a_rank_that_throws
 //   a rank throws later -> options.leave() ends its process, and the other ranks end, too
 //     -> tests/fault_test.py, test_a_rank_that_throws

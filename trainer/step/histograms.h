@@ -1,8 +1,8 @@
 // Computes histograms of the trained parameters and of their gradients on the parameters' device.
 //
 // Promise: the ranges (bins), the counts and the sums are those that torch.utils.tensorboard's
-// SummaryWriter.add_histogram(bins="tensorflow") writes for the same values, except that values beyond 1e20, where the
-// last range ends, are counted in the last range.
+// SummaryWriter.add_histogram(bins="tensorflow") writes for the same values, except that values beyond the outermost
+// bounds, about -1e20 and 1e20, are counted in the outermost ranges.
 //
 // Invariants:
 //   1. The gradients in the histograms are the sums over all ranks, divided by `loss_scale`, before clipping.

@@ -78,7 +78,7 @@ class Optimizer {
     std::vector<at::Tensor> momentum;       // SGD, LARS: the momentum buffers
     std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: moving mean of gradients
     std::vector<at::Tensor> mean_square;    // Adam, AdamW, LAMB: moving mean of squared gradients
-    std::vector<at::Tensor> updates;        // Adam, AdamW: the number of updates of each parameter
+    std::vector<at::Tensor> updates;        // Adam, AdamW, LAMB: each parameter's number of updates
     std::vector<at::Tensor> averages;       // with ema_decay
     std::optional<ops::FusedUpdate> fused;  // set by WriteCopies() if `fuses`
   };

@@ -286,7 +286,8 @@ bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
       reducer_->Abandon();
       PinnedBatches in_slots(std::move(micro_batches));
       const bool fits = RunEagerly(lr, in_slots);
-      // If memory ran out, why_no_graph_ stays empty, because smaller micro-batches may fit in memory as a graph.
+      // If memory ran out in the capture and in the eager step, why_no_graph_ stays empty, because smaller
+      // micro-batches may fit in memory as a graph.
       if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
       return fits;
     }

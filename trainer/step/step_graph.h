@@ -8,7 +8,7 @@
 //      longest ago. All graphs share one memory pool, because only one graph runs at a time. Tensors whose values must
 //      survive a step must therefore be allocated outside of a capture.
 //   2. A capture runs no work on the device and does not advance the random number generators. A capture that fails
-//      leaves the graphs and the random number generators as they were.
+//      adds no graph and leaves the random number generators as they were.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the captured work waits for the device, or does something else that a graph cannot do -> the exception from

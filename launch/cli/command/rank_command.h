@@ -4,8 +4,8 @@
 // Protocol of Run(), in each process of the command:
 //   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
 //      (launch/job/start_job.h), and return the job's exit status
-//   2. otherwise this process is a rank, or the only process: call Begin(), meet the other ranks, check that all ranks
-//      run the same program and command, call RunAsRank(), and leave together with the other ranks
+//   2. otherwise this process is a rank, or the only process: call Begin(), join the other ranks (launch/job/job.h),
+//      check that all ranks run the same program and command, call RunAsRank(), and leave together with the other ranks
 // If something fails on every rank, only rank 0 prints the error. If something fails on one rank, that rank prints the
 // error, and the other ranks end.
 #pragma once

@@ -110,10 +110,10 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
 }
 
-// Prints a line of JSON with the field `failure`, which says why nothing was measured. The field's `kind` is "device"
-// if a library failed, and "out_of_memory" if memory ran out. In the latter case the field also has the size of the
-// micro-batch that did not fit (0: no step had begun). Prints nothing for other errors, because these do not depend on
-// the size of the step.
+// Prints a line of JSON with the field `failure`, which says why nothing was measured. The field's `kind` is
+// "out_of_memory" if memory ran out, and "device" for an error with the status kBug, which other exceptions of
+// libraries have. If memory ran out, the field also has the size of the micro-batch that did not fit (0: no step had
+// begun). Prints nothing for other errors, because these do not depend on the size of the step.
 void PrintFailure(const std::exception& exception, const World& world) {
   const Error error = ErrorOf(exception);
   if (error.on_every_rank() && world.rank() != 0) return;

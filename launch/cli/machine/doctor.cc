@@ -1,7 +1,7 @@
 // `lockstep doctor`: checks whether this machine, or with -n each machine of a job, has everything that a run needs.
 //
-// Promise: for each problem that would end a run or slow it down, the command prints a line that says what to do. A
-// check that cannot be made is left out. No file is left on the disk.
+// Promise: for each problem that a check finds, the command prints a line that describes the problem, and in most cases
+// says what to do. A check that cannot be made is left out. No file is left on the disk.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/doctor_test.py)
 //   a check finds a problem -> a line that begins with warn or fail; exit status 2 if any check fails
@@ -256,8 +256,9 @@ Finding CheckSharedMemory(int ranks) {
     finding.advice = "ranks of one machine exchange through it: mount it, or use one rank";
     return finding;
   }
-  // If there are several ranks, Open MPI has already given them their shared memory, so they need no more. If there is
-  // a single process, there must be enough shared memory for two ranks.
+  // If there are several ranks, Open MPI has already given them their shared memory, so they need no more. A single
+  // process needs none itself. The check then asks for enough shared memory for two ranks, the smallest job that uses
+  // it.
   const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";
@@ -415,7 +416,7 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
     return finding;
   }
   // On healthy machines the bus bandwidth is 0.6 to 0.75 times `links_gbs`. A bandwidth of less than 0.4 times
-  // `links_gbs` is a warning.
+  // `links_gbs` leads to a warning.
   constexpr double kLeast = 0.4;
   if (StateOf(large.busbw_gbs, links_gbs, kLeast) == State::kWarn) {
     finding.state = State::kWarn;

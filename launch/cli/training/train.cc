@@ -135,8 +135,8 @@ class TrainCommand final : public RankCommand {
         field);
   }
 
-  // Runs the commands that evaluate the folds and predict the samples that each fold held back. Returns the exit status
-  // of the first command that fails, or kDone.
+  // Runs the command that evaluates the folds and, if the data are not tokens, the command that predicts the samples
+  // that each fold held back. Returns the exit status of the first command that fails, or kDone.
   static ExitStatus Summarise(FoldTraining& folds, const Invocation& invocation,
                               const config::Config& config) {
     const auto run = [&](std::vector<std::string> words) {

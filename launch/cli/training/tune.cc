@@ -46,8 +46,8 @@ constexpr Part kParts[] = {
     {"exchange", "buckets and their dtype, with -n", Part::kWithRanks, 2, &TuneExchange},
     {"rate", "learning rate and warm-up", Part::kUsually, 3, &TuneRate},
 };
-// kGlobalBatch runs just before the part "loader", after the parts that tune the step, because its trials begin with
-// the settings that those parts found.
+// kGlobalBatch runs just before the part "loader" and after the parts "batch" and "precision", because its trials begin
+// with the settings that those two parts found.
 constexpr Part kGlobalBatch{"", "", Part::kByName, 2, &TuneGlobalBatch};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
@@ -173,7 +173,7 @@ class TuneCommand final : public Command {
   }
 
   // Writes the user's config with the settings that were found to a new file, and prints the command that trains with
-  // that file.
+  // that file. Does nothing if no settings were found.
   void Keep(const Tuning& tuning, const Invocation& invocation) {
     if (tuning.edits().empty()) return;
     const std::string text = tuning.EditedText();
@@ -181,7 +181,8 @@ class TuneCommand final : public Command {
     PrintCommand(tuning, invocation);
   }
 
-  // Returns the beginning of a command line that starts the ranks that the user asked for.
+  // Returns the beginning of a command line that starts the ranks that the user asked for. Throws Error (kUsage) if the
+  // user gave --restarts or --elastic.
   static std::vector<std::string> StartOf(const Invocation& invocation) {
     const StartOptions& start = invocation.start;
     if (start.restarts > 0 || start.elastic) {

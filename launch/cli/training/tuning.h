@@ -30,7 +30,7 @@ struct TuneOptions {
 
 class Tuning {
  public:
-  // Loads the config. `command` is the argument of TrialRunner's constructor. Throws Error (kUsage) if the config
+  // Loads the config. `command` is the first argument of TrialRunner's constructor. Throws Error (kUsage) if the config
   // cannot be loaded.
   Tuning(const TuneOptions& options, std::vector<std::string> command);
 

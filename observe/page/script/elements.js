@@ -53,7 +53,8 @@ function stack(properties, parts, total) {
   }));
 }
 
-// Makes a table. A column is [title, cell] or [title, cell, 'number']; cell(row) is text or an element.
+// Makes a table. A column is [title, cell] or [title, cell, kind], where cell(row) is text or an element, and `kind` is
+// the CSS class of the column's cells, such as 'number'. decorate(line, row) is called for each row.
 function table(columns, rows, decorate = () => {}) {
   const titles = columns.map(([title, , kind]) => make('th', {className: kind || ''}, title));
   const lines = rows.map((row) => {

@@ -112,11 +112,12 @@ struct PartResults {
   std::vector<ChannelNorm> norms;     // the norms, whose weights and biases have gradients
 };
 
-// Computes y = op(parts of inputs, norms), and the gradients of y, on ranks with the given numbers of rows. The ranks
-// run one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round
-// before. A message of forward does not depend on received messages, and a message of backward depends only on the
-// messages that forward received. Therefore the messages of forward are correct from the first round on, the messages
-// of backward are correct from the second round on, and all results are correct in the third round.
+// Computes y = op(parts of inputs, norms), and the gradients of the parts of inputs and of the norms' weights and
+// biases, on ranks with the given numbers of rows. The ranks run one after the other, in three rounds. In each round a
+// rank receives what the other ranks sent in the round before. A message of forward does not depend on received
+// messages, and a message of backward depends only on the messages that forward received. Therefore the messages of
+// forward are correct from the first round on, the messages of backward are correct from the second round on, and all
+// results are correct in the third round.
 template <typename Op>
 std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
                                  const std::vector<at::Tensor>& inputs,
