@@ -7,8 +7,9 @@
 // (observe/history/step_line.h).
 //
 // Invariants:
-//   1. If a run makes steps again, the newest lines count: a new line of a step replaces all earlier lines of this step
-//      and of later steps.
+//   1. If a run makes steps again after a restart from an earlier checkpoint, the newest lines count: a `step` line
+//      replaces all earlier step, epoch and evaluation lines of this step and of later steps. A line of an epoch, an
+//      evaluation or a checkpoint replaces earlier lines of its own kind from its step on.
 //   2. The names of validation metrics begin with "val_". Older versions wrote "loss", which is read as "val_loss".
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_log_test.cc)

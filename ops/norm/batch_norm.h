@@ -1,7 +1,7 @@
 // Computes BatchNorm with the statistics of the batch, together with the operations that follow BatchNorm: the addition
 // of the other branch of a residual network and ReLU, or an activation alone (ReLU, SiLU, hardswish).
 //
-// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and variance (the biased one)
+// y = relu((x - mean) / sqrt(variance + epsilon) * weight + bias + residual), where mean and variance (the biased one)
 // are those of x's values in a channel. All arithmetic is float32. Each run gives the same bits, because the order of
 // all sums is fixed. Backward needs the slope of the activation. If the activation follows the norm directly, backward
 // computes the slope again from x. If ReLU follows an addition, forward keeps one bit for each value, which says

@@ -9,9 +9,9 @@ this repository's headers that it includes, .clang-tidy or clang-tidy changes: .
 clean files. In the tests of a commit the script begins no further file after 45 seconds, and with LOCKSTEP_TIER=all
 after five minutes. In both cases the script runs without Clang's static analyser, which takes two thirds of the time.
 Files edited since the last commit but one are checked first. They are followed by the other files without LibTorch's
-headers, and, only with LOCKSTEP_TIER=all, by the other files with LibTorch's headers. Within each of these two groups
-the order is random and differs for each commit. With file names, or with TIDY=all (./lockstep test --soak tidy), the
-script runs with the analyser until all these files were checked.
+headers, and, only with LOCKSTEP_TIER=all, by the other files with LibTorch's headers. Within each of the last two
+groups the order is random and differs for each commit. With file names, or with TIDY=all (./lockstep test --soak tidy),
+the script runs with the analyser until all these files were checked.
 """
 
 import concurrent.futures
