@@ -44,7 +44,7 @@ class OlderRun:
     weights: bool = True  # whether the corpus has the last weights; it has at least their hash in any case
     # Names of tensors that depend on rounding errors: the bias before a BatchNorm, this BatchNorm's running mean, and
     # the bias of an attention's keys. The biases' gradients are zero up to rounding, and Adam turns even such small
-    # gradients into updates of full size. These tensors are compared only if bits are compared.
+    # gradients into updates of full size, as LAMB does. These tensors are compared only if bits are compared.
     rounding: tuple = ()
 
     def config(self):
@@ -204,6 +204,7 @@ optimizer { type: LAMB lr: 0.05 ema_decay: 0.9 }
 ddp { sync_batch_norm: true reduce_dtype: FP16 first_bucket_bytes: 64 bucket_bytes: 128 }""",
         ranks=2,
         predict=(),
+        rounding=("0.bias", "1.running_mean", "3.bias", "4.running_mean"),
     ),
     "folds": OlderRun(
         data=f'{TABLE} folds {{ by: GROUP group: "city" }}',
