@@ -10,11 +10,24 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "data/tables/csv_spelling.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSeveral = -1;  // instead of a sample's index: several samples have this name
+// Instead of a sample's index: several samples have this name, or none has it.
+constexpr int64_t kSeveral = -1;
+constexpr int64_t kNone = -2;
+
+// Maps the names of samples to their indices.
+using Samples = std::unordered_map<std::string, int64_t>;
+
+// Returns the index of the sample `id`, or else of the sample whose id has the same value.
+int64_t Find(const Samples& samples, const Samples& by_value, const std::string& id) {
+  if (const auto same = samples.find(id); same != samples.end()) return same->second;
+  const auto found = by_value.find(ValueKey(id));
+  return found == by_value.end() ? kNone : found->second;
+}
 
 // Returns the first few names, for an error message.
 std::string Some(const std::vector<std::string>& names) {
@@ -65,7 +78,7 @@ bool Submission::HoldsFractions(size_t i) const {
   });
 }
 
-Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool probabilities) const {
+Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool probabilities) {
   const CsvTextColumn& column = sample_[1];
   if (probabilities || HoldsFractions(1)) {
     if (outputs.names.size() != 2) {
@@ -76,8 +89,18 @@ Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool prob
     }
     return {.what = What::kProbability, .index = 1};
   }
+  const TextIndex classes(outputs.names);
   for (const std::string& text : column.texts) {
-    if (std::ranges::find(outputs.names, text) != outputs.names.end()) continue;
+    if (classes.FindSame(text) >= 0) continue;
+    if (const int64_t found = classes.Find(text); found >= 0) {
+      if (class_names_.empty()) {
+        for (const std::string& name : outputs.names) {
+          class_names_.emplace_back(WithoutZeroFraction(name));
+        }
+      }
+      class_names_[found] = text;
+      continue;
+    }
     throw DataError(
         "{}: column \"{}\" holds \"{:.40}\", which is none of the run's classes ({}): write one of "
         "them there, or a fraction such as 0.5 for probabilities",
@@ -104,36 +127,40 @@ int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
 }
 
 void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
-  std::unordered_map<std::string_view, int64_t> samples;
-  const auto add = [&](std::string_view name, int64_t sample) {
-    const auto [at, is_new] = samples.try_emplace(name, sample);
+  Samples samples;
+  Samples by_value;  // ids of tables, by ValueKey(): 200.0 is 200
+  const auto add = [](Samples& to, std::string name, int64_t sample) {
+    const auto [at, is_new] = to.try_emplace(std::move(name), sample);
     if (!is_new && at->second != sample) at->second = kSeveral;
   };
   for (size_t i = 0; i < ids.size(); ++i) {
-    std::string_view name = ids[i];
-    add(name, static_cast<int64_t>(i));
-    if (!are_files) continue;
-    name.remove_prefix(name.rfind('/') + 1);
-    add(name, static_cast<int64_t>(i));
-    add(name.substr(0, name.rfind('.')), static_cast<int64_t>(i));
+    const auto sample = static_cast<int64_t>(i);
+    add(samples, ids[i], sample);
+    if (!are_files) {
+      add(by_value, ValueKey(ids[i]), sample);
+      continue;
+    }
+    const std::string name = ids[i].substr(ids[i].rfind('/') + 1);
+    add(samples, name, sample);
+    add(samples, name.substr(0, name.rfind('.')), sample);
   }
   std::vector<bool> is_sent(ids.size());
   rows_.clear();
   for (const std::string& id : sample_[0].texts) {
-    const auto found = samples.find(id);
-    if (found == samples.end()) {
+    const int64_t sample = Find(samples, by_value, id);
+    if (sample == kNone) {
       throw DataError("{}: {} \"{:.80}\" is not among the samples of --input", path_, id_name(),
                       id);
     }
-    if (found->second == kSeveral) {
+    if (sample == kSeveral) {
       throw DataError("{}: several samples of --input have the {} \"{:.80}\"", path_, id_name(),
                       id);
     }
-    if (is_sent[found->second]) {
+    if (is_sent[sample]) {
       throw DataError("{}: {} \"{:.80}\" is there twice", path_, id_name(), id);
     }
-    is_sent[found->second] = true;
-    rows_.push_back(found->second);
+    is_sent[sample] = true;
+    rows_.push_back(sample);
   }
   const auto left = std::ranges::find(is_sent, false);
   if (left != is_sent.end()) {
@@ -144,6 +171,8 @@ void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
 
 PredictionTable Submission::Table(const Outputs& outputs) const {
   PredictionTable table{.rows = static_cast<int64_t>(rows_.size()), .columns = {}};
+  Outputs named = outputs;
+  if (!class_names_.empty()) named.names = class_names_;
   table.columns.push_back(
       {.name = id_name(), .cell = [this](int64_t row) { return sample_[0].texts[row]; }});
   for (size_t i = 0; i < columns_.size(); ++i) {
@@ -152,7 +181,7 @@ PredictionTable Submission::Table(const Outputs& outputs) const {
     PredictionColumn column;
     switch (columns_[i].what) {
       case What::kLabel:
-        column = LabelColumn(outputs, name);
+        column = LabelColumn(named, name);
         break;
       case What::kProbability:
         column = ProbabilityColumn(outputs, name, index);

@@ -57,7 +57,7 @@ class Submission {
     int64_t index = 0;  // the index of the class, label or regression target
   };
 
-  Column OnlyClassColumn(const Outputs& outputs, bool probabilities) const;
+  Column OnlyClassColumn(const Outputs& outputs, bool probabilities);
   // Returns the index of the class, label or regression target of column `i`.
   int64_t IndexOf(size_t i, const Outputs& outputs) const;
   // Returns whether a cell of column `i` is written with a decimal point, such as 0.5 or 0.0.
@@ -67,6 +67,8 @@ class Submission {
   std::vector<CsvTextColumn> sample_;
   std::vector<Column> columns_;  // the columns of sample_ after the first
   std::vector<int64_t> rows_;    // for each id, the index of the predicted sample
+  // The names of the classes as the sample submission spells them (1 where the run has 1.0); empty: as the run has them.
+  std::vector<std::string> class_names_;
 };
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "config/formats/division.h"
 #include "config/formats/format.h"
 #include "config/schema/fields.h"
+#include "data/tables/csv_spelling.h"
 #include "data/tables/csv_texts.h"
 
 namespace lockstep {
@@ -26,6 +27,15 @@ void RequireNumbers(const FieldCheck& check, const std::string& name,
                                  "data.csv.header: true",
                                  column));
   }
+}
+
+std::vector<CsvDecimal> LabelDecimalsOf(const config::Csv& csv) {
+  std::vector<CsvDecimal> decimals;
+  for (const int decimal : csv.label_decimal()) {
+    decimals.push_back(
+        DecimalOf(static_cast<config::Csv::Decimal>(decimal)).value_or(CsvDecimal::kPoint));
+  }
+  return decimals;
 }
 
 CsvOptions CsvOptionsFor(const OpenRequest& request) {
@@ -45,11 +55,13 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
           .missing_indicator = csv.missing_indicator(),
           .scaling = ScalingOf(csv),
           .scale = static_cast<float>(csv.scale()),
+          .decimal = DecimalOf(csv.decimal()),
           .task = expected.task,
           .label_names = csv.label_names(),
           .class_names = expected.class_names,
           .classes = expected.classes,
           .columns = ColumnsOf(csv),
+          .label_decimals = LabelDecimalsOf(csv),
           .features = expected.shape.empty() ? 0 : expected.shape[0],
           .label_optional = request.label_optional};
 }
@@ -61,6 +73,8 @@ void Keep(const CsvTable& table, config::Csv& csv) {
   for (const CsvColumn& column : table.columns) Keep(column, csv);
   const std::vector<std::string>& classes = table.dataset->spec().class_names;
   csv.mutable_classes()->Assign(classes.begin(), classes.end());
+  csv.clear_label_decimal();
+  for (const CsvDecimal decimal : table.label_decimals) csv.add_label_decimal(DecimalOf(decimal));
   if (table.labels.empty()) return;
   csv.mutable_label()->Assign(table.labels.begin(), table.labels.end());
   csv.set_label_column(config::Csv().label_column());
@@ -132,6 +146,10 @@ class Tables : public Format {
       check.Fail("data.csv.classes", "needs data.csv.label_names: true");
     }
     check.RequireDistinct("data.csv.classes", csv.classes());
+    const int64_t labels = csv.label_size() > 0 ? csv.label_size() : csv.label_columns();
+    if (csv.label_decimal_size() > 0 && csv.label_decimal_size() != labels) {
+      check.Fail("data.csv.label_decimal", "is for each label column: leave it out");
+    }
     for (int i = 0; i < csv.column_size(); ++i) {
       const config::Csv::Column& column = csv.column(i);
       check.RequireDistinct("data.csv.column", column.category());
@@ -190,12 +208,17 @@ class Tables : public Format {
 
   std::optional<Split> DivideRows(const OpenRequest& request, const CsvOptions& options,
                                   int64_t rows) const {
+    // A group or a class is one, however its number is spelled.
+    const auto numbers_of = [](std::vector<std::string> texts) {
+      UnifySpellings(texts);
+      return NumbersOfTexts(texts);
+    };
     DivisionKeys keys{.groups = [&] {
-      return NumbersOfTexts(
+      return numbers_of(
           ReadColumn(request, request.config.data().folds().group(), "data.folds.group"));
     }};
     if (options.task == Task::kClassification) {
-      keys.classes = [&] { return NumbersOfTexts(ReadCsvLabels(options)); };
+      keys.classes = [&] { return numbers_of(ReadCsvLabels(options)); };
     }
     return Divide(request.config, rows, keys);
   }

@@ -26,6 +26,7 @@ CsvColumn ColumnOf(const config::Csv::Column& kept) {
           .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
           .quantiles{kept.quantile().begin(), kept.quantile().end()},
           .missing_indicator = kept.missing_indicator(),
+          .decimal = DecimalOf(kept.decimal()).value_or(CsvDecimal::kPoint),
           .dates = DatesOf(kept),
           .categories = ListOf(kept.category()),
           .has_rare = kept.rare()};
@@ -51,6 +52,32 @@ bool KeepsMoments(const config::Csv& csv) {
   return csv.scaling() != config::Csv::NONE || csv.missing() == config::Csv::MEAN;
 }
 
+std::optional<CsvDecimal> DecimalOf(config::Csv::Decimal decimal) {
+  switch (decimal) {
+    case config::Csv::FOUND:
+      return std::nullopt;
+    case config::Csv::POINT:
+      return CsvDecimal::kPoint;
+    case config::Csv::COMMA:
+      return CsvDecimal::kComma;
+    case config::Csv::COMMA_AND_POINTS:
+      return CsvDecimal::kCommaAndPoints;
+  }
+  throw BugError("data.csv.decimal {}", static_cast<int>(decimal));
+}
+
+config::Csv::Decimal DecimalOf(CsvDecimal decimal) {
+  switch (decimal) {
+    case CsvDecimal::kPoint:
+      return config::Csv::POINT;
+    case CsvDecimal::kComma:
+      return config::Csv::COMMA;
+    case CsvDecimal::kCommaAndPoints:
+      return config::Csv::COMMA_AND_POINTS;
+  }
+  throw BugError("a decimal sign {}", static_cast<int>(decimal));
+}
+
 std::vector<CsvColumn> ColumnsOf(const config::Csv& csv) {
   std::vector<CsvColumn> columns;
   for (const config::Csv::Column& kept : csv.column()) columns.push_back(ColumnOf(kept));
@@ -70,6 +97,7 @@ void Keep(const CsvColumn& column, config::Csv& csv) {
                                                     : config::Csv::Column::DAYS);
   }
   if (column.missing_indicator) kept.set_missing_indicator(true);
+  if (column.decimal != CsvDecimal::kPoint) kept.set_decimal(DecimalOf(column.decimal));
   if (!KeepsMoments(csv)) return;
   kept.set_mean(column.mean);
   kept.set_std(column.std);

@@ -4,6 +4,7 @@
 // what can fail -> nothing here; a config that another program wrote is checked in config/formats/csv.cc
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "config/schema/config.pb.h"
@@ -12,6 +13,10 @@
 namespace lockstep {
 
 CsvScaling ScalingOf(const config::Csv& csv);
+
+// Returns the decimal sign; nullopt for FOUND.
+std::optional<CsvDecimal> DecimalOf(config::Csv::Decimal decimal);
+config::Csv::Decimal DecimalOf(CsvDecimal decimal);
 
 // Returns whether the config stores a mean and a standard deviation for each numeric column.
 bool KeepsMoments(const config::Csv& csv);

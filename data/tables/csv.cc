@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -14,34 +13,25 @@
 #include "data/tables/csv_fit.h"
 #include "data/tables/csv_rows.h"
 #include "data/tables/csv_scaling.h"
+#include "data/tables/csv_spelling.h"
 
 namespace lockstep {
 namespace {
 
 using Kind = CsvRole::Kind;
 
-// Maps each text of a list to its index in the list.
-using Places = std::unordered_map<std::string_view, int64_t>;
-
-Places PlacesOf(const std::vector<std::string>& texts) {
-  Places places;
-  for (size_t i = 0; i < texts.size(); ++i) places.try_emplace(texts[i], i);
-  return places;
-}
-
 // Converts the rows of the files to samples.
 class Encoder {
  public:
   Encoder(const CsvOptions& options, const CsvFiles& files, const CsvFit& fit)
-      : options_(options), files_(files), fit_(fit) {}
+      : options_(options), files_(files), fit_(fit), class_index_(fit.classes) {}
 
   CsvRows Encode() {
     if (std::ranges::any_of(fit_.columns, &CsvColumn::is_category)) {
       for (const CsvColumn& column : fit_.columns) {
-        category_places_.push_back(PlacesOf(column.categories));
+        category_index_.emplace_back(column.categories);
       }
     }
-    class_places_ = PlacesOf(fit_.classes);
     // If fit_.columns is empty, because nothing was fitted, all feature columns are numbers.
     const int64_t columns = files_.front().layout.features();
     cells_begin_.resize(columns);
@@ -50,10 +40,12 @@ class Encoder {
       width_ += fit_.columns.empty() ? 1 : CellsOf(fit_.columns[i]);
     }
     CsvRows rows;
+    rows.remarks = fit_.remarks;
     Reserve(rows);
     for (const CsvFile& file : files_) {
       for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) AddRow(rows, file, cells);
     }
+    AddRemarkOnUnknown(rows);
     return rows;
   }
 
@@ -94,8 +86,9 @@ class Encoder {
     }
   }
 
-  void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) const {
+  void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) {
     const size_t begin = rows.cells.size();
+    row_is_unknown_ = false;
     rows.cells.resize(begin + width_);
     float* row = rows.cells.data() + begin;
     AddNoLabel(rows);
@@ -118,19 +111,32 @@ class Encoder {
       }
     });
     ++rows.count;
+    if (row_is_unknown_) ++unknown_rows_;
+  }
+
+  // Adds a line that tells how many rows have a text that no training row had.
+  void AddRemarkOnUnknown(CsvRows& rows) const {
+    if (options_.features == 0 || unknown_rows_ == 0) return;
+    rows.remarks.push_back(fmt::format("{}: {} of {} rows hold texts that no training row had{}",
+                                       files_.front().path, unknown_rows_, rows.count,
+                                       first_unknown_));
   }
 
   void WriteNumber(const CsvPlace& place, int64_t index, float* cells) const {
     if (options_.scaling != CsvScaling::kNone) {
       double number = 0;
-      const bool is_there = ReadNumber(options_, place, number);
+      const bool is_there = ReadNumber(options_, place, DecimalOf(index), number);
       return WriteScaled(place, fit_.columns[index], is_there, number, cells);
     }
-    const bool is_there = ReadNumber(options_, place, cells[0]);
+    const bool is_there = ReadNumber(options_, place, DecimalOf(index), cells[0]);
     if (!is_there) cells[0] = static_cast<float>(fit_.columns[index].mean);
     cells[0] *= options_.scale;
     RequireFinite(place, cells[0]);
     if (!fit_.columns.empty() && fit_.columns[index].missing_indicator) cells[1] = is_there ? 0 : 1;
+  }
+
+  CsvDecimal DecimalOf(int64_t index) const {
+    return fit_.columns.empty() ? CsvDecimal::kPoint : fit_.columns[index].decimal;
   }
 
   void WriteDate(const CsvPlace& place, int64_t index, float* cells) const {
@@ -165,25 +171,42 @@ class Encoder {
 
   // Returns the index of the cell's text among the categories of feature column `index`. For any other text, returns
   // the index after the last category if the column has a feature for rare texts, and otherwise -1.
-  float CategoryPlace(const CsvPlace& place, int64_t index) const {
-    const Places& places = category_places_[index];
-    const auto found = places.find(CategoryIn(options_, place));
-    if (found != places.end()) return static_cast<float>(found->second);
-    return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
+  float CategoryPlace(const CsvPlace& place, int64_t index) {
+    const CsvColumn& column = fit_.columns[index];
+    // A run of an older version may have a category, such as None, whose text stands for a missing value today.
+    int64_t found = category_index_[index].FindSame(place.text());
+    if (found >= 0) return static_cast<float>(found);
+    const std::string_view text = CategoryIn(options_, place);
+    found = category_index_[index].Find(text);
+    if (found >= 0) return static_cast<float>(found);
+    if (column.has_rare) return static_cast<float>(column.categories.size());
+    if (!text.empty()) NoteUnknown(place);
+    return -1.0F;
+  }
+
+  void NoteUnknown(const CsvPlace& place) {
+    row_is_unknown_ = true;
+    if (!first_unknown_.empty()) return;
+    first_unknown_ =
+        fmt::format(", such as {} in {}", Quoted(place.text()), place.layout.NameOf(place.column));
   }
 
   // Sets label `index` of the last row, unless the label is missing and optional.
   void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
-    if (options_.label_optional && IsMissing(place.text())) return;
+    const bool has_texts = options_.task == Task::kClassification && options_.label_names;
+    const bool is_missing = has_texts ? IsMissingText(place.text()) : IsMissing(place.text());
+    if (options_.label_optional && is_missing) return;
     if (options_.task != Task::kClassification) {
-      rows.targets.end()[index - options_.LabelCount()] = TargetIn(options_, place);
-    } else if (options_.label_names) {
-      const auto found = class_places_.find(ClassNameIn(place));
-      if (found == class_places_.end()) {
+      const CsvDecimal decimal =
+          fit_.label_decimals.empty() ? CsvDecimal::kPoint : fit_.label_decimals[index];
+      rows.targets.end()[index - options_.LabelCount()] = TargetIn(options_, place, decimal);
+    } else if (has_texts) {
+      const int64_t found = class_index_.Find(ClassNameIn(place));
+      if (found < 0) {
         FailAt(place, fmt::format("label {} is none of those in training (data.csv.classes)",
                                   Quoted(place.text())));
       }
-      rows.labels.back() = found->second;
+      rows.labels.back() = found;
     } else {
       rows.labels.back() = ClassIn(options_, place);
     }
@@ -201,10 +224,14 @@ class Encoder {
   const CsvOptions& options_;
   const CsvFiles& files_;
   const CsvFit& fit_;
-  int64_t width_ = 0;                    // the number of elements of CsvRows::cells for a row
-  std::vector<int64_t> cells_begin_;     // the index of each feature column's first element
-  std::vector<Places> category_places_;  // each feature column's Places; empty: no categories
-  Places class_places_;
+  int64_t width_ = 0;                 // the number of elements of CsvRows::cells for a row
+  std::vector<int64_t> cells_begin_;  // the index of each feature column's first element
+  std::vector<TextIndex>
+      category_index_;  // of each feature column's categories; empty: no categories
+  TextIndex class_index_;
+  bool row_is_unknown_ = false;  // whether the row holds a text that no training row had
+  int64_t unknown_rows_ = 0;
+  std::string first_unknown_;  // the first such text, in words
 };
 
 std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& layout) {
@@ -226,7 +253,8 @@ CsvTable ReadCsv(const CsvOptions& options) {
   Encoder encoder(options, files, fit);
   CsvRows rows = encoder.Encode();
   if (options.task == Task::kClassification && options.classes == 0 && !options.label_names) {
-    rows.remarks = RemarksOnLabels<int64_t>(options.files.front(), rows.labels);
+    std::ranges::copy(RemarksOnLabels<int64_t>(options.files.front(), rows.labels),
+                      std::back_inserter(rows.remarks));
   }
   SampleSpec spec{.classes = encoder.ClassesOf(rows),
                   .class_names = fit.classes,
@@ -234,6 +262,7 @@ CsvTable ReadCsv(const CsvOptions& options) {
                   .categories = FeaturesOfCategories(fit.columns)};
   return {.dataset = MakeCsvDataset(std::move(spec), std::move(rows), fit.columns),
           .columns = fit.columns,
+          .label_decimals = fit.label_decimals,
           .labels = LabelNames(options, files.front().layout)};
 }
 

@@ -55,6 +55,7 @@ struct CsvTable {
   std::shared_ptr<const Dataset> dataset;
   // The fitted values, for CsvOptions::columns of later calls that read other files; empty if nothing was fitted.
   std::vector<CsvColumn> columns;
+  std::vector<CsvDecimal> label_decimals;  // for CsvOptions::label_decimals of later calls
   // The names of the label columns; empty if the files have no header.
   std::vector<std::string> labels;
 };

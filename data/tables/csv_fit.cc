@@ -1,8 +1,6 @@
 #include "data/tables/csv_fit.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -11,13 +9,12 @@
 #include "data/dataset/inferred_classes.h"
 #include "data/tables/csv_date.h"
 #include "data/tables/csv_scaling.h"
+#include "data/tables/csv_spelling.h"
 
 namespace lockstep {
 namespace {
 
 using Kind = CsvRole::Kind;
-using Texts = std::set<std::string, std::less<>>;
-using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
 // The greatest number of categories of a column. A column with more categories is refused as a mistake.
 constexpr size_t kMaxCategories = 10000;
@@ -52,11 +49,15 @@ class Fitter {
   Fitter(const CsvOptions& options, const CsvFiles& files)
       : options_(options),
         files_(files),
-        fit_{.columns = options.columns, .classes = options.class_names} {}
+        fit_{.columns = options.columns,
+             .classes = options.class_names,
+             .label_decimals = options.label_decimals} {}
 
   CsvFit Fit() && {
     const bool fits_classes = options_.label_names && fit_.classes.empty();
-    const bool fits_columns = KnowsColumns(options_) && fit_.columns.empty();
+    if (fit_.columns.empty()) FindDecimals();
+    const bool fits_columns =
+        (KnowsColumns(options_) || !decimals_.empty()) && fit_.columns.empty();
     if (fits_columns) {
       NameColumns();
       if (FitsNumbers(options_)) numbers_.resize(fit_.columns.size());
@@ -74,7 +75,7 @@ class Fitter {
     }
     if (!numbers_.empty()) KeepNumbers();
     for (size_t i = 0; i < categories_.size(); ++i) KeepCategories(i);
-    if (fits_classes) fit_.classes.assign(classes_.begin(), classes_.end());
+    if (fits_classes) KeepClasses();
     CheckColumns();
     return std::move(fit_);
   }
@@ -87,6 +88,62 @@ class Fitter {
       const CsvRole& role = layout.roles[i];
       if (IsFeature(role)) fit_.columns[role.index].name = layout.header[i];
     }
+    for (size_t i = 0; i < decimals_.size(); ++i) fit_.columns[i].decimal = decimals_[i];
+  }
+
+  // Sets decimals_ and fit_.label_decimals if a column has another decimal sign than a point, and adds a remark for each
+  // column whose numbers are not in C's spelling. All rows are read, because the rest of a column may decide what a
+  // comma means.
+  void FindDecimals() {
+    if (options_.features > 0) return;
+    const bool is_needed =
+        options_.decimal || std::ranges::any_of(files_, [&](const CsvFile& file) {
+          return MayHaveFormattedNumbers(file.text(), options_.delimiter);
+        });
+    if (!is_needed) return;
+    const std::vector<CsvRole>& roles = files_.front().layout.roles;
+    std::vector<DecimalSigns> signs(roles.size());
+    files_.VisitAllRows([&](const CsvPlace& place, const CsvRole& role) {
+      if (HoldsNumbers(role)) signs[place.column].Add(place.text());
+    });
+    std::vector<CsvDecimal> features(files_.front().layout.features());
+    std::vector<CsvDecimal> labels(options_.LabelCount());
+    for (size_t i = 0; i < roles.size(); ++i) {
+      if (!HoldsNumbers(roles[i])) continue;
+      const CsvDecimal decimal = options_.decimal.value_or(signs[i].Found(options_.delimiter));
+      const bool is_label = roles[i].kind == Kind::kLabel;
+      (is_label ? labels : features)[roles[i].index] = decimal;
+      AddRemark(static_cast<int64_t>(i), signs[i], decimal);
+    }
+    const auto has_comma = [](CsvDecimal decimal) { return decimal != CsvDecimal::kPoint; };
+    if (std::ranges::any_of(features, has_comma)) decimals_ = std::move(features);
+    if (std::ranges::any_of(labels, has_comma)) fit_.label_decimals = std::move(labels);
+  }
+
+  // Returns whether a column's cells are numbers with fractions. The labels of classification are not: they are class
+  // numbers or texts.
+  bool HoldsNumbers(const CsvRole& role) const {
+    return role.kind == Kind::kNumber ||
+           (role.kind == Kind::kLabel && options_.task != Task::kClassification);
+  }
+
+  // Adds a line that tells how the formatted numbers of a column are read.
+  void AddRemark(int64_t column, const DecimalSigns& signs, CsvDecimal decimal) {
+    constexpr size_t kMostRemarks = 8;
+    double number = 0;
+    if (signs.example().empty() || fit_.remarks.size() == kMostRemarks ||
+        !ParseNumber(signs.example(), decimal, number)) {
+      return;
+    }
+    const bool is_point = decimal == CsvDecimal::kPoint;
+    const std::string other =
+        !signs.may_be_either() || options_.decimal
+            ? ""
+            : fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
+                          is_point ? "is a decimal sign" : "separates groups of digits");
+    fit_.remarks.push_back(fmt::format("{}: {}: {} is read as {}{}", files_.front().path,
+                                       files_.front().layout.NameOf(column),
+                                       Quoted(signs.example()), number, other));
   }
 
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
@@ -94,7 +151,8 @@ class Fitter {
     double number = 0;
     CsvDate date;
     const bool is_date = role.kind == Kind::kDate;
-    if (!(is_date ? ReadDate(options_, place, date) : ReadNumber(options_, place, number))) {
+    if (!(is_date ? ReadDate(options_, place, date)
+                  : ReadNumber(options_, place, DecimalOf(role), number))) {
       seen.lacks_some = true;
       return;
     }
@@ -114,6 +172,8 @@ class Fitter {
           files_.front().path, kMostQuantiles, kMostKeptQuantiles);
     }
   }
+
+  CsvDecimal DecimalOf(const CsvRole& role) const { return fit_.columns[role.index].decimal; }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
     TextCounts& counts = categories_[role.index];
@@ -148,6 +208,7 @@ class Fitter {
   void KeepCategories(size_t index) {
     if (categories_[index].empty()) return;
     CsvColumn& column = fit_.columns[index];
+    MergeSpellings(categories_[index]);
     for (const auto& [text, count] : categories_[index]) {
       if (count >= options_.category_min_rows) {
         column.categories.push_back(text);
@@ -170,11 +231,19 @@ class Fitter {
 
   void AddClass(const CsvPlace& place) {
     const std::string_view text = ClassNameIn(place);
-    if (classes_.contains(text)) return;
+    if (const auto known = classes_.find(text); known != classes_.end()) {
+      ++known->second;
+      return;
+    }
     if (static_cast<int64_t>(classes_.size()) == kMaxInferredClasses) {
       FailAt(place, fmt::format("more than {} classes", classes_.size()));
     }
-    classes_.emplace(text);
+    classes_.emplace(text, 1);
+  }
+
+  void KeepClasses() {
+    MergeSpellings(classes_);
+    for (const auto& [text, count] : classes_) fit_.classes.push_back(text);
   }
 
   void KeepNumbers() {
@@ -230,7 +299,8 @@ class Fitter {
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
   size_t quantiles_ = 0;  // the number of quantiles to keep for the rows that were read so far
-  Texts classes_;
+  TextCounts classes_;
+  std::vector<CsvDecimal> decimals_;  // of each feature column; empty: all have a point
 };
 
 }  // namespace

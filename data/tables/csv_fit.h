@@ -13,6 +13,8 @@ namespace lockstep {
 struct CsvFit {
   std::vector<CsvColumn> columns;    // the fitted values of each feature column (CsvTable::columns)
   std::vector<std::string> classes;  // the labels' texts from all rows, in the order of the classes
+  std::vector<CsvDecimal> label_decimals;  // of each label column; empty: kPoint
+  std::vector<std::string> remarks;  // lines that tell how columns are read, for Dataset::Remarks()
 };
 
 // Throws Error (kData) if the files are not training files and the options lack a value that can only be fitted to

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset/dataset.h"
+#include "data/tables/csv_number.h"
 
 namespace lockstep {
 
@@ -32,6 +34,7 @@ struct CsvColumn {
   // The quantiles for CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
   bool missing_indicator = false;  // whether the column has a 0/1 indicator of missing values
+  CsvDecimal decimal = CsvDecimal::kPoint;
   CsvDates dates = CsvDates::kNone;
   // For a column of categories: the texts in ascending order, without the rare ones, and whether there are rare ones.
   std::vector<std::string> categories{};
@@ -64,6 +67,8 @@ struct CsvOptions {
   bool missing_indicator = false;  // whether columns with missing numbers or dates get an indicator
   CsvScaling scaling = CsvScaling::kNone;
   float scale = 1;  // the factor for numbers if `scaling` is kNone
+  std::optional<CsvDecimal>
+      decimal{};  // of all columns; nullopt: that of each column is found from its cells
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
   // The labels' texts in the order of the classes; empty: the texts in the files, in ascending order.
@@ -72,6 +77,7 @@ struct CsvOptions {
   // The values that were fitted to the training rows, in the order of the features. If `columns` is empty, the values
   // are computed from the training rows.
   std::vector<CsvColumn> columns{};
+  std::vector<CsvDecimal> label_decimals{};  // of each label column, like `columns`; empty: kPoint
   // Returns the indices of the training rows among `rows` rows, in ascending order. null: all rows are training rows.
   std::function<std::vector<int64_t>(int64_t rows)> training_rows{};
   // The number of features of one input. 0: the files are the training files. Otherwise nothing is fitted to the files,

@@ -1,7 +1,8 @@
 #include "data/tables/csv_value.h"
 
+#include <cmath>
+
 #include "base/error.h"
-#include "base/small_letters.h"
 #include "data/dataset/inferred_classes.h"
 
 namespace lockstep {
@@ -9,14 +10,15 @@ namespace {
 
 bool IsTraining(const CsvOptions& options) { return options.features == 0; }
 
-// Returns the first five characters of a cell in small letters, which are enough to see whether the cell is missing.
-std::string SmallBeginning(std::string_view text) {
-  constexpr size_t kLongest = 5;
-  return InSmallLetters(TrimmedCell(text).substr(0, kLongest));
-}
-
-bool IsMissingText(const std::string& small) {
-  return small.empty() || small == "na" || small == "nan" || small == "null";
+// Returns words that tell that `text` is a number with the other decimal sign; empty if it is none.
+std::string WithOtherSign(std::string_view text, CsvDecimal decimal) {
+  const bool has_comma = decimal != CsvDecimal::kPoint;
+  double number = 0;
+  if (!ParseNumber(text, has_comma ? CsvDecimal::kPoint : CsvDecimal::kCommaAndPoints, number)) {
+    return "";
+  }
+  return fmt::format(" with the decimal {} of this column (data.csv.decimal)",
+                     has_comma ? "comma" : "point");
 }
 
 }  // namespace
@@ -36,21 +38,14 @@ void FailAt(const CsvPlace& place, const std::string& what) {
 
 std::string Quoted(std::string_view text) { return fmt::format("\"{:.40}\"", text); }
 
-bool IsMissing(std::string_view text) { return IsMissingText(SmallBeginning(text)); }
-
-bool NumberIsMissing(std::string_view text) {
-  const std::string small = SmallBeginning(text);
-  return IsMissingText(small) || small == "nat" || small == "none";
-}
-
 void RequireMean(const CsvOptions& options, const CsvPlace& place) {
   if (options.mean_if_missing) return;
   FailAt(place, fmt::format("{} is no value: fill it in{}", Quoted(place.text()),
                             IsTraining(options) ? ", or set data.csv.missing: MEAN" : ""));
 }
 
-void RequireMissing(const CsvOptions& options, const CsvPlace& place) {
-  if (NumberIsMissing(place.text())) return RequireMean(options, place);
+void RequireMissing(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal) {
+  if (IsMissing(place.text())) return RequireMean(options, place);
   const std::string column = place.layout.Reference(place.column);
   std::string cure = "write one";
   if (place.row_line == 1 && place.layout.header.empty() && IsTraining(options)) {
@@ -61,7 +56,8 @@ void RequireMissing(const CsvOptions& options, const CsvPlace& place) {
     cure = fmt::format(
         "if the column holds texts, add \"{}\" to data.csv.category or data.csv.ignore", column);
   }
-  FailAt(place, fmt::format("{} is no finite number; {}", Quoted(place.text()), cure));
+  FailAt(place, fmt::format("{} is no finite number{}; {}", Quoted(place.text()),
+                            WithOtherSign(place.text(), decimal), cure));
 }
 
 bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
@@ -69,7 +65,7 @@ bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
     date = *found;
     return true;
   }
-  if (NumberIsMissing(place.text())) {
+  if (IsMissing(place.text())) {
     RequireMean(options, place);
     return false;
   }
@@ -84,7 +80,9 @@ bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
   // The label is parsed as a double, because a float cannot hold every integer that a label can be.
   double value = 0;
-  if (!ParseNumber(place.text(), value) || !(value >= 0) || value != std::floor(value)) {
+  const bool is_number =
+      ParseNumber(place.text(), CsvDecimal::kPoint, value) || ParseTruth(place.text(), value);
+  if (!is_number || !(value >= 0) || value != std::floor(value)) {
     FailAt(place, fmt::format("label {} is no class number (an integer from 0); for texts set "
                               "data.csv.label_names: true",
                               Quoted(place.text())));
@@ -101,10 +99,12 @@ int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
   return static_cast<int64_t>(value);
 }
 
-float TargetIn(const CsvOptions& options, const CsvPlace& place) {
+float TargetIn(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal) {
   float value = 0;
-  if (!ParseNumber(place.text(), value))
-    FailAt(place, Quoted(place.text()) + " is no finite number");
+  if (!ParseNumber(place.text(), decimal, value) && !ParseTruth(place.text(), value)) {
+    FailAt(place, fmt::format("{} is no finite number{}", Quoted(place.text()),
+                              WithOtherSign(place.text(), decimal)));
+  }
   if (options.task == Task::kMultiLabel && value != 0 && value != 1) {
     FailAt(place, fmt::format("label {} is neither 0 nor 1", Quoted(place.text())));
   }
@@ -112,16 +112,18 @@ float TargetIn(const CsvOptions& options, const CsvPlace& place) {
 }
 
 std::string_view ClassNameIn(const CsvPlace& place) {
-  if (IsMissing(place.text())) {
+  if (IsMissingText(place.text())) {
     FailAt(place, fmt::format("label {} is no value", Quoted(place.text())));
   }
   return place.text();
 }
 
 std::string_view CategoryIn(const CsvOptions& options, const CsvPlace& place) {
-  if (!IsMissing(place.text())) return place.text();
-  RequireMean(options, place);
-  return "";
+  if (IsMissingText(place.text())) {
+    RequireMean(options, place);
+    return "";
+  }
+  return options.mean_if_missing && IsMissing(place.text()) ? "" : place.text();
 }
 
 }  // namespace lockstep

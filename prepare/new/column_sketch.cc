@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "data/tables/csv_date.h"
-#include "data/tables/csv_value.h"
 
 namespace lockstep {
 
@@ -12,12 +11,17 @@ void ColumnSketch::Add(std::string_view cell, int64_t line) {
   constexpr size_t kShownBytes = 40;
   if (IsMissing(cell)) {
     if (missing_++ == 0) first_missing_line_ = line;
+    if (!IsMissingText(cell)) ++marks_[std::string(cell)];
     return;
   }
   double number = 0;
-  if (ParseNumber(cell, number)) {
+  if (ParseNumber(cell, decimal_, number)) {
     AddNumber(number);
   } else {
+    if (ParseTruth(cell, number)) {
+      ++truths_;
+      true_share_ += (number - true_share_) / static_cast<double>(truths_);
+    }
     if (texts_++ == 0) {
       first_text_line_ = line;
       first_text_ = cell.substr(0, kShownBytes);
@@ -39,6 +43,22 @@ void ColumnSketch::AddNumber(double number) {
   ++numbers_;
   if (number == std::floor(number)) ++integers_;
   mean_ += (number - mean_) / static_cast<double>(numbers_);
+}
+
+void ColumnSketch::End() {
+  const size_t spellings = values_.size();
+  MergeSpellings(values_);
+  repeats_ = repeats_ || values_.size() < spellings;
+}
+
+ColumnSketch ColumnSketch::AsClasses() const {
+  ColumnSketch classes = *this;
+  for (const auto& [text, count] : marks_) {
+    classes.missing_ -= count;
+    classes.texts_ += count;
+    if (!has_many_) classes.values_[text] += count;
+  }
+  return classes;
 }
 
 void ColumnSketch::AddValue(std::string_view cell) {

@@ -2,7 +2,7 @@
 //
 // Promise: counts, the mean, the least and the greatest number take all cells into account, and not only a sample of
 // them. A cell is missing if IsMissing() accepts it, a number if ParseNumber() does, and otherwise a text; training
-// uses these functions, too (data/tables/csv_value.h). A text may be a date (data/tables/csv_date.h).
+// uses these functions, too (data/tables/csv_number.h). A text may be a date (data/tables/csv_date.h).
 //
 // Invariants:
 //   1. At most `most_texts` different cells are kept. When one more occurs, the sketch drops all of them, and
@@ -12,27 +12,37 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
+
+#include "data/tables/csv_number.h"
+#include "data/tables/csv_spelling.h"
 
 namespace lockstep {
 
 class ColumnSketch {
  public:
-  explicit ColumnSketch(size_t most_texts) : most_texts_(most_texts) {}
+  explicit ColumnSketch(size_t most_texts, CsvDecimal decimal = CsvDecimal::kPoint)
+      : most_texts_(most_texts), decimal_(decimal) {}
 
   // Adds the next cell, which lies in line `line` of the file.
   void Add(std::string_view cell, int64_t line);
+
+  // Merges the spellings of each value (data/tables/csv_spelling.h). To be called after the last cell was added.
+  void End();
+
+  // Returns the sketch of the same cells as labels of texts, among which N/A and None are no missing values but classes.
+  ColumnSketch AsClasses() const;
 
   int64_t rows() const { return missing_ + numbers_ + texts_; }
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
   int64_t texts() const { return texts_; }  // cells that are neither missing nor a number
   // holds_dates() returns whether all cells that are not missing are dates. has_times() returns whether one of the
-  // dates has a time of day.
+  // dates has a time of day. holds_truths() returns whether all cells that are not missing are true or false.
   bool holds_dates() const { return dates_ == present(); }
   bool has_times() const { return has_times_; }
+  bool holds_truths() const { return truths_ > 0 && truths_ == present(); }
   int64_t present() const { return numbers_ + texts_; }
 
   int64_t first_missing_line() const { return first_missing_line_; }
@@ -44,14 +54,15 @@ class ColumnSketch {
 
   // Returns whether there are numbers, and all of them are integers.
   bool holds_integers() const { return numbers_ > 0 && integers_ == numbers_; }
-  double mean() const { return mean_; }
+  // Returns the mean of the numbers, or of true (1) and false (0) if holds_truths().
+  double mean() const { return holds_truths() ? true_share_ : mean_; }
   double least() const { return least_; }
   double greatest() const { return greatest_; }
   // Returns whether all cells are integers, and each cell is the previous cell plus 1.
   bool counts_rows() const { return counts_ && holds_integers() && missing_ + texts_ == 0; }
 
   // Returns the different cells that are not missing, each with its number of occurrences; empty if there are too many.
-  const std::map<std::string, int64_t, std::less<>>& values() const { return values_; }
+  const TextCounts& values() const { return values_; }
   bool has_many_texts() const { return has_many_; }
   bool repeats() const { return repeats_; }
 
@@ -60,24 +71,28 @@ class ColumnSketch {
   void AddValue(std::string_view cell);
 
   size_t most_texts_;
+  CsvDecimal decimal_;
   int64_t missing_ = 0;
   int64_t numbers_ = 0;
   int64_t integers_ = 0;
   int64_t texts_ = 0;
   int64_t dates_ = 0;
+  int64_t truths_ = 0;
   bool has_times_ = false;
   int64_t text_bytes_ = 0;
   int64_t first_missing_line_ = 0;
   int64_t first_text_line_ = 0;
   std::string first_text_;
   double mean_ = 0;
+  double true_share_ = 0;
   double least_ = 0;
   double greatest_ = 0;
   double last_ = 0;
   bool counts_ = true;
   bool has_many_ = false;
   bool repeats_ = false;
-  std::map<std::string, int64_t, std::less<>> values_;
+  TextCounts values_;
+  TextCounts marks_;  // cells such as N/A and None, which are missing values but may be classes
 };
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/small_letters.h"
-#include "data/tables/csv_value.h"
+#include "data/tables/csv_number.h"
 #include "prepare/new/names.h"
 
 namespace lockstep {
@@ -24,6 +24,12 @@ constexpr std::array<std::string_view, 10> kUsualLabels{
 // kRowsOfAClass rows of each on average. Otherwise the integers are quantities, and the task is regression.
 constexpr int64_t kMostClassNumbers = 20;
 constexpr int64_t kRowsOfAClass = 3;
+
+// Returns the sketch of a label column. If the column holds texts, all of them may be classes.
+ColumnSketch LabelOf(const TablePlanRequest& request, int64_t column) {
+  const ColumnSketch& label = request.train.columns[column];
+  return label.texts() > 0 ? label.AsClasses() : label;
+}
 
 void FromUser(const TablePlanRequest& request, TablePlan& plan) {
   for (const std::string& label : request.labels) {
@@ -128,7 +134,7 @@ bool AreClassNumbers(const ColumnSketch& column) {
   std::set<double> numbers;
   for (const auto& [text, count] : column.values()) {
     double number = 0;
-    if (!ParseNumber(text, number)) return false;
+    if (!ParseNumber(text, CsvDecimal::kPoint, number)) return false;
     numbers.insert(number);
   }
   return column.holds_integers() && *numbers.begin() == 0 &&
@@ -136,6 +142,7 @@ bool AreClassNumbers(const ColumnSketch& column) {
 }
 
 bool IsYesOrNo(const ColumnSketch& column) {
+  if (column.holds_truths()) return true;
   return column.holds_integers() && column.texts() == 0 && column.least() >= 0 &&
          column.greatest() <= 1;
 }
@@ -147,13 +154,14 @@ bool WantsFractions(const TablePlanRequest& request) {
   const auto& values = request.submission->columns[1].values();
   return std::ranges::any_of(values, [](const auto& value) {
     double number = 0;
-    return value.first.find('.') != value.first.npos && ParseNumber(value.first, number);
+    return value.first.find('.') != value.first.npos &&
+           ParseNumber(value.first, CsvDecimal::kPoint, number);
   });
 }
 
 // Checks that each row has a label. Throws Error (kData) if one has none.
 void RequireWhole(const TablePlanRequest& request, int64_t column) {
-  const ColumnSketch& label = request.train.columns[column];
+  const ColumnSketch label = LabelOf(request, column);
   if (label.missing() > 0) {
     throw DataError(
         "{}:{}: {}: {} of {} rows have no label: fill them in, or remove these rows (--label NAME "
@@ -172,7 +180,7 @@ void RequireNumbers(const TablePlanRequest& request, int64_t column, const char*
 
 void SetClasses(const TablePlanRequest& request, int64_t column, TablePlan& plan) {
   const TableSketch& train = request.train;
-  const ColumnSketch& label = train.columns[column];
+  const ColumnSketch label = LabelOf(request, column);
   const auto different = static_cast<int64_t>(label.values().size());
   if (label.has_many_texts() || (label.texts() > 0 && 2 * different > label.rows())) {
     throw DataError(
@@ -210,8 +218,10 @@ void SetYesOrNo(const TablePlanRequest& request, TablePlan& plan) {
   for (const std::string& name : plan.labels) {
     const int64_t column = request.train.Find(name);
     if (!IsYesOrNo(request.train.columns[column])) {
-      throw DataError("{}: {} holds other values than 0 and 1: choose the labels with --label NAME",
-                      request.train.path, request.train.NameOf(column));
+      throw DataError(
+          "{}: {} holds other values than 0 and 1, or true and false: choose the labels with "
+          "--label NAME",
+          request.train.path, request.train.NameOf(column));
     }
     least = std::min(least, request.train.columns[column].mean());
   }
@@ -219,7 +229,7 @@ void SetYesOrNo(const TablePlanRequest& request, TablePlan& plan) {
 }
 
 void ChooseForOne(const TablePlanRequest& request, int64_t column, TablePlan& plan) {
-  const ColumnSketch& label = request.train.columns[column];
+  const ColumnSketch label = LabelOf(request, column);
   const auto different = static_cast<int64_t>(label.values().size());
   if (label.texts() > 0) {
     SetClasses(request, column, plan);
@@ -256,7 +266,7 @@ void ChooseLabels(const TablePlanRequest& request, TablePlan& plan) {
   }
   for (const std::string& name : plan.labels) {
     const int64_t column = request.train.Find(name);
-    const ColumnSketch& label = request.train.columns[column];
+    const ColumnSketch label = LabelOf(request, column);
     RequireWhole(request, column);
     if (label.values().size() == 1) {
       throw DataError(
@@ -292,7 +302,7 @@ void ChooseTask(const TablePlanRequest& request, TablePlan& plan) {
   });
   if (all_yes_or_no) {
     SetYesOrNo(request, plan);
-    plan.task_reason = "columns of 0 and 1";
+    plan.task_reason = "columns of 0 and 1, or of true and false";
   } else {
     SetNumbers(request, plan);
     plan.task_reason = "columns of numbers";

@@ -9,6 +9,8 @@
 #include "base/nearest.h"
 #include "data/dataset/split.h"
 #include "data/tables/csv_date.h"
+#include "data/tables/csv_number.h"
+#include "data/tables/csv_spelling.h"
 #include "prepare/new/label_choice.h"
 #include "prepare/new/names.h"
 
@@ -54,6 +56,7 @@ class Planner {
       plan_.columns.push_back(std::move(column));
     }
     if (plan_.inputs == 0) RefuseAll();
+    for (size_t i = 0; i < plan_.columns.size(); ++i) NoteSpelling(i);
     plan_.missing = Missing();
   }
 
@@ -66,6 +69,20 @@ class Planner {
   static void IgnoreAsEmpty(const ColumnSketch& train, ColumnPlan& column) {
     Ignore(column,
            fmt::format("only {} of {} rows have a value there", train.present(), train.rows()));
+  }
+
+  // Adds a note that tells how the numbers of a column are read, if they are not in C's spelling.
+  void NoteSpelling(size_t i) {
+    const ColumnPlan& column = plan_.columns[i];
+    const bool is_label = column.kind == Kind::kLabel && plan_.task == LearnTask::kRegression;
+    const DecimalSigns& signs = request_.train.signs[i];
+    double number = 0;
+    if ((column.kind != Kind::kNumber && !is_label) || signs.example().empty() ||
+        !ParseNumber(signs.example(), signs.Found(request_.train.dialect.delimiter), number)) {
+      return;
+    }
+    plan_.notes.push_back(fmt::format("\"{:.40}\" holds numbers: \"{:.40}\" is read as {}",
+                                      column.name, signs.example(), number));
   }
 
   // Returns the column of the test file that corresponds to `column`, or null if there is none.
@@ -256,9 +273,12 @@ void NoteOnSubmission(const TablePlanRequest& request, TablePlan& plan) {
       request.submission->columns.size() != 2) {
     return;
   }
-  const auto& known = request.train.columns[request.train.Find(plan.labels[0])].values();
+  std::vector<std::string> classes;
+  const ColumnSketch label = request.train.columns[request.train.Find(plan.labels[0])].AsClasses();
+  for (const auto& [text, count] : label.values()) classes.push_back(text);
+  const TextIndex known(classes);
   for (const auto& [text, count] : request.submission->columns[1].values()) {
-    if (known.contains(text) || text.find('.') != text.npos) continue;
+    if (known.Find(text) >= 0 || text.find('.') != text.npos) continue;
     plan.notes.push_back(fmt::format(
         "{}: it holds \"{:.40}\", which is none of the {} classes: write one of them there before "
         "`lockstep predict`",

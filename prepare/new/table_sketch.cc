@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_layout.h"
-#include "data/tables/csv_value.h"
+#include "data/tables/csv_number.h"
 
 namespace lockstep {
 namespace {
@@ -55,10 +56,32 @@ size_t CommonWidth(const std::vector<Row>& rows) {
   return same ? width : 0;
 }
 
+bool IsNumber(const std::string& cell) {
+  return FindNumber(cell, CsvDecimal::kPoint) || FindNumber(cell, CsvDecimal::kCommaAndPoints);
+}
+
+size_t NumbersIn(const std::vector<Row>& rows) {
+  size_t numbers = 0;
+  for (const Row& row : rows) numbers += std::ranges::count_if(row, IsNumber);
+  return numbers;
+}
+
+// Finds the decimal sign of each column. `cells` is at the first row that holds values, and each column has one sign,
+// because it may have been written by hand, or by a program whose language has another sign.
+std::vector<DecimalSigns> SignsIn(CsvCells cells, size_t width) {
+  std::vector<DecimalSigns> signs(width);
+  do {
+    for (size_t column = 0; cells.NextCell(); ++column) {
+      if (column < width) signs[column].Add(cells.cell());
+    }
+  } while (cells.NextRow());
+  return signs;
+}
+
 char FindDelimiter(const Source& source) {
   char best = ',';
-  size_t most = 1;     // cells in each row, with the delimiter `best`
-  size_t longest = 1;  // cells of the first row, with the delimiter `fallback`
+  std::pair<size_t, size_t> most;  // numbers and cells of a row, with the delimiter `best`
+  size_t longest = 1;              // cells of the first row, with the delimiter `fallback`
   char fallback = ',';
   for (const char delimiter : {',', ';', '\t', '|'}) {
     std::vector<Row> rows;
@@ -67,21 +90,17 @@ char FindDelimiter(const Source& source) {
     } catch (const Error&) {
       continue;  // with a wrong delimiter, text may seem to follow a closing quote
     }
-    if (const size_t width = CommonWidth(rows); width > most) {
-      most = width;
-      best = delimiter;
+    // With a wrong delimiter, numbers with a decimal comma fall apart into cells such as "5;2".
+    if (const size_t width = CommonWidth(rows); width > 1) {
+      const std::pair<size_t, size_t> found{NumbersIn(rows), width};
+      if (found > most) most = found, best = delimiter;
     }
     if (!rows.empty() && rows[0].size() > longest) {
       longest = rows[0].size();
       fallback = delimiter;
     }
   }
-  return most > 1 ? best : fallback;
-}
-
-bool IsNumber(const std::string& cell) {
-  double number = 0;
-  return ParseNumber(cell, number);
+  return most.second > 1 ? best : fallback;
 }
 
 bool CountsFromZero(const Row& row) {
@@ -164,7 +183,22 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
         path, first_line, first[0]);
   }
   const size_t most = std::clamp(kMostTexts / width, kLeastTextsEach, kMostTextsEach);
-  table.columns.assign(width, ColumnSketch(most));
+  if (MayHaveFormattedNumbers(source.text(), table.dialect.delimiter)) {
+    CsvCells rows = source.Cells(table.dialect.delimiter);
+    rows.NextRow();
+    if (table.dialect.header) {
+      while (rows.NextCell()) {
+      }
+      rows.NextRow();
+    }
+    table.signs = SignsIn(rows, width);
+    for (const DecimalSigns& signs : table.signs) {
+      table.columns.emplace_back(most, signs.Found(table.dialect.delimiter));
+    }
+  } else {
+    table.signs.resize(width);
+    table.columns.assign(width, ColumnSketch(most));
+  }
   if (table.dialect.header) {
     table.names = first;
     CsvColumnFinder(table.names, static_cast<int64_t>(width),
@@ -190,6 +224,7 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
     ++table.rows;
   }
   if (table.rows == 0) throw DataError("{}: a header and no rows below it", path);
+  for (ColumnSketch& column : table.columns) column.End();
   return table;
 }
 

@@ -1,12 +1,13 @@
 // TableSketch: describes a CSV file: its delimiter, whether it has a header, and a sketch of each column.
 //
 // Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h).
-// The beginning of the file is read to find the delimiter and the header, and then the whole file is read once. The
-// sketches of all columns together keep at most 4,000,000 different texts or, for more than 20,000 columns, at most 200
-// texts of each column.
+// The beginning of the file is read to find the delimiter and the header, and then the whole file is read once, or twice
+// if it may have numbers such as "1,281.5" whose decimal sign must be found. The sketches of all columns together keep
+// at most 4,000,000 different texts or, for more than 20,000 columns, at most 200 texts of each column.
 //
 // How: the delimiter is chosen from comma, semicolon, tab and bar. The candidates are those with which all of the first
-// rows have the same number of cells, which is at least two. The candidate with the most cells is chosen. If there is
+// rows have the same number of cells, which is at least two. The candidate with the most numbers in these rows is
+// chosen, and among candidates with as many numbers the one with the most cells. If there is
 // no candidate, the delimiter with which the first row has the most cells is chosen; if each of the four gives one
 // cell, the comma is chosen. The first row is a header in three cases: it has a text in a column that has only numbers
 // in the next rows; it has only texts, which all differ, and none of them occurs again in its column in the next rows;
@@ -38,6 +39,7 @@ struct TableSketch {
   Dialect dialect;
   std::vector<std::string> names;  // names of the columns; without a header, their numbers from 0
   std::vector<ColumnSketch> columns;
+  std::vector<DecimalSigns> signs;  // of the numbers of each column
   int64_t rows = 0;
 
   // Returns the column's number, from 0, or -1 if there is no such column.

@@ -286,7 +286,17 @@ class Run:
             raise LockstepError(f"{what}: a data frame is for CSV; give paths", USAGE)
         path = os.path.join(folder, "inputs.csv")
         table = data["csv"]
-        frame.to_csv(path, index=False, header=table.get("header", False), sep=table.get("delimiter", ","))
+        # A number such as 1.281 would be 1281 in a column whose points separate groups of digits.
+        columns = table.get("column", [])
+        columns = columns if isinstance(columns, list) else [columns]
+        has_groups = any(column.get("decimal") == "COMMA_AND_POINTS" for column in columns)
+        frame.to_csv(
+            path,
+            index=False,
+            header=table.get("header", False),
+            sep=table.get("delimiter", ","),
+            float_format="%.17e" if has_groups else None,
+        )
         return path
 
     def _write_array(self, array: Any, data: Mapping[str, Any], folder: str) -> str:

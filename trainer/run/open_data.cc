@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "data/dataset/skip_bad.h"
 #include "data/dataset/standardized_targets.h"
 #include "data/images/kept_bytes.h"
+#include "data/tables/csv_number.h"
 #include "trainer/run/balanced_weights.h"
 
 namespace lockstep {
@@ -69,9 +69,7 @@ DivisionKeys KeysOf(const Dataset& dataset) {
 // Returns the number that `text` contains, or NaN if `text` is not a number.
 double WeightIn(const std::string& text) {
   double weight = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? weight : std::nan("");
+  return ParseNumber(text, CsvDecimal::kPoint, weight) ? weight : std::nan("");
 }
 
 // Returns `dataset`, with standardized targets if data.standardize_targets is set.

@@ -1,0 +1,303 @@
+#include "data/tables/csv_number.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/small_letters.h"
+
+namespace lockstep {
+namespace {
+
+// The space, the tab, and the no-break spaces and the thin space of Unicode, which separate groups in many languages.
+constexpr std::array<std::string_view, 5> kSpaces{" ", "\t", "\u00A0", "\u202F", "\u2009"};
+constexpr std::string_view kMinus = "\u2212";
+constexpr std::string_view kDollar = "$";
+constexpr std::array<std::string_view, 15> kCurrencies{"€", "£", "¥", "₹", "₩", "₽",  "₺", "₪",
+                                                       "₫", "฿", "₴", "₦", "₱", "zł", "kr"};
+constexpr std::array<std::string_view, 16> kCurrencyCodes{"USD", "EUR", "GBP", "JPY", "CNY", "CHF",
+                                                          "AUD", "CAD", "NZD", "HKD", "SEK", "NOK",
+                                                          "DKK", "PLN", "INR", "BRL"};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
+
+// Removes `beginning` from the beginning of `text`. Returns false if `text` does not begin so.
+bool TakeFirst(std::string_view& text, std::string_view beginning) {
+  if (beginning.empty() || !text.starts_with(beginning)) return false;
+  text.remove_prefix(beginning.size());
+  return true;
+}
+
+bool TakeLast(std::string_view& text, std::string_view ending) {
+  if (ending.empty() || !text.ends_with(ending)) return false;
+  text.remove_suffix(ending.size());
+  return true;
+}
+
+template <typename Texts>
+bool TakeFirstOf(std::string_view& text, const Texts& beginnings) {
+  return std::ranges::any_of(beginnings,
+                             [&](auto beginning) { return TakeFirst(text, beginning); });
+}
+
+template <typename Texts>
+bool TakeLastOf(std::string_view& text, const Texts& endings) {
+  return std::ranges::any_of(endings, [&](auto ending) { return TakeLast(text, ending); });
+}
+
+std::string_view Trimmed(std::string_view text) {
+  while (TakeFirstOf(text, kSpaces)) {
+  }
+  while (TakeLastOf(text, kSpaces)) {
+  }
+  return text;
+}
+
+// Removes a currency from the beginning of `text`: a symbol, a code, or up to three capital letters and a dollar (US$).
+bool TakeCurrency(std::string_view& text) {
+  if (TakeFirstOf(text, kCurrencies) || TakeFirstOf(text, kCurrencyCodes)) return true;
+  const size_t letters = std::ranges::find_if_not(text, IsCapital) - text.begin();
+  constexpr size_t kMostLetters = 3;
+  if (letters > kMostLetters || !text.substr(letters).starts_with(kDollar)) return false;
+  text.remove_prefix(letters + kDollar.size());
+  return true;
+}
+
+bool TakeCurrencyAtEnd(std::string_view& text) {
+  return TakeLast(text, kDollar) || TakeLastOf(text, kCurrencies) ||
+         TakeLastOf(text, kCurrencyCodes);
+}
+
+// Reads the digits of a number, without sign, currency and percent sign.
+class Digits {
+ public:
+  Digits(std::string_view text, CsvDecimal decimal) : text_(text), decimal_(decimal) {}
+
+  // Appends the number in C's spelling to `plain`. Returns false if the text is no number.
+  bool Read(std::string& plain) {
+    const size_t begin = plain.size();
+    size_t digits = Append(plain);
+    if (digits > 0 && plain[begin] != '0') SkipGroups(digits, plain);
+    if (TakeDecimalSign()) {
+      plain += '.';
+      digits += Append(plain);
+    }
+    if (digits == 0) return false;
+    if (TakeFirst(text_, "e") || TakeFirst(text_, "E")) {
+      has_exponent_ = true;
+      plain += 'e';
+      if (TakeFirst(text_, "-")) {
+        plain += '-';
+      } else {
+        TakeFirst(text_, "+");
+      }
+      if (Append(plain) == 0) return false;
+    }
+    return text_.empty();
+  }
+
+  bool is_formatted() const { return is_formatted_; }
+  bool has_exponent() const { return has_exponent_; }
+
+ private:
+  // Moves the digits at the beginning of the text to `plain`, and returns their number.
+  size_t Append(std::string& plain) {
+    const size_t digits = std::ranges::find_if_not(text_, IsDigit) - text_.begin();
+    plain += text_.substr(0, digits);
+    text_.remove_prefix(digits);
+    return digits;
+  }
+
+  bool TakeDecimalSign() {
+    if (decimal_ == CsvDecimal::kPoint) return TakeFirst(text_, ".");
+    if (TakeFirst(text_, ".")) return true;
+    const bool is_comma = TakeFirst(text_, ",");
+    is_formatted_ = is_formatted_ || is_comma;
+    return is_comma;
+  }
+
+  // Returns the text between two groups of digits that `rest` begins with; empty if it begins with no such text.
+  std::string_view SeparatorIn(std::string_view rest) const {
+    constexpr std::array<std::string_view, 2> kApostrophes{"'", "\u2019"};
+    const std::string_view sign = decimal_ == CsvDecimal::kPoint            ? ","
+                                  : decimal_ == CsvDecimal::kCommaAndPoints ? "."
+                                                                            : "";
+    if (!sign.empty() && rest.starts_with(sign)) return sign;
+    for (const auto& texts : {std::span<const std::string_view>(kSpaces),
+                              std::span<const std::string_view>(kApostrophes)}) {
+      for (const std::string_view text : texts) {
+        if (rest.starts_with(text)) return text;
+      }
+    }
+    return {};
+  }
+
+  // Moves the further groups of digits to `plain`, if the text goes on with such groups. `first` is the number of digits
+  // of the first group.
+  void SkipGroups(size_t first, std::string& plain) {
+    constexpr size_t kThree = 3;
+    const std::string_view separator = SeparatorIn(text_);
+    if (separator.empty() || first > kThree) return;
+    std::string_view rest = text_;
+    std::string groups;
+    size_t last = 0;
+    bool all_three = true;  // whether the groups between the first and the last have three digits
+    bool all_two = separator == "," && first <= 2;  // the same for two digits
+    while (TakeFirst(rest, separator)) {
+      if (last > 0) all_three = all_three && last == kThree, all_two = all_two && last == 2;
+      last = std::ranges::find_if_not(rest, IsDigit) - rest.begin();
+      groups += rest.substr(0, last);
+      rest.remove_prefix(last);
+      if (last == 0) return;
+    }
+    if (last != kThree || !(all_three || all_two)) return;
+    plain += groups;
+    text_ = rest;
+    is_formatted_ = true;
+  }
+
+  std::string_view text_;
+  CsvDecimal decimal_;
+  bool is_formatted_ = false;
+  bool has_exponent_ = false;
+};
+
+// Returns whether FindNumber() finds a number.
+bool IsNumber(std::string_view text, CsvDecimal decimal) {
+  return FindNumber(text, decimal).has_value();
+}
+
+// Returns up to `kLongest` characters of `text` in small letters; empty if `text` is longer, and so is no such word.
+constexpr size_t kLongest = 8;
+std::string ShortWord(std::string_view text) {
+  return InSmallLetters(text.substr(0, kLongest + 1));
+}
+
+}  // namespace
+
+std::optional<PlainNumber> FindNumber(std::string_view text, CsvDecimal decimal) {
+  text = Trimmed(text);
+  if (text.empty()) return std::nullopt;
+  PlainNumber number;
+  bool is_negative = text.starts_with('(') && text.ends_with(')');
+  bool has_sign = is_negative;
+  if (is_negative) {
+    text = Trimmed(text.substr(1, text.size() - 2));
+    number.is_formatted = true;
+  }
+  const auto take_sign = [&] {
+    const bool is_minus = !has_sign && TakeFirst(text, kMinus);
+    const bool is_hyphen = !has_sign && !is_minus && TakeFirst(text, "-");
+    is_negative = is_negative || is_minus || is_hyphen;
+    number.is_formatted = number.is_formatted || is_minus;
+    has_sign = has_sign || is_minus || is_hyphen || TakeFirst(text, "+");
+    text = Trimmed(text);
+  };
+  take_sign();
+  bool has_currency = TakeCurrency(text);
+  if (has_currency) text = Trimmed(text);
+  if (has_currency && !has_sign) take_sign();
+  const bool is_percent = TakeLast(text, "%");
+  if (!is_percent && !has_currency) has_currency = TakeCurrencyAtEnd(text);
+  if (is_percent || has_currency) {
+    text = Trimmed(text);
+    number.is_formatted = true;
+  }
+  if (is_negative) number.text = '-';
+  Digits digits(text, decimal);
+  if (!digits.Read(number.text) || (is_percent && digits.has_exponent())) return std::nullopt;
+  if (is_percent) number.text += "e-2";
+  number.is_formatted = number.is_formatted || digits.is_formatted();
+  return number;
+}
+
+std::optional<bool> TruthOf(std::string_view text) {
+  const std::string word = ShortWord(Trimmed(text));
+  if (word == "true") return true;
+  if (word == "false") return false;
+  return std::nullopt;
+}
+
+bool MayHaveFormattedNumbers(std::string_view file_text, char delimiter) {
+  std::array<bool, 256> is_sign{};
+  for (const char c : std::string_view("%$'(")) is_sign[static_cast<unsigned char>(c)] = true;
+  // With another delimiter a comma may be part of a number; with a comma as the delimiter, only in quotes.
+  is_sign[static_cast<unsigned char>(delimiter == ',' ? '"' : ',')] = true;
+  for (size_t byte = 0x80; byte < is_sign.size(); ++byte) is_sign.at(byte) = true;
+  size_t points = 0;  // points since the last character that is neither a digit nor a point
+  for (size_t i = 0; i < file_text.size(); ++i) {
+    const char c = file_text[i];
+    if (IsDigit(c)) continue;
+    if (c == '.') {
+      if (++points > 1) return true;
+      continue;
+    }
+    points = 0;
+    if (is_sign[static_cast<unsigned char>(c)]) return true;
+    const bool is_by_digit = (i > 0 && IsDigit(file_text[i - 1])) ||
+                             (i + 1 < file_text.size() && IsDigit(file_text[i + 1]));
+    if (is_by_digit && (c == ' ' || IsCapital(c)) && c != delimiter) return true;
+  }
+  return false;
+}
+
+void DecimalSigns::Add(std::string_view cell) {
+  constexpr auto kPoint = CsvDecimal::kPoint;
+  constexpr auto kComma = CsvDecimal::kComma;
+  constexpr auto kCommaAndPoints = CsvDecimal::kCommaAndPoints;
+  double whole = 0;
+  if (cell.find('.') == cell.npos && ParseWhole(cell, whole)) {
+    ++integers_;
+    return;
+  }
+  const std::optional<PlainNumber> with_point = FindNumber(cell, kPoint);
+  const bool with_comma = IsNumber(cell, kComma);
+  const bool with_groups = with_comma || IsNumber(cell, kCommaAndPoints);
+  if (!with_point && !with_groups) return;
+  const bool is_formatted = !with_point || with_point->is_formatted;
+  if (is_formatted && example_.empty()) example_ = cell;
+  if (cell.find(',') == cell.npos) {
+    if (!with_point) {
+      ++point_groups_;  // 1.281.000
+    } else if (cell.find('.') == cell.npos) {
+      ++integers_;
+    } else if (FindNumber(cell, kCommaAndPoints)->text.find('.') != std::string::npos) {
+      ++points_;
+    }
+  } else if (!with_point) {
+    ++(with_comma ? commas_ : point_groups_);
+  } else {
+    ++(with_groups ? either_ : groups_);
+  }
+}
+
+CsvDecimal DecimalSigns::Found(char delimiter) const {
+  const int64_t commas = commas_ + point_groups_;
+  if (commas > groups_) {
+    return point_groups_ > 0 ? CsvDecimal::kCommaAndPoints : CsvDecimal::kComma;
+  }
+  const bool is_undecided = may_be_either() && integers_ == 0;
+  return is_undecided && delimiter == ';' ? CsvDecimal::kComma : CsvDecimal::kPoint;
+}
+
+bool IsMissing(std::string_view text) {
+  constexpr std::array<std::string_view, 11> kFurther{
+      "n/a", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a", "-nan", "1.#ind", "1.#qnan", "\\n"};
+  if (IsMissingText(text)) return true;
+  text = Trimmed(text);
+  if (text.size() > kLongest) return false;
+  std::string word = ShortWord(text);
+  if (word.starts_with("-1")) word.erase(0, 1);
+  return std::ranges::find(kFurther, word) != kFurther.end();
+}
+
+bool IsMissingText(std::string_view text) {
+  text = Trimmed(text);
+  if (text.empty()) return true;
+  if (text.size() > 4) return false;
+  const std::string word = ShortWord(text);
+  return word == "na" || word == "nan" || word == "null";
+}
+
+}  // namespace lockstep

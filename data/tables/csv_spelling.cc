@@ -1,0 +1,172 @@
+#include "data/tables/csv_spelling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "data/tables/csv_cells.h"
+#include "data/tables/csv_number.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789";
+
+// A number in C's spelling: sign * 0.digits * 10^exponent. `digits` has no zeros at its ends and is empty for 0.
+struct Decimal {
+  bool is_negative = false;
+  std::string digits;
+  int64_t exponent = 0;
+};
+
+// Moves the digits at the beginning of `text` to `digits`, and returns their number.
+int64_t MoveDigits(std::string_view& text, std::string& digits) {
+  const size_t count = std::min(text.find_first_not_of(kDigits), text.size());
+  digits += text.substr(0, count);
+  text.remove_prefix(count);
+  return static_cast<int64_t>(count);
+}
+
+// Removes `c` from the beginning of `text`. Returns false if `text` does not begin with it.
+bool Take(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+std::optional<Decimal> DecimalIn(std::string_view text) {
+  Decimal number{.is_negative = Take(text, '-')};
+  if (!number.is_negative) Take(text, '+');
+  number.exponent = MoveDigits(text, number.digits);
+  int64_t count = number.exponent;
+  if (Take(text, '.')) count += MoveDigits(text, number.digits);
+  if (count == 0) return std::nullopt;
+  if (Take(text, 'e') || Take(text, 'E')) {
+    int64_t shift = 0;
+    if (!text.starts_with("+-")) Take(text, '+');
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), shift);
+    constexpr int64_t kMost = 1'000'000;
+    if (error != std::errc() || std::abs(shift) > kMost) return std::nullopt;
+    text.remove_prefix(end - text.data());
+    number.exponent += shift;
+  }
+  if (!text.empty()) return std::nullopt;
+  const size_t zeros = std::min(number.digits.find_first_not_of('0'), number.digits.size());
+  number.digits.erase(0, zeros);
+  number.digits.erase(number.digits.find_last_not_of('0') + 1);
+  number.exponent -= static_cast<int64_t>(zeros);
+  if (number.digits.empty()) return Decimal{};
+  return number;
+}
+
+// Returns the key of a number; nullopt if `text` is no number.
+std::optional<std::string> NumberKey(std::string_view text) {
+  std::optional<Decimal> number = DecimalIn(text);
+  if (!number) return std::nullopt;
+  constexpr size_t kExactDigits = 15;
+  const auto digits = static_cast<int64_t>(number->digits.size());
+  double value = 0;
+  if (number->digits.size() > kExactDigits && number->exponent < digits &&
+      ParseWhole(text.substr(text.starts_with('+') ? 1 : 0), value)) {
+    number = DecimalIn(fmt::format("{}", value));  // the shortest text that is this double
+    if (!number) return std::nullopt;
+  }
+  return fmt::format("{}{}e{}", number->is_negative ? "-" : "", number->digits, number->exponent);
+}
+
+// Returns for each text its key, by which the texts of one column are compared.
+class ColumnKeys {
+ public:
+  explicit ColumnKeys(const TextCounts& counts) {
+    bool all_numbers = true, all_truths = true;
+    for (const auto& [text, count] : counts) {
+      const std::string_view trimmed = TrimmedCell(text);
+      if (trimmed.empty()) continue;  // the empty text stands for a missing value
+      all_numbers = all_numbers && DecimalIn(trimmed).has_value();
+      all_truths = all_truths && TruthOf(trimmed).has_value();
+    }
+    has_values_ = all_numbers || all_truths;
+  }
+
+  std::string operator()(const std::string& text) const {
+    return has_values_ ? ValueKey(text) : std::string(WithoutZeroFraction(TrimmedCell(text)));
+  }
+
+ private:
+  bool has_values_ = false;
+};
+
+bool IsBetter(std::string_view one, std::string_view other) {
+  return one.size() != other.size() ? one.size() < other.size() : one < other;
+}
+
+// Maps the key of each value to the spelling that stays.
+std::unordered_map<std::string, std::string> SpellingsThatStay(const TextCounts& counts,
+                                                               const ColumnKeys& key_of) {
+  std::unordered_map<std::string, std::string> spellings;
+  for (const auto& [text, count] : counts) {
+    const auto [at, is_new] = spellings.try_emplace(key_of(text), text);
+    if (!is_new && IsBetter(text, at->second)) at->second = text;
+  }
+  return spellings;
+}
+
+}  // namespace
+
+std::string ValueKey(std::string_view text) {
+  text = TrimmedCell(text);
+  if (const std::optional<std::string> key = NumberKey(text)) return *key;
+  if (const std::optional<bool> truth = TruthOf(text)) return *truth ? "true" : "false";
+  return std::string(text);
+}
+
+std::string_view WithoutZeroFraction(std::string_view text) {
+  const size_t point = text.find('.');
+  if (point == text.npos || point == 0 || point + 1 == text.size()) return text;
+  const std::string_view integer = text.substr(0, point);
+  const std::string_view digits = integer.substr(integer.starts_with('-') ? 1 : 0);
+  const bool is_integer = !digits.empty() && digits.find_first_not_of(kDigits) == digits.npos &&
+                          text.find_first_not_of('0', point + 1) == text.npos;
+  return is_integer ? integer : text;
+}
+
+void MergeSpellings(TextCounts& counts) {
+  const ColumnKeys key_of(counts);
+  const auto spellings = SpellingsThatStay(counts, key_of);
+  if (spellings.size() == counts.size()) return;
+  TextCounts merged;
+  for (const auto& [text, count] : counts) merged[spellings.at(key_of(text))] += count;
+  counts = std::move(merged);
+}
+
+void UnifySpellings(std::vector<std::string>& texts) {
+  TextCounts counts;
+  for (const std::string& text : texts) ++counts[text];
+  const ColumnKeys key_of(counts);
+  const auto spellings = SpellingsThatStay(counts, key_of);
+  if (spellings.size() == counts.size()) return;
+  for (std::string& text : texts) text = spellings.at(key_of(text));
+}
+
+TextIndex::TextIndex(const std::vector<std::string>& texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    texts_.try_emplace(texts[i], index);
+    keys_.try_emplace(ValueKey(texts[i]), index);
+  }
+}
+
+int64_t TextIndex::FindSame(std::string_view text) const {
+  const auto found = texts_.find(text);
+  return found == texts_.end() ? -1 : found->second;
+}
+
+int64_t TextIndex::Find(std::string_view text) const {
+  if (const int64_t same = FindSame(text); same >= 0) return same;
+  const auto found = keys_.find(ValueKey(text));
+  return found == keys_.end() ? -1 : found->second;
+}
+
+}  // namespace lockstep

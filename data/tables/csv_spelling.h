@@ -1,0 +1,59 @@
+// Finds out which texts of a table are spellings of one value: 1, 1.0 and 01; True and true.
+//
+// Promise: programs that write a table again change the spelling of its numbers. pandas, for example, writes the integers
+// of a column as 1.0 as soon as one of its cells is empty, and true as True. A category, a class, a group of folds or an
+// id is the same before and after this.
+//   - If all texts of a column are numbers, texts with the same number are one value. The numbers are compared digit by
+//     digit, so that integers of any length differ (ids). Only fractions of more than 15 digits are compared as double,
+//     because programs print fewer of their digits.
+//   - If all texts are true and false, in small or capital letters, true is one value and false the other.
+//   - In any other column a text is itself, except that an integer may end in .0: 007 and 7 may then be two names.
+//   - Spaces and tabs around a text do not belong to it.
+//
+// what can fail -> nothing; the tests are in data/tables/csv_spelling_test.cc
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace lockstep {
+
+// Counts how many cells have each text.
+using TextCounts = std::map<std::string, int64_t, std::less<>>;
+
+// Returns a text that is the same for all spellings of a number or of a truth value, and for any other text the text
+// without the spaces around it.
+std::string ValueKey(std::string_view text);
+
+// Returns `text` without an ending .0 (or .00 and so on) if the rest is an integer.
+std::string_view WithoutZeroFraction(std::string_view text);
+
+// Merges the texts of one column that are spellings of one value. The shortest spelling stays; among the shortest, the
+// first in the order of their bytes.
+void MergeSpellings(TextCounts& counts);
+
+// Replaces each of `texts`, the cells of one column, by the spelling that MergeSpellings() keeps.
+void UnifySpellings(std::vector<std::string>& texts);
+
+// Finds the index of a text, or of another spelling of its value, in a list.
+class TextIndex {
+ public:
+  // `texts` must stay as it is for as long as the object is used.
+  explicit TextIndex(const std::vector<std::string>& texts);
+
+  // FindSame() returns the index of `text` itself. Find() returns this index or else the index of the first text with the
+  // same ValueKey(). Both return -1 if there is no such text.
+  int64_t FindSame(std::string_view text) const;
+  int64_t Find(std::string_view text) const;
+
+ private:
+  std::unordered_map<std::string_view, int64_t> texts_;
+  std::unordered_map<std::string, int64_t> keys_;
+};
+
+}  // namespace lockstep
