@@ -220,24 +220,37 @@ std::optional<bool> TruthOf(std::string_view text) {
 }
 
 bool MayHaveFormattedNumbers(std::string_view file_text, char delimiter) {
-  std::array<bool, 256> is_sign{};
-  for (const char c : std::string_view("%$'(")) is_sign[static_cast<unsigned char>(c)] = true;
+  // The text is looked at from place to place without branches, which the compiler turns into vector instructions. The
+  // text around a place is at[-1] to at[kAhead].
+  constexpr size_t kAhead = 4;
+  const auto delimiter_byte = static_cast<uint8_t>(delimiter);
   // With another delimiter a comma may be part of a number; with a comma as the delimiter, only in quotes.
-  is_sign[static_cast<unsigned char>(delimiter == ',' ? '"' : ',')] = true;
-  for (size_t byte = 0x80; byte < is_sign.size(); ++byte) is_sign.at(byte) = true;
-  size_t points = 0;  // points since the last character that is neither a digit nor a point
-  for (size_t i = 0; i < file_text.size(); ++i) {
-    const char c = file_text[i];
-    if (IsDigit(c)) continue;
-    if (c == '.') {
-      if (++points > 1) return true;
-      continue;
+  const uint8_t comma = delimiter == ',' ? '"' : ',';
+  const auto is_digit = [](uint8_t c) -> uint8_t { return static_cast<uint8_t>(c - '0') < 10; };
+  const auto is_formatted = [&](const uint8_t* at) -> uint8_t {
+    const uint8_t c = *at;
+    const bool is_sign =
+        (c >= 0x80) | (c == '%') | (c == '$') | (c == '\'') | (c == '(') | (c == comma);
+    const bool may_separate = (c == ' ') | (static_cast<uint8_t>(c - 'A') < 26);
+    const uint8_t is_beside_digit = may_separate & (is_digit(at[-1]) | is_digit(at[1]));
+    const uint8_t is_group = is_digit(at[1]) & is_digit(at[3]) & (c == '.') & (at[kAhead] == '.');
+    return (is_sign | is_beside_digit | is_group) & (c != delimiter_byte);
+  };
+  constexpr size_t kBlock = 4096;
+  std::array<uint8_t, 1 + kBlock + kAhead> last{};  // the last places, with zeros around them
+  const auto* text = reinterpret_cast<const uint8_t*>(file_text.data());
+  for (size_t begin = 0; begin < file_text.size(); begin += kBlock) {
+    const uint8_t* at = text + begin;
+    const size_t places = std::min(kBlock, file_text.size() - begin);
+    if (begin == 0 || begin + places + kAhead > file_text.size()) {
+      last[0] = begin == 0 ? 0 : at[-1];
+      const size_t bytes = std::min(places + kAhead, file_text.size() - begin);
+      std::fill(std::copy_n(at, bytes, last.begin() + 1), last.end(), 0);
+      at = last.data() + 1;
     }
-    points = 0;
-    if (is_sign[static_cast<unsigned char>(c)]) return true;
-    const bool is_by_digit = (i > 0 && IsDigit(file_text[i - 1])) ||
-                             (i + 1 < file_text.size() && IsDigit(file_text[i + 1]));
-    if (is_by_digit && (c == ' ' || IsCapital(c)) && c != delimiter) return true;
+    uint8_t found = 0;
+    for (size_t i = 0; i < places; ++i) found |= is_formatted(at + i);
+    if (found != 0) return true;
   }
   return false;
 }

@@ -139,6 +139,21 @@ TEST(MayHaveFormattedNumbers, MissesNone) {
   EXPECT_FALSE(MayHaveFormattedNumbers("a;b\n1;2.5\n", ';'));
 }
 
+TEST(MayHaveFormattedNumbers, MissesNoneAtAnyPlace) {
+  const std::string plain(9000, '7');
+  for (size_t at = 4080; at < 4110; ++at) {
+    for (const char* number : {"1.281.000", "a 5,", "5%", "EUR5"}) {
+      std::string text = plain;
+      text.replace(at, std::string_view(number).size(), number);
+      text.insert(at, 1, 'x');
+      EXPECT_TRUE(MayHaveFormattedNumbers(text, ',')) << number << " at " << at;
+    }
+  }
+  EXPECT_FALSE(MayHaveFormattedNumbers(plain, ','));
+  EXPECT_FALSE(MayHaveFormattedNumbers("", ','));
+  EXPECT_TRUE(MayHaveFormattedNumbers("%", ','));
+}
+
 TEST(IsMissing, KnowsTheTextsOfPandasAndOfOthers) {
   for (const char* text : {"",       " ",       "NA",      "nan",      "NULL", "None",  "NaT",
                            "N/A",    "<NA>",    "#N/A",    "#N/A N/A", "#NA",  "-NaN",  "n/a",
