@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim import lr_scheduler
+from torch.optim import lr_scheduler, swa_utils
 
 import sampler_reference
 import tabm_reference
@@ -114,6 +114,7 @@ CASES = {
     "clip_value": ("optimizer { type: SGD lr: 0.1 clip_value: 0.01 }", sgd, None, dict(clip_value=0.01)),
     "label_smoothing": (SGD, sgd, None, dict(label_smoothing=0.2)),
     "ema": ("optimizer { type: SGD lr: 0.1 ema_decay: 0.9 }", sgd, None, dict(ema=0.9)),
+    "long_ema": ("optimizer { type: SGD lr: 0.1 ema_decay: 0.999 }", sgd, None, dict(ema=0.999)),
     "linear_scaling": ("optimizer { type: SGD lr: 0.1 lr_scaling: LINEAR scaling_batch: 128 }", lambda m: sgd(m, 0.05), None, {}),
     "square_root_scaling": ("optimizer { type: SGD lr: 0.1 lr_scaling: SQUARE_ROOT scaling_batch: 16 }", lambda m: sgd(m, 0.2), None, {}),
     "linear": (SGD + " schedule { type: LINEAR final_fraction: 0.2 }", sgd, lambda o: lr_scheduler.LinearLR(o, 1, 0.2, STEPS), {}),
@@ -137,7 +138,9 @@ def case(request, tmp_path_factory):
     save_init(folder, model.state_dict())
     optimizer = make_optimizer(model)
     schedule = make_schedule(optimizer) if make_schedule else None
-    averages = [p.detach().clone() for p in model.parameters()]
+    averaged = None
+    if "ema" in more:
+        averaged = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(more["ema"]))
     losses, rates = [], []
     for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=STEPS):
         loss = F.cross_entropy(model(x[step]), y[step], label_smoothing=more.get("label_smoothing", 0))
@@ -150,18 +153,18 @@ def case(request, tmp_path_factory):
         optimizer.step()
         if schedule:
             schedule.step()
-        for average, p in zip(averages, model.parameters()):
-            average.lerp_(p.detach(), 1 - more.get("ema", 0))
+        if averaged:
+            averaged.update_parameters(model)
         if len(losses) == STEPS:
             break
-    weights = dict(zip(model.state_dict(), averages))
+    weights = {name: p.detach() for name, p in (averaged.module if averaged else model).named_parameters()}
     return folder, text, more.get("label_smoothing", 0), np.array(losses), np.array(rates), weights
 
 
 @pytest.mark.parametrize("ranks,accumulation,shard", [(1, 1, False), (2, 2, False), (2, 1, True)])
 @pytest.mark.all_tier(
     "an update does not depend on ranks, except with shards, which ddp_test covers",
-    unless=lambda case, ranks, shard: ranks == 1 or (case, shard) in (("lamb", False), ("ema", True)),
+    unless=lambda case, ranks, shard: ranks == 1 or (case, shard) in (("lamb", False), ("long_ema", True)),
 )
 def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_path):
     skip_without_gpus(ranks)

@@ -204,7 +204,9 @@ void Optimizer::Update(size_t index) {
       UpdateLars(group, skip);
     }
     if (!group.averages.empty()) {
-      const at::Tensor share = (1 - skip_) * (1 - config_.ema_decay());
+      // The first update copies the parameters, so that the average has no share of the untrained ones.
+      const at::Tensor own = at::where(updates_.le(1), 1.0, 1 - config_.ema_decay());
+      const at::Tensor share = (1 - skip_) * own;
       for (size_t i = 0; i < group.averages.size(); ++i) {
         group.averages[i].lerp_(group.parameters[i], share);
       }

@@ -9,7 +9,9 @@
 //      whether the update is skipped) lies in tensors on the parameters' device. A step therefore never waits for the
 //      device and can be captured in a CUDA graph.
 //   2. A step that is skipped (StepValue kSkip) changes neither parameters, moments nor averages.
-//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change. The
+//   3. Averages are those of torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(ema_decay): the first update
+//      copies the parameters.
+//   4. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change. The
 //      parameter's moments and its number of updates do not change either. PyTorch's optimizers also skip a parameter
 //      whose .grad is None.
 #pragma once

@@ -27,7 +27,8 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
 double PeakLearningRate(const config::Config& config);
 
 // Computes the factor of the learning rate for PLATEAU from the validation losses so far
-// (torch.optim.lr_scheduler.ReduceLROnPlateau with threshold 1e-4, relative, and no cooldown).
+// (torch.optim.lr_scheduler.ReduceLROnPlateau with threshold 1e-4, relative, no cooldown, and eps=0: also a rate below
+// 1e-8 becomes less).
 class Plateau {
  public:
   explicit Plateau(const config::Schedule& schedule) : schedule_(schedule) {}
