@@ -91,6 +91,12 @@ def test_categories_are_left_alone(tmp_path):
     "labels, setting, part",
     [
         (lambda y: y + 1, "data.csv.label_names=false", "its labels are 1 to 2: classes are counted from 0"),
+        (
+            lambda y: 30 * y,
+            "data.csv.label_names=false",
+            "its labels are 0, 30: classes are counted from 0, so the model learns 31, of which 29 have no sample; "
+            "data.csv.label_names: true would make 2 classes of them",
+        ),
         (lambda y: 0 * y, "data.csv.label_names=true", "all samples are of one class"),
     ],
 )

@@ -153,11 +153,40 @@ def test_masks_of_0_and_255(tmp_path):
     again = train(tmp_path / "run/config.pbtxt", tmp_path / "again", *sets("epochs=1"))
     assert again.status == DONE and "0 and 255 alone" not in again.err, again
 
+    # 255 means no class here, so all pixels that have a class are of class 0.
     run = train(config, tmp_path / "ignored", *sets("data.images.mask_ignored=255", "data.classes=2", "epochs=1"))
-    assert run.status == DONE and "0 and 255 alone" not in run.err, run
-    # 255 means no class here, so the classes 0 and 1 have the values 0 and 1, and no pixel has class 1.
-    config = (tmp_path / "ignored/config.pbtxt").read_text()
-    assert re.findall(r"mask_values: (.*)", config) in (["0", "1"], ["[0, 1]"])
+    expect_error(run, DATA, "masks: masks of one class alone: each pixel has the value 0, or 255, which is no class: ",
+                 "if 255 is a class, set data.images.mask_values: [0, 255] instead of data.images.mask_ignored")
+
+
+ONE_CLASS = {  # maps a name to (the value of each pixel, the values in the config, parts of the error)
+    "background": (0, "", ("masks of one class alone: each pixel has the value 0: there is nothing to learn",)),
+    "objects": (1, "", ("masks of one class alone: each pixel has the value 1: ", "give masks of two classes")),
+    "255": (255, "", ("masks without a class: each pixel has the value 255, which is no class", "data.images.mask_values")),
+    "given": (80, "mask_values: [0, 80]", ("masks of one class alone: each pixel has the value 80: ",)),
+}
+
+
+@pytest.mark.parametrize("kind", ["files", "array"])
+@pytest.mark.parametrize("name", ONE_CLASS)
+@pytest.mark.all_tier("masks_test.cc has all of these", unless=lambda kind, name: (kind, name) in (("files", "255"), ("array", "objects")))
+def test_masks_of_one_class_are_refused(kind, name, tmp_path):
+    """Checks that a run does not begin if there is nothing to learn, and that nothing of it is left."""
+    value, values, parts = ONE_CLASS[name]
+    if kind == "files":
+        write_scenes(tmp_path, 8, classes=1, values=[value])
+        config = write_masks_config(tmp_path, "validation_fraction: 0.25", values)
+    else:
+        if values:
+            pytest.skip("an array holds classes, not values of them")
+        np.save(tmp_path / "x.npy", np.zeros((8, SIZE, SIZE, 3), "u1"))
+        np.save(tmp_path / "y.npy", np.full((8, SIZE, SIZE), value, "u1"))
+        parts = ("y.npy: ", parts[0].split(":")[0], f": each pixel is {value}", "there is nothing to learn")
+        config = write_masks_config(tmp_path)
+        text = config.read_text().replace('IMAGES', 'NPY npy { kind: PIXELS }').replace('["images", "masks"]', '["x.npy", "y.npy"]')
+        config.write_text(re.sub(r"images \{.*?\}", "", text))
+    expect_error(train(config, tmp_path / "run"), DATA, *parts)
+    assert not (tmp_path / "run").exists()
 
 
 def test_values_that_the_config_names(tmp_path):
@@ -296,4 +325,4 @@ def test_new_writes_a_config(tmp_path):
 
 def test_new_refuses_masks_of_one_class(tmp_path):
     write_scenes(tmp_path, 12, classes=1)
-    expect_error(Run(["new", "."], cwd=tmp_path), DATA, "masks: masks of one class alone")
+    expect_error(Run(["new", "."], cwd=tmp_path), DATA, "masks: masks of one class alone: each pixel has the value 0: there is nothing to learn")

@@ -173,14 +173,16 @@ class ImageFiles : public Format {
     const config::Images& images = data.images();
     MaskOptions masks{.folder = TargetsFile(request), .values = ValuesOf(images)};
     const ImageSourceOptions source = ImagesOf(request);
-    if (masks.values.of_classes.empty()) {
-      MaskFindings findings =
-          FindMaskValues(Masks(masks.folder, OpenImageSource(source)),
-                         {.classes = data.classes(),
-                          .ignored = masks.values.ignored,
-                          .ignored_is_given = images.mask_ignored() != kNotGiven,
-                          .skip_bad = data.bad_samples().policy() == config::BadSamples::SKIP,
-                          .threads = request.cores});
+    const Masks files(masks.folder, OpenImageSource(source));
+    if (!masks.values.of_classes.empty()) {
+      RequireTwoClasses(files, masks.values, request.cores);
+    } else {
+      MaskFindings findings = FindMaskValues(
+          files, {.classes = data.classes(),
+                  .ignored = masks.values.ignored,
+                  .ignored_is_given = images.mask_ignored() != kNotGiven,
+                  .skip_bad = data.bad_samples().policy() == config::BadSamples::SKIP,
+                  .threads = request.cores});
       masks.values = std::move(findings.values);
       masks.remarks = std::move(findings.remarks);
     }

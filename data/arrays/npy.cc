@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -282,7 +283,7 @@ class Npy : public Dataset {
     }
     const bool finds_classes = spec_.classes == 0;
     const int64_t limit = finds_classes ? kIgnoredPixel : spec_.classes;
-    int64_t greatest = 0;
+    std::set<int64_t> found;
     std::vector<int64_t> mask(pixels);
     for (int64_t i = 0; i < size_; ++i) {
       targets.Read(i * pixels, pixels, mask.data());
@@ -297,10 +298,13 @@ class Npy : public Dataset {
                             : fmt::format("data.classes is {}", limit),
               kIgnoredPixel);
         }
-        if (label != kIgnoredPixel) greatest = std::max(greatest, label);
+        if (label != kIgnoredPixel && (pixel == 0 || label != mask[pixel - 1])) found.insert(label);
       }
     }
-    if (finds_classes) spec_.classes = greatest + 1;
+    if (!finds_classes) return;
+    const std::vector<int64_t> labels(found.begin(), found.end());
+    spec_.classes = labels.empty() ? 1 : labels.back() + 1;
+    remarks_ = RemarksOnLabels<int64_t>(targets.path(), labels);
   }
 
   void ReadLabels(const Array& targets) {
@@ -312,7 +316,13 @@ class Npy : public Dataset {
     targets.Read(0, size_, labels_.data());
     const bool finds_classes = spec_.classes == 0;
     if (finds_classes) {
-      spec_.classes = std::max<int64_t>(1, 1 + *std::max_element(labels_.begin(), labels_.end()));
+      const auto greatest = std::ranges::max_element(labels_);
+      if (*greatest >= kMaxInferredClasses) {
+        throw DataError(
+            "{}: sample {}: label {} is no likely class number: if it is one, set data.classes",
+            targets.path(), greatest - labels_.begin(), *greatest);
+      }
+      spec_.classes = std::max<int64_t>(1, 1 + *greatest);
       remarks_ = RemarksOnLabels<int64_t>(targets.path(), labels_);
     }
     for (int64_t i = 0; i < size_; ++i) {

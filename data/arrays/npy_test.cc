@@ -16,7 +16,9 @@
 namespace lockstep {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Returns a .npy file of version 1 whose header is `dictionary`, and whose elements have the bytes `numbers`.
 std::string NpyText(const std::string& dictionary, const std::string& numbers) {
@@ -189,6 +191,29 @@ TEST(Npy, RefusesTargetsThatDoNotFit) {
               HasSubstr("sample 1: nan is no finite number"));
   EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1}), Task::kRegression, 2),
               HasSubstr("1 numbers for each sample where data.classes is 2"));
+}
+
+TEST(Npy, RemarksOnClassesWithoutSamples) {
+  const std::string inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "2, 1, 1, 1", {0, 0}));
+  const auto opened = [&](const std::string& shape, std::vector<int64_t> labels, Task task,
+                          int64_t classes = 0) {
+    return MapNpy({.inputs = inputs,
+                   .targets = WriteTestFile("y.npy", NpyOf<int64_t>("<i8", shape, labels)),
+                   .task = task,
+                   .classes = classes});
+  };
+  constexpr const char* kGap =
+      "its labels are 0, 30: classes are counted from 0, so the model learns";
+  EXPECT_THAT(opened("2,", {0, 30}, Task::kClassification)->Remarks(),
+              ElementsAre(HasSubstr(kGap)));
+  EXPECT_THAT(opened("2, 1, 1", {30, 0}, Task::kSegmentation)->Remarks(),
+              ElementsAre(HasSubstr(kGap)));
+  // A pixel without a class, or a number of classes that the user gives, is no reason for a remark.
+  EXPECT_THAT(opened("2, 1, 1", {0, 255}, Task::kSegmentation)->Remarks(), IsEmpty());
+  EXPECT_THAT(opened("2,", {0, 30}, Task::kClassification, 31)->Remarks(), IsEmpty());
+  EXPECT_THAT(DataErrorOf([&] { opened("2,", {0, int64_t{1} << 60}, Task::kClassification); }),
+              HasSubstr("sample 1: label 1152921504606846976 is no likely class number: if it is "
+                        "one, set data.classes"));
 }
 
 TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {

@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -57,6 +59,29 @@ FirstMasks LookAtAll(const Masks& masks, bool skip_bad, int threads) {
     }
   });
   return first;
+}
+
+// Throws Error (kData) for masks in `folder` whose pixels all have the value `value` (nullopt: none of them has a
+// class) or, if `has_ignored`, the value `ignored`, which is no class. `is_given` says whether the user gave `ignored`.
+[[noreturn]] void RefuseOneClass(const std::string& folder, std::optional<int> value, int ignored,
+                                 bool has_ignored, bool is_given) {
+  constexpr const char* kNothing = "there is nothing to learn";
+  if (!value) {
+    throw DataError(
+        "{}: masks without a class: each pixel has the value {}, which is no class: {}: name the "
+        "values of the classes with data.images.mask_values",
+        folder, ignored, kNothing);
+  }
+  if (!has_ignored) {
+    throw DataError(
+        "{}: masks of one class alone: each pixel has the value {}: {}: give masks of two classes",
+        folder, *value, kNothing);
+  }
+  throw DataError(
+      "{}: masks of one class alone: each pixel has the value {}, or {}, which is no class: {}: if "
+      "{} is a class, set data.images.mask_values: [{}, {}]{}",
+      folder, *value, ignored, kNothing, ignored, std::min(*value, ignored),
+      std::max(*value, ignored), is_given ? " instead of data.images.mask_ignored" : "");
 }
 
 std::string Join(const std::vector<int>& values) {
@@ -121,7 +146,7 @@ MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options) 
         masks.folder()));
     return findings;
   }
-  std::erase(found, options.ignored);
+  const bool has_ignored = std::erase(found, options.ignored) > 0;
   const int greatest = found.empty() ? 0 : found.back();
   const int limit = std::min(options.classes > 0 ? static_cast<int>(options.classes) : greatest + 1,
                              static_cast<int>(kIgnoredPixel));
@@ -131,6 +156,10 @@ MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options) 
     masks.Read(*first[greatest], mask);
     MaskClasses(findings.values).Convert(masks.PathOf(*first[greatest]), mask);
   }
+  if (found.size() == 1 || (found.empty() && has_ignored)) {
+    RefuseOneClass(masks.folder(), found.empty() ? std::nullopt : std::optional(found.front()),
+                   options.ignored, has_ignored, options.ignored_is_given);
+  }
   if (options.classes == 0 && std::ssize(found) < greatest + 1) {
     findings.remarks.push_back(fmt::format(
         "{}: the masks hold the values {}: classes are counted from 0, so the model learns {}, of "
@@ -138,6 +167,41 @@ MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options) 
         masks.folder(), Join(found), limit, Join(found), found.size()));
   }
   return findings;
+}
+
+void RequireTwoClasses(const Masks& masks, const MaskValues& values, int threads) {
+  std::array<bool, kValues> is_class{};
+  for (const int value : values.of_classes) is_class.at(value) = true;
+  std::mutex mutex;
+  std::set<int> found;  // the values of classes
+  std::atomic<bool> has_ignored = false;
+  // Whether there are two classes, or a mask that will be refused, or passed over, when its sample is read.
+  std::atomic<bool> is_done = false;
+  InThreads(threads, masks.size(), [&](int64_t i) {
+    if (is_done) return;
+    static thread_local Mask mask;
+    try {
+      masks.Read(i, mask);
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kData) throw;
+      is_done = true;
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    for (const uint8_t value : mask.pixels) {
+      if (is_class[value]) {
+        found.insert(value);
+      } else if (value == values.ignored) {
+        has_ignored = true;
+      } else {
+        is_done = true;
+      }
+    }
+    if (found.size() >= 2) is_done = true;
+  });
+  if (is_done) return;
+  RefuseOneClass(masks.folder(), found.empty() ? std::nullopt : std::optional(*found.begin()),
+                 values.ignored, has_ignored, /*is_given=*/false);
 }
 
 MaskClasses::MaskClasses(const MaskValues& values)

@@ -11,6 +11,8 @@
 //   no folder, images without a mask -> Error (kData) naming the first -> Masks.RefusesImagesWithoutMasks
 //   a file that is gone, damaged, of another kind -> Error (kData) from Read() with its path -> Masks.RefusesFiles
 //   a value that is no class -> Error (kData) with path, row and column -> Masks.RefusesValues
+//   masks in which no pixel has a class, or all pixels have the same one -> Error (kData) before the first step
+//     -> FindMaskValues.RefusesLessThanTwoClasses
 #pragma once
 
 #include <array>
@@ -83,8 +85,12 @@ struct FindMaskOptions {
 };
 
 // Reads all masks and finds which values are classes. Throws Error (kData), as Masks::Read() and MaskClasses::Convert()
-// do.
+// do, and as RequireTwoClasses() does.
 MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options);
+
+// Reads masks until pixels of two of the classes that `values` names were found, or a mask that cannot be used. Throws
+// Error (kData) if all masks together have fewer than two classes.
+void RequireTwoClasses(const Masks& masks, const MaskValues& values, int threads);
 
 // Converts the values of masks to classes.
 class MaskClasses {

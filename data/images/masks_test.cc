@@ -29,6 +29,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 // Returns a PNG file with `samples`, row by row and pixel by pixel. A pixel has as many samples as `color_type` has
 // channels. If there is a palette, it has at most 200 colours.
@@ -196,8 +197,57 @@ TEST(FindMaskValues, Knows0And255) {
                           "data.images.mask_ignored: 255)"));
   EXPECT_THAT(Find(folders, {.classes = 2}).values.of_classes, ElementsAre(0, 255));
   // If the user gives `ignored`, or three classes, 255 means no class.
-  EXPECT_THAT(Find(folders, {.ignored_is_given = true}).values.of_classes, ElementsAre(0));
-  EXPECT_THAT(Find(folders, {.classes = 3}).values.of_classes, ElementsAre(0, 1, 2));
+  const Folders more({{"a.jpg", Grey(2, {0, 1})}, {"b.jpg", Grey(2, {255, 0})}});
+  EXPECT_THAT(Find(more, {.ignored_is_given = true}).values.of_classes, ElementsAre(0, 1));
+  EXPECT_THAT(Find(more, {.classes = 3}).values.of_classes, ElementsAre(0, 1, 2));
+}
+
+TEST(FindMaskValues, RefusesLessThanTwoClasses) {
+  struct Case {
+    std::vector<int> a, b;
+    FindMaskOptions options;
+    std::string error;
+  };
+  const std::vector<Case> cases{
+      {{0, 0}, {0, 0}, {}, "each pixel has the value 0: there is nothing to learn: give masks of"},
+      {{3, 3}, {3, 3}, {.classes = 5}, "masks of one class alone: each pixel has the value 3: "},
+      {{255, 255}, {255, 255}, {}, "masks without a class: each pixel has the value 255, which is"},
+      {{9, 9},
+       {9, 9},
+       {.ignored = 9, .ignored_is_given = true},
+       "each pixel has the value 9, which"},
+      {{1, 255}, {1, 1}, {}, "if 255 is a class, set data.images.mask_values: [1, 255]"},
+      {{0, 255}, {0, 0}, {.classes = 3}, "set data.images.mask_values: [0, 255]"},
+      {{0, 255},
+       {0, 0},
+       {.ignored_is_given = true},
+       "if 255 is a class, set data.images.mask_values: [0, 255] instead of data.images."},
+      {{7, 4}, {4, 4}, {.ignored = 4, .ignored_is_given = true}, "mask_values: [4, 7] instead of"},
+  };
+  for (const Case& one : cases) {
+    const Folders folders({{"a.jpg", Grey(2, one.a)}, {"b.jpg", Grey(2, one.b)}});
+    EXPECT_THAT(DataErrorOf([&] { Find(folders, one.options); }),
+                AllOf(StartsWith(folders.masks() + ": masks"), HasSubstr(one.error),
+                      HasSubstr("there is nothing to learn")));
+  }
+}
+
+// Checks masks whose values the user names.
+TEST(RequireTwoClasses, CountsTheClassesThatOccur) {
+  const Folders folders({{"a.jpg", Grey(2, {0, 0})}, {"b.jpg", Grey(2, {0, 255})}});
+  const Masks masks = folders.Open();
+  const auto error_of = [&](const MaskValues& values) {
+    return DataErrorOf([&] { RequireTwoClasses(masks, values, 2); });
+  };
+  EXPECT_NO_THROW(RequireTwoClasses(masks, {.of_classes = {0, 255}}, 2));
+  EXPECT_NO_THROW(RequireTwoClasses(masks, {.of_classes = {3, 255, 0}}, 2));
+  // The reader of the samples refuses values that are no class, and names the place.
+  EXPECT_NO_THROW(RequireTwoClasses(masks, {.of_classes = {3, 4}}, 2));
+  EXPECT_THAT(error_of({.of_classes = {0, 3}}),
+              HasSubstr("the value 0, or 255, which is no class"));
+  const Folders empty({{"a.jpg", Grey(2, {255, 255})}});
+  EXPECT_THAT(DataErrorOf([&] { RequireTwoClasses(empty.Open(), {.of_classes = {0, 1}}, 1); }),
+              HasSubstr("masks without a class: each pixel has the value 255, which is no class"));
 }
 
 TEST(FindMaskValues, SaysThatClassesHaveNoPixel) {

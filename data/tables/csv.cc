@@ -253,8 +253,9 @@ CsvTable ReadCsv(const CsvOptions& options) {
   Encoder encoder(options, files, fit);
   CsvRows rows = encoder.Encode();
   if (options.task == Task::kClassification && options.classes == 0 && !options.label_names) {
-    std::ranges::copy(RemarksOnLabels<int64_t>(options.files.front(), rows.labels),
-                      std::back_inserter(rows.remarks));
+    std::ranges::copy(
+        RemarksOnLabels<int64_t>(options.files.front(), rows.labels, "data.csv.label_names: true"),
+        std::back_inserter(rows.remarks));
   }
   SampleSpec spec{.classes = encoder.ClassesOf(rows),
                   .class_names = fit.classes,

@@ -36,9 +36,6 @@ class MaskDraft {
       throw DataError("{}: {}: give at least {}", data.train[0], Count(source_->size(), "image"),
                       kFewest);
     }
-    if (classes() < 2) {
-      throw DataError("{}: masks of one class alone: there is nothing to learn", data.train[1]);
-    }
     const int64_t held_back = data.validation.empty() ? HeldBackOf(source_->size(), kHeldBack) : 0;
     training_images_ = source_->size() - held_back;
     recipe_ = RecipeOfImages(training_images_);
