@@ -93,10 +93,10 @@ def augmented(pixels, options, seed, epoch, indices):
     return mixed, own_in_loss
 
 
-def loss_sum(output, target, own, label_smoothing):
+def loss_sum(output, target, own, label_smoothing, class_weight=None):
     """Returns the sum of the losses for the mixed targets that torchvision's MixUp and CutMix make: each sample's own
     label has the share `own`, and the label of the sample before it has the rest; the last sample counts as the one
     before the first."""
     one_hot = F.one_hot(target, output.shape[1]).float()
     mixed = own * one_hot + (1 - own) * one_hot.roll(1, 0)
-    return F.cross_entropy(output, mixed, reduction="sum", label_smoothing=label_smoothing)
+    return F.cross_entropy(output, mixed, weight=class_weight, reduction="sum", label_smoothing=label_smoothing)

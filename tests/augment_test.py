@@ -28,7 +28,7 @@ SHAPE = (3, 12, 10)
 MEAN, STD = 0.4, 0.3
 
 JITTER = {"brightness": 0.4, "contrast": 0.5, "saturation": 0.6, "hue": 0.2}
-# Maps the name of a case to (the options of `data.augment`, `label_smoothing`).
+# Maps the name of a case to (the options of `data.augment`, `label_smoothing`, and maybe `loss.class_weight`).
 CASES = {
     "brightness": ({"brightness": 1}, 0),
     "contrast": ({"contrast": 1}, 0),
@@ -38,6 +38,7 @@ CASES = {
     "mixup": ({"mixup": 0.2}, 0),
     "cutmix": ({"cutmix": 1}, 0),
     "all": ({**JITTER, "mixup": 2, "cutmix": 0.5}, 0.1),
+    "weights": ({"mixup": 0.5, "cutmix": 1}, 0.1, [0.5, 3, 1.25, 8]),
 }
 
 
@@ -57,9 +58,10 @@ def save_images(folder, channels=SHAPE[0]):
     return torch.from_numpy(pixels), torch.from_numpy(labels)
 
 
-def expected_losses(pixels, labels, options, label_smoothing, pieces):
+def expected_losses(pixels, labels, options, label_smoothing, pieces, class_weight):
     """Trains in PyTorch with `pieces` micro-batches in each step. Returns (the loss of each step, the final loss on all
-    samples without augmentation)."""
+    samples without augmentation). A step's sum of losses is divided by the sum of the weights of its labels."""
+    weight = torch.tensor(class_weight or [1.0] * 4)
     model = make_model(pixels.shape[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
@@ -72,33 +74,34 @@ def expected_losses(pixels, labels, options, label_smoothing, pieces):
                 continue
             x, own = augment_reference.augmented(pixels[indices], options, SEED, number // steps_per_epoch, indices)
             output = model(((x - MEAN) / STD).flatten(1))
-            loss = loss + augment_reference.loss_sum(output, labels[indices], own, label_smoothing) / len(step)
+            part = augment_reference.loss_sum(output, labels[indices], own, label_smoothing, weight)
+            loss = loss + part / weight[labels[step]].sum()
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        plain = F.cross_entropy(model(((pixels / 255 - MEAN) / STD).flatten(1)), labels)
+        plain = F.cross_entropy(model(((pixels / 255 - MEAN) / STD).flatten(1)), labels, weight=weight)
     return losses, plain.item()
 
 
-def config_of(folder, options, label_smoothing=0):
+def config_of(folder, options, label_smoothing=0, class_weight=None):
     augment = " ".join(f"{name}: {value}" for name, value in options.items())
     return write_config(
         folder,
         f"""seed: {SEED} global_batch: {BATCH} epochs: {EPOCHS} log {{ every_steps: 1 }} init_from: "init.safetensors"
         data {{ format: NPY train: "x.npy" train: "y.npy" validation: "x.npy" validation: "y.npy" npy {{ kind: PIXELS }}
           mean: {MEAN} std: {STD} augment {{ {augment} }} }}
-        model {{ mlp {{ hidden: 24 }} label_smoothing: {label_smoothing} }}
+        model {{ mlp {{ hidden: 24 }} label_smoothing: {label_smoothing} }} loss {{ class_weight: {class_weight or []} }}
         optimizer {{ type: SGD lr: 0.02 momentum: 0.9 }}""",
     )
 
 
-def expect_pytorchs(folder, options, label_smoothing=0, channels=SHAPE[0], ranks=None, accumulation=1):
+def expect_pytorchs(folder, options, label_smoothing=0, class_weight=None, channels=SHAPE[0], ranks=None, accumulation=1):
     pixels, labels = save_images(folder, channels)
-    config = config_of(folder, options, label_smoothing)
+    config = config_of(folder, options, label_smoothing, class_weight)
     losses = trained_losses(config, folder / "run", *sets(f"accumulation={accumulation}"), ranks=ranks)
-    expected, plain = expected_losses(pixels, labels, options, label_smoothing, (ranks or 1) * accumulation)
+    expected, plain = expected_losses(pixels, labels, options, label_smoothing, (ranks or 1) * accumulation, class_weight)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     np.testing.assert_allclose(events(folder / "run", "eval")[-1]["val_loss"], plain, rtol=1e-4)
 
@@ -106,10 +109,21 @@ def expect_pytorchs(folder, options, label_smoothing=0, channels=SHAPE[0], ranks
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.all_tier(
     "jitter has all of these parts at once",
-    unless=lambda case: case in ("jitter", "mixup", "cutmix"),
+    unless=lambda case: case in ("jitter", "mixup", "cutmix", "weights"),
 )
 def test_losses_are_pytorchs(case, tmp_path):
     expect_pytorchs(tmp_path, *CASES[case])
+
+
+def test_what_divides_the_weighted_loss():
+    """Checks the definition that the documentation gives of mixed losses with class weights, where PyTorch has two. The
+    sum of the losses is PyTorch's for probabilities as targets. PyTorch divides that sum by the number of samples, but
+    by the sum of the weights if targets are classes. Here the latter divides it, so that samples that are mixed with
+    samples of their own class have the same loss as without mixing."""
+    output, target, weight = torch.zeros(4, 3), torch.tensor([2, 2, 2, 2]), torch.tensor([1.0, 1.0, 3.0])
+    total = augment_reference.loss_sum(output, target, 0.3, 0, weight)
+    assert F.cross_entropy(output, F.one_hot(target).float(), weight=weight).item() == pytest.approx(total.item() / 4)
+    assert F.cross_entropy(output, target, weight=weight).item() == pytest.approx(total.item() / weight[target].sum().item())
 
 
 @pytest.mark.parametrize("ranks,accumulation", [(1, 3), (2, 1), (2, 2)])
@@ -121,7 +135,7 @@ def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
     """Checks the losses if each micro-batch draws its own mixture. The last batch has two samples: on two ranks with
     two micro-batches each, two of the four micro-batches have one sample each, and the other two are empty."""
     skip_without_gpus(ranks)
-    expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
+    expect_pytorchs(tmp_path, *CASES["all"], [0.5, 3, 1.25, 8], ranks=ranks, accumulation=accumulation)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
