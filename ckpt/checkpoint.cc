@@ -140,6 +140,36 @@ void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
   });
 }
 
+// Returns whether the config in the manifest is for samples with several labels. In a printed config each field has a
+// line of its own.
+bool HasSeveralLabels(const checkpoint::Manifest& manifest) {
+  constexpr std::string_view kField = "task: MULTI_LABEL";
+  const std::string_view config = manifest.config();
+  for (size_t at = 0; (at = config.find(kField, at)) != config.npos; at += kField.size()) {
+    const size_t line = config.rfind('\n', at) + 1;  // npos + 1 is 0
+    const std::string_view before = config.substr(line, at - line);
+    const std::string_view after = config.substr(at + kField.size());
+    if (before.find_first_not_of(' ') == before.npos && (after.empty() || after[0] == '\n')) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Gives the metrics of a run that began with older definitions today's names.
+void BringUpToDate(checkpoint::Manifest& manifest) {
+  static constexpr char kBefore[] = "accuracy";
+  static constexpr char kNow[] = "label_accuracy";
+  if (manifest.metric_definitions() >= kMetricDefinitions || !HasSeveralLabels(manifest)) return;
+  if (manifest.best_metric() == kBefore) manifest.set_best_metric(kNow);
+  auto& metrics = *manifest.mutable_metric();
+  const auto is_now = [](const checkpoint::Metric& metric) { return metric.name() == kNow; };
+  if (std::ranges::any_of(metrics, is_now)) return;  // today's program saved these metrics
+  for (checkpoint::Metric& metric : metrics) {
+    if (metric.name() == kBefore) metric.set_name(kNow);
+  }
+}
+
 // Returns the value of the metric `name` if the checkpoint was evaluated at its own step and the value is not NaN.
 // Otherwise returns nothing. The sign is chosen so that a greater result is better.
 std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::string& name,
@@ -342,6 +372,7 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint) {
     throw CheckpointError("{}: is of step {}: the folder has another one's name", path,
                           manifest.step());
   }
+  BringUpToDate(manifest);
   return manifest;
 }
 

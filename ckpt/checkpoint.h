@@ -125,8 +125,12 @@ std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 // values the newest checkpoint wins. Throws Error (kCheckpoint) if the folder cannot be read.
 std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir);
 
-// Reads the manifest of a checkpoint. Throws Error (kCheckpoint) if the manifest is missing, damaged, of a newer format
-// or of another step, or if its content makes no sense.
+// The newest value of Manifest::metric_definitions.
+inline constexpr int kMetricDefinitions = 2;
+
+// Reads the manifest of a checkpoint. Metrics in it have today's names: where an older program saved the share of right
+// labels as `accuracy`, the manifest says `label_accuracy`. Throws Error (kCheckpoint) if the manifest is missing,
+// damaged, of a newer format or of another step, or if its content makes no sense.
 checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
 // Returns the total size of the files that the manifest names.

@@ -114,6 +114,40 @@ TEST(Weights, AreTheBest) {
   EXPECT_THAT(ErrorOfReading(run + "@bets"), HasSubstr("@bets: no run"));
 }
 
+// Checks the best checkpoint of a run of several labels that an older program began, whose accuracy was the share of
+// right labels, and that today's program continued.
+TEST(Weights, AreTheBestByTheMetricThatARunBeganWith) {
+  const auto evaluated = [](int64_t step, const std::string& config, int definitions) {
+    checkpoint::Manifest facts = Evaluated(step, "accuracy", 1 - 0.01 * static_cast<double>(step));
+    facts.set_config(config);
+    if (definitions > 0) facts.set_metric_definitions(definitions);
+    return facts;
+  };
+  const std::string labels = "data {\n  train: \"a.csv\"\n  task: MULTI_LABEL\n}\n";
+  const std::string older = NewFolder();
+  Save(older, 5, 0.5, false, false, evaluated(5, labels, 0));
+  checkpoint::Manifest continued = evaluated(6, labels, 1);
+  continued.set_best_metric("label_accuracy");
+  checkpoint::Metric& metric = *continued.add_metric();
+  metric.set_name("label_accuracy");
+  metric.set_value(0.97);
+  Save(older, 6, 0.6F, false, false, continued);
+  EXPECT_EQ(BestCheckpoint(older)->step, 6);
+  EXPECT_THAT(ReadWeights(older).Name(), testing::EndsWith("6, the best label_accuracy"));
+  EXPECT_EQ(ReadManifest(CheckpointOf(older, 5)).metric(0).name(), "label_accuracy");
+  EXPECT_EQ(ReadManifest(CheckpointOf(older, 6)).metric(0).name(), "accuracy");
+
+  // Other runs are left as they are: those that began today, and those of other tasks.
+  const std::string other = NewFolder();
+  Save(other, 1, 1, false, false, evaluated(1, labels, kMetricDefinitions));
+  Save(other, 2, 1, false, false, evaluated(2, "data {\n  task: CLASSIFICATION\n}\n", 0));
+  Save(other, 3, 1, false, false, evaluated(3, "run_dir: \"task: MULTI_LABEL\"\n", 0));
+  for (const int64_t step : {1, 2, 3}) {
+    EXPECT_EQ(ReadManifest(CheckpointOf(other, step)).metric(0).name(), "accuracy");
+    EXPECT_EQ(ReadManifest(CheckpointOf(other, step)).best_metric(), "accuracy");
+  }
+}
+
 TEST(Weights, AreTheAveragesWhereThereAreSome) {
   const std::string run = NewFolder();
   Save(run, 5, 0.5, /*averages=*/true);

@@ -1,14 +1,17 @@
 #include "observe/metrics.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <string_view>
 
+#include "base/printable_number.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
@@ -26,19 +29,18 @@ constexpr double kLeastProbability = std::numeric_limits<double>::epsilon();
 enum Sum {
   kLoss,
   kLossWeight,
-  kRight,
+  kRight,  // the samples, tokens or pixels that are right; a sample with several labels is right if all of them are
   kRightInTop,
   kReciprocalRanks,
   kLogLoss,
   kClassSteps,  // squares of the differences between the predicted class and the right class
-  kSquares,
+  kRightLabels,
   kDistances,
-  kSquaredLogs,
   kPixels,
   kSums
 };
 enum Count { kTruePositives, kPredicted, kActual, kCounts };
-enum Column { kMean, kSpread, kResidual, kColumns };
+enum Column { kMean, kSpread, kResidual, kSquaredLogs, kColumns };
 
 bool HasClasses(const SampleSpec& spec) { return spec.task == Task::kClassification; }
 bool HasLabels(const SampleSpec& spec) { return spec.task == Task::kMultiLabel; }
@@ -73,7 +75,14 @@ struct Totals {
 };
 
 double Accuracy(const Totals& of) {
-  return HasMasks(of.spec) ? of.Of(kRight) / of.Of(kPixels) : of.Mean(kRight);
+  if (HasMasks(of.spec)) return of.Of(kRight) / of.Of(kPixels);
+  if (HasLabels(of.spec)) return of.Of(kRight) / static_cast<double>(of.samples);
+  return of.Mean(kRight);
+}
+
+// Returns the mean over the columns of the root of `squares` / samples, where `squares` is a column's sum of squares.
+double MeanOfRoots(const Totals& of, Column squares) {
+  return (of.columns[squares] / static_cast<double>(of.samples)).sqrt().mean().item<double>();
 }
 
 // Returns 2 tp / (predicted + actual) of each class, float64 [classes], where tp, predicted and actual are the class's
@@ -145,16 +154,38 @@ double QuadraticKappa(const Totals& of) {
 // scikit-learn's r2_score, a column whose targets are all equal gives 1 if its outputs are right and otherwise 0, and
 // r2 is undefined for a single sample.
 double R2(const Totals& of) {
+  // The mean of equal numbers is rounded, so their spread may be greater than 0. The rounding of each deviation is at
+  // most a few units in the last place of the mean.
+  constexpr double kRounding = 64 * std::numeric_limits<double>::epsilon();
   if (of.samples < 2) return kUndefined;
   const at::Tensor spread = of.columns[kSpread];
   const at::Tensor residual = of.columns[kResidual];
+  const at::Tensor rounding =
+      (of.columns[kMean] * kRounding).square() * static_cast<double>(of.samples);
   const at::Tensor of_constant = residual.eq(0).to(at::kDouble);
-  return at::where(spread.eq(0), of_constant, 1 - residual / spread).mean().item<double>();
+  return at::where(spread.le(rounding), of_constant, 1 - residual / spread).mean().item<double>();
 }
 
 // Returns log(1 + x), float64; NaN where x <= -1.
 at::Tensor LogOf(const at::Tensor& numbers) {
   return numbers.masked_fill(numbers.le(-1), kUndefined).log1p();
+}
+
+// The order of classes whose outputs are equal.
+enum class Ties {
+  kLeastFirst,     // as argmax, which chooses the predicted class
+  kGreatestFirst,  // as scikit-learn's top_k_accuracy_score
+};
+
+// Returns the number of classes that come before the class `target` in the order of the greatest outputs, int64
+// [samples]. If an output is NaN, it comes before all numbers, and if that of `target` is NaN, it comes last.
+at::Tensor RankOf(const at::Tensor& target, const at::Tensor& output, Ties ties) {
+  const at::Tensor column = target.unsqueeze(-1);
+  const at::Tensor own = output.gather(-1, column);
+  const at::Tensor number = at::arange(output.size(-1), column.options());
+  const at::Tensor comes_first = ties == Ties::kLeastFirst ? number.lt(column) : number.gt(column);
+  const at::Tensor is_greater = output.le(own).logical_not();
+  return is_greater.logical_or(output.eq(own).logical_and(comes_first)).sum(-1);
 }
 
 struct Entry {
@@ -175,6 +206,56 @@ constexpr Entry kEntries[] = {
 #undef METRIC
 };
 
+// Returns which labels apply to all samples or to none, bool [classes].
+at::Tensor OneClassLabels(const Totals& of) {
+  const at::Tensor actual = of.counts[kActual];
+  return actual.eq(0).logical_or(actual.eq(static_cast<double>(of.samples)));
+}
+
+// Returns the reason why the metric `name` is not defined (Metric::remark).
+std::string WhyUndefined(std::string_view name, const Totals& of) {
+  constexpr const char* kBadOutputs = "the outputs are not all finite numbers";
+  if (HasMasks(of.spec) && of.Of(kPixels) == 0) return "no pixel of the masks has a class";
+  if (name == "auc") {
+    if (HasLabels(of.spec) && OneClassLabels(of).all().item<bool>()) {
+      return "each label applies to all samples or to none";
+    }
+    const at::Tensor actual = of.counts[kActual];
+    if (!HasLabels(of.spec) && actual.eq(0).any().item<bool>()) {
+      return fmt::format("all samples are of class {}", actual.argmax().item<int64_t>());
+    }
+  }
+  if (name == "quadratic_kappa") {
+    return fmt::format("all labels and all predictions are of class {}",
+                       of.counts[kActual].argmax().item<int64_t>());
+  }
+  if (name == "loss" && of.Of(kLossWeight) == 0) return "the weights of all targets are 0";
+  if (name == "r2" && of.samples < 2) return "there is a single sample";
+  if (name == "rmsle" && !std::isnan(of.columns[kResidual].sum().item<double>())) {
+    return "a target or an output is -1 or less";
+  }
+  return kBadOutputs;
+}
+
+// Returns what auc leaves out, for Metric::remark.
+std::string WhatAucLeavesOut(const Totals& of) {
+  if (!HasLabels(of.spec)) return "";
+  const at::Tensor left_out = OneClassLabels(of);
+  const auto count = left_out.sum().item<int64_t>();
+  if (count == 0) return "";
+  const auto first = left_out.to(at::kByte).argmax().item<int64_t>();
+  if (count == 1) {
+    const bool none = of.counts[kActual][first].item<double>() == 0;
+    return fmt::format("label {} applies to {}, so the mean is of the other {} label{}", first,
+                       none ? "no sample" : "all samples", of.spec.classes - 1,
+                       of.spec.classes == 2 ? "" : "s");
+  }
+  return fmt::format(
+      "{} of {} labels apply to all samples or to none, the first of them label {}, so the mean is "
+      "of the other {}",
+      count, of.spec.classes, first, of.spec.classes - count);
+}
+
 double MeanOfNumbers(const std::vector<double>& values) {
   double sum = 0;
   int count = 0;
@@ -191,9 +272,30 @@ double MeanOfNumbers(const std::vector<double>& values) {
 std::string MetricsText(const std::vector<Metric>& metrics) {
   std::string text;
   for (const Metric& metric : metrics) {
+    if (std::isnan(metric.value)) continue;
     text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", metric.name, metric.value);
   }
   return text;
+}
+
+std::vector<std::string> MetricRemarks(const std::vector<Metric>& metrics) {
+  std::vector<std::string> lines;
+  std::set<std::string> told;  // the reasons that are in `lines`
+  for (const Metric& metric : metrics) {
+    if (metric.remark.empty()) continue;
+    if (!std::isnan(metric.value)) {
+      lines.push_back(fmt::format("{}: {}", metric.name, metric.remark));
+      continue;
+    }
+    if (!told.insert(metric.remark).second) continue;
+    std::vector<std::string> names;
+    for (const Metric& other : metrics) {
+      if (std::isnan(other.value) && other.remark == metric.remark) names.push_back(other.name);
+    }
+    lines.push_back(fmt::format("{} {} not defined: {}", fmt::join(names, ", "),
+                                names.size() == 1 ? "is" : "are", metric.remark));
+  }
+  return lines;
 }
 
 std::string BriefMetricsText(const std::vector<Metric>& metrics) {
@@ -251,9 +353,8 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
 
 void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor difference = output - target;
-  sums_[kSquares].add_(difference.square().sum());
   sums_[kDistances].add_(difference.abs().sum());
-  sums_[kSquaredLogs].add_((LogOf(output) - LogOf(target)).square().sum());
+  columns_[kSquaredLogs].add_((LogOf(output) - LogOf(target)).square().sum(0));
   columns_[kResidual].add_(difference.square().sum(0));
   const at::Tensor mean = target.mean(0);
   const at::Tensor apart = mean - columns_[kMean];
@@ -281,14 +382,13 @@ void Metrics::MergeColumns() {
 void Metrics::AddClasses(int64_t first, const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor predicted = output.argmax(-1);
   sums_[kRight].add_(predicted.eq(target).sum());
-  if (spec_.classes > kTop) {
-    const at::Tensor top = std::get<1>(output.topk(kTop, -1));
-    sums_[kRightInTop].add_(top.eq(target.unsqueeze(-1)).sum());
+  if (HasRanks(spec_, kTop + 1)) {
+    sums_[kRightInTop].add_(RankOf(target, output, Ties::kGreatestFirst).lt(kTop).sum());
   }
   if (HasRanks(spec_, kBest)) {
-    const at::Tensor best = std::get<1>(output.topk(kBest, -1));
-    const at::Tensor precision = 1 / at::arange(1, kBest + 1, sums_.options());
-    sums_[kReciprocalRanks].add_((best.eq(target.unsqueeze(-1)) * precision).sum());
+    const at::Tensor rank = RankOf(target, output, Ties::kLeastFirst).unsqueeze(-1);
+    const at::Tensor places = at::arange(kBest, sums_.options());
+    sums_[kReciprocalRanks].add_((places.eq(rank) / (places + 1)).sum());
   }
   sums_[kClassSteps].add_((predicted - target).square().sum());
   const at::Tensor logs = at::log_softmax(output, -1, at::kDouble);
@@ -322,7 +422,9 @@ void Metrics::CountClasses(const at::Tensor& predicted, const at::Tensor& actual
 void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor predicted = output.gt(0).to(at::kDouble);
   const at::Tensor actual = target.to(at::kDouble);
-  sums_[kRight].add_(predicted.eq(actual).sum());
+  const at::Tensor right = predicted.eq(actual);
+  sums_[kRight].add_(right.all(-1).sum());
+  sums_[kRightLabels].add_(right.sum());
   counts_[kTruePositives].add_((predicted * actual).sum(0));
   counts_[kPredicted].add_(predicted.sum(0));
   counts_[kActual].add_(actual.sum(0));
@@ -357,7 +459,14 @@ std::vector<Metric> Metrics::Finish() {
   }
   std::vector<Metric> metrics;
   for (const Entry& entry : kEntries) {
-    if (entry.has(spec_)) metrics.push_back({entry.name, entry.value(totals)});
+    if (!entry.has(spec_)) continue;
+    Metric& metric = metrics.emplace_back(Metric{.name = entry.name, .value = entry.value(totals)});
+    if (std::isnan(metric.value)) {
+      metric.value = PrintableNumber(metric.value);
+      metric.remark = WhyUndefined(metric.name, totals);
+    } else if (metric.name == "auc") {
+      metric.remark = WhatAucLeavesOut(totals);
+    }
   }
   return metrics;
 }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -183,7 +185,8 @@ TEST_F(MetricsTest, OfLabelsAreMeansOverThem) {
   const at::Tensor target = at::tensor({1.F, 0.F, 0.F, 1.F, 0.F, 1.F, 0.F, 0.F, 1.F}).view({3, 3});
   const auto values =
       Of({.shape = {3}, .classes = 3, .task = Task::kMultiLabel}, output, target, 0.1);
-  EXPECT_DOUBLE_EQ(values.at("accuracy"), 7.0 / 9);
+  EXPECT_DOUBLE_EQ(values.at("accuracy"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(values.at("label_accuracy"), 7.0 / 9);
   EXPECT_NEAR(values.at("f1"), (1 + 0 + 0.8) / 3, 1e-12);
   EXPECT_NEAR(values.at("auc"), (1 + 0) / 2.0, 1e-12);
   // The expected value is the mean of sklearn.metrics.log_loss over the labels.
@@ -196,7 +199,7 @@ TEST_F(MetricsTest, OfNumbers) {
   output[0][0] += 2;
   const auto values =
       Of({.shape = {3}, .classes = 2, .task = Task::kRegression}, output, target, 1.4);
-  EXPECT_NEAR(values.at("rmse"), std::sqrt((19 + 9) / 20.0), 1e-12);
+  EXPECT_NEAR(values.at("rmse"), (std::sqrt(18 / 10.0) + 1) / 2, 1e-12);
   EXPECT_NEAR(values.at("mae"), (19 + 3) / 20.0, 1e-12);
 }
 
@@ -213,11 +216,10 @@ TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
   };
   const auto near = values_of(0);
   EXPECT_NEAR(near.at("r2"), 0.951293693662412, 1e-9);
-  EXPECT_NEAR(near.at("rmsle"), 0.04578757437933827, 1e-9);
+  EXPECT_NEAR(near.at("rmsle"), 0.0457592720834581, 1e-9);
   const auto far = values_of(1e6);
   EXPECT_NEAR(far.at("r2"), 0.951359316663154, 1e-9);
-  // The expected rmse is the root of sklearn.metrics.mean_squared_error.
-  EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);
+  EXPECT_NEAR(far.at("rmse"), 0.7094293480521103, 1e-9);
 }
 
 // Checks r2 and rmsle of constant targets. The expected values of r2 are those of scikit-learn's r2_score. If a
@@ -245,6 +247,108 @@ TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
   EXPECT_DOUBLE_EQ(values.at("iou"), (1.0 / 2 + 2.0 / 4 + 0) / 3);
   // The expected dice is sklearn.metrics.f1_score of the same arguments.
   EXPECT_NEAR(values.at("dice"), 0.4444444444444444, 1e-12);
+}
+
+using Json = nlohmann::json;
+
+// Returns the cases of metric_cases.json (metric_cases.py says what they hold).
+std::vector<Json> Cases() {
+  return Json::parse(std::ifstream("observe/metric_cases.json"))
+      .at("cases")
+      .get<std::vector<Json>>();
+}
+
+// Compares all metrics of unusual samples with scikit-learn's.
+class MetricsOfCases : public MetricsTest, public testing::WithParamInterface<Json> {};
+
+TEST_P(MetricsOfCases, AreScikitLearns) {
+  static const std::map<std::string, Task> kTasks{{"CLASSIFICATION", Task::kClassification},
+                                                  {"MULTI_LABEL", Task::kMultiLabel},
+                                                  {"REGRESSION", Task::kRegression},
+                                                  {"SEGMENTATION", Task::kSegmentation}};
+  const Json& of = GetParam();
+  const auto shape = of.at("shape").get<std::vector<int64_t>>();
+  SampleSpec spec{.shape = {3}, .classes = shape.at(1), .task = kTasks.at(of.at("task"))};
+  at::Tensor output = at::tensor(of.at("output").get<std::vector<float>>()).view(shape);
+  at::Tensor target = at::tensor(of.at("target").get<std::vector<float>>());
+  if (spec.task == Task::kClassification) {
+    target = target.to(at::kLong);
+  } else if (spec.task == Task::kSegmentation) {
+    spec.shape = {3, shape.at(2), shape.at(3)};
+    target = target.to(at::kByte).view({shape.at(0), shape.at(2), shape.at(3)});
+  } else {
+    target = target.view(shape);
+  }
+  const auto values = Of(spec, output, target, 0.5);
+  for (const auto& [name, expected] : of.at("metrics").items()) {
+    ASSERT_TRUE(values.contains(name)) << name;
+    const double value = values.at(name);
+    if (expected.is_null()) {
+      EXPECT_TRUE(std::isnan(value)) << name << " " << value;
+      EXPECT_FALSE(std::signbit(value)) << name;
+    } else {
+      EXPECT_NEAR(value, expected.get<double>(), 1e-9 * std::max(1.0, std::abs(value))) << name;
+    }
+  }
+  // Each metric has a value by scikit-learn, except the loss.
+  EXPECT_EQ(values.size(), of.at("metrics").size() + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MetricsOfCases, testing::ValuesIn(Cases()), [](const auto& of) {
+  std::string name = of.param.at("name");
+  std::erase_if(name, [](unsigned char c) { return c == ',' || c == '-'; });
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
+
+// Checks which metrics are not defined, which of them leave something out, and what is said of them.
+TEST(MetricRemarks, SayWhatIsNotDefinedAndWhatIsLeftOut) {
+  const std::unique_ptr<Communicator> alone = MakeAlone(at::kCPU);
+  const auto remarks_of = [&](Task task, const at::Tensor& output, const at::Tensor& target) {
+    SampleSpec spec{.shape = {3}, .classes = output.size(1), .task = task};
+    if (task == Task::kSegmentation) spec.shape = {3, output.size(2), output.size(3)};
+    Metrics metrics(spec, target.size(0), at::kCPU, *alone, *alone);
+    metrics.Add(0, output, target, at::full({}, 1.0));
+    const std::vector<Metric> found = metrics.Finish();
+    EXPECT_EQ(MetricsText(found).find("nan"), std::string::npos) << MetricsText(found);
+    return MetricRemarks(found);
+  };
+  using Lines = std::vector<std::string>;
+  const at::Tensor ones = at::ones({4}, at::kLong);
+  const at::Tensor predicts_one = at::tensor({0.F, 1.F}).expand({4, 2});
+  EXPECT_EQ(
+      remarks_of(Task::kClassification, predicts_one, ones),
+      (Lines{"auc is not defined: all samples are of class 1",
+             "quadratic_kappa is not defined: all labels and all predictions are of class 1"}));
+  EXPECT_EQ(remarks_of(Task::kClassification, predicts_one, at::arange(4).remainder(2)), Lines{});
+  EXPECT_EQ(remarks_of(Task::kClassification, predicts_one / 0, at::arange(4).remainder(2)),
+            Lines{"auc, log_loss are not defined: the outputs are not all finite numbers"});
+
+  const at::Tensor outputs = at::arange(12).to(at::kFloat).view({4, 3}) - 5;
+  at::Tensor labels = at::arange(12).remainder(2).to(at::kFloat).view({4, 3});
+  EXPECT_EQ(remarks_of(Task::kMultiLabel, outputs, labels), Lines{});
+  labels.select(1, 1).fill_(0);
+  EXPECT_EQ(remarks_of(Task::kMultiLabel, outputs, labels),
+            Lines{"auc: label 1 applies to no sample, so the mean is of the other 2 labels"});
+  labels.select(1, 2).fill_(1);
+  EXPECT_EQ(
+      remarks_of(Task::kMultiLabel, outputs, labels),
+      Lines{"auc: 2 of 3 labels apply to all samples or to none, the first of them label 1, so "
+            "the mean is of the other 1"});
+  labels.fill_(1);
+  EXPECT_EQ(remarks_of(Task::kMultiLabel, outputs, labels),
+            Lines{"auc is not defined: each label applies to all samples or to none"});
+
+  const at::Tensor numbers = at::arange(4).to(at::kFloat).view({4, 1});
+  EXPECT_EQ(remarks_of(Task::kRegression, numbers, numbers - 2),
+            Lines{"rmsle is not defined: a target or an output is -1 or less"});
+  EXPECT_EQ(remarks_of(Task::kRegression, numbers.narrow(0, 0, 1), numbers.narrow(0, 0, 1)),
+            Lines{"r2 is not defined: there is a single sample"});
+  EXPECT_EQ(remarks_of(Task::kRegression, numbers / 0, numbers),
+            Lines{"rmse, mae, r2, rmsle are not defined: the outputs are not all finite numbers"});
+  EXPECT_EQ(remarks_of(Task::kSegmentation, at::zeros({1, 2, 2, 2}),
+                       at::full({1, 2, 2}, kIgnoredPixel, at::kByte)),
+            Lines{"accuracy, iou, dice are not defined: no pixel of the masks has a class"});
 }
 
 TEST(MetricOrder, KnowsOfWhichMoreIsBetterAndWhichAreBrief) {

@@ -154,11 +154,16 @@ def metrics_of(task, output, target):
     output, target = output.double(), target.double()
     if task == "REGRESSION":
         squares = ((output - target) ** 2).sum(0) / ((target - target.mean(0)) ** 2).sum(0)
-        rmsle = ((torch.log1p(output) - torch.log1p(target)) ** 2).mean().sqrt()
-        rmse = ((output - target) ** 2).mean().sqrt()
+        rmsle = ((torch.log1p(output) - torch.log1p(target)) ** 2).mean(0).sqrt().mean()
+        rmse = ((output - target) ** 2).mean(0).sqrt().mean()
         return {"rmse": rmse, "mae": (output - target).abs().mean(), "r2": 1 - squares.mean(), "rmsle": rmsle}
     if task == "MULTI_LABEL":
-        return {"log_loss": F.binary_cross_entropy_with_logits(output, target)}
+        right = (output > 0) == target.bool()
+        return {
+            "log_loss": F.binary_cross_entropy_with_logits(output, target),
+            "accuracy": right.all(1).double().mean(),
+            "label_accuracy": right.double().mean(),
+        }
     target = target.long()
     predicted, n, classes = output.argmax(1), len(target), output.shape[1]
     confusion = np.zeros((classes, classes))

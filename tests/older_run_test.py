@@ -234,6 +234,33 @@ def test_it_predicts(name, tmp_path):
             bits.compare_tables(was, now)
 
 
+def test_metrics_of_an_older_run_keep_their_meaning(tmp_path):
+    """Goes on with an older run of several labels whose config says accuracy, which was the share of right labels. It
+    must keep its best checkpoint by label_accuracy and be ended by it, also when it is started for the second time; a
+    run that begins today takes accuracy as it is defined today."""
+    folder = copied("labels", tmp_path)
+    run, config = folder / "run", folder / "train.pbtxt"
+    fields = ["checkpoint.keep_best=accuracy", "early_stopping.metric=accuracy", "early_stopping.patience=9"]
+
+    def trained(to, steps):
+        done = lockstep(tmp_path, "train", config, *sets(f"run_dir={to}", f"max_steps={steps}", *fields))
+        told = [line for line in done.err.splitlines() if "the run goes on with label_accuracy, as it began" in line]
+        listed = lockstep(tmp_path, "checkpoints", to).out
+        fields_now = fields_of((to / "config.pbtxt").read_text())
+        metrics = {*fields_now["checkpoint.keep_best"], *fields_now["early_stopping.metric"]}
+        (best,) = {name for name in ("best accuracy", "best label_accuracy") if name in listed}
+        return len(told), metrics, best
+
+    assert trained(run, 8) == (2, {'"label_accuracy"'}, "best label_accuracy")
+    assert trained(run, 12) == (2, {'"label_accuracy"'}, "best label_accuracy")
+    assert trained(folder / "today", 8) == (0, {'"accuracy"'}, "best accuracy")
+    evaluations = events(run, "eval")
+    assert {"val_accuracy", "val_label_accuracy"} <= evaluations[-1].keys()
+    listed = older_runs.listed(lockstep(tmp_path, "runs", folder, "--json").out)
+    best = {name: of["best_metric"] for name, of in listed.items()}
+    assert best == {"run": "val_label_accuracy", "today": "val_accuracy"}
+
+
 def fields_of(text):
     """Returns {path of a field, such as "data.csv.label": the field's values} of a printed config."""
     fields, within = {}, []

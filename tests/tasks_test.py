@@ -2,6 +2,8 @@
 compared with PyTorch's, metrics with scikit-learn's definitions, and predictions in CSV files with PyTorch's outputs.
 """
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -107,11 +109,12 @@ def auc(score, actual):
 
 def metrics_of(task, output, target):
     if task == "REGRESSION":
-        return {"rmse": (output - target).square().mean().sqrt(), "mae": (output - target).abs().mean()}
+        return {"rmse": (output - target).square().mean(0).sqrt().mean(), "mae": (output - target).abs().mean()}
     if task == "MULTI_LABEL":
         predicted = (output > 0).double()
         return {
-            "accuracy": (predicted == target).double().mean(),
+            "accuracy": (predicted == target).all(1).double().mean(),
+            "label_accuracy": (predicted == target).double().mean(),
             "f1": np.mean([f1(predicted[:, i], target[:, i]) for i in range(3)]),
             "auc": np.mean([auc(output[:, i], target[:, i]) for i in range(3)]),
         }
@@ -168,6 +171,59 @@ def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     else:
         assert header == "index,label,probability"
         assert (values[:, 1] == output.argmax(1).numpy()).mean() > 0.98
+
+
+TARGETS = np.random.default_rng(9).integers(0, 2, (40, 3))
+# Maps a name to (the task, the targets, lines of the training, further lines of the evaluation). The last ten samples
+# are held back.
+UNDEFINED = {
+    "one class": (
+        "CLASSIFICATION",
+        np.where(np.arange(40) < 30, np.arange(40) % 2, 1)[:, None],
+        ["auc is not defined: all samples are of class 1"],
+        ["quadratic_kappa is not defined: all labels and all predictions are of class 1"],
+    ),
+    "a label of no sample": (
+        "MULTI_LABEL",
+        np.where(np.arange(40)[:, None] < 30, TARGETS, TARGETS * [1, 0, 1]),
+        ["auc: label 1 applies to no sample, so the mean is of the other 2 labels"],
+        [],
+    ),
+    "no label of some": (
+        "MULTI_LABEL",
+        np.where(np.arange(40)[:, None] < 30, TARGETS, [1, 0, 1]),
+        ["auc is not defined: each label applies to all samples or to none"],
+        [],
+    ),
+    "negative numbers": ("REGRESSION", TARGETS - 3.5, [], ["rmsle is not defined: a target or an output is -1 or less"]),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+@pytest.mark.all_tier("metrics_test.cc has all of these", unless=lambda name: name in ("one class", "a label of no sample"))
+def test_what_is_not_defined_is_left_out_and_said(name, tmp_path):
+    task, y, trained, evaluated = UNDEFINED[name]
+    x = np.random.default_rng(4).normal(size=(40, 2))
+    for part, rows in (("train", slice(30)), ("test", slice(30, 40))):
+        table(tmp_path, f"{part}.csv", x[rows], y[rows] * 1.0, labels_first=False)
+    columns = "" if task == "CLASSIFICATION" else f"label_columns: {y.shape[1]}"
+    # A bias far from 0 makes all predictions of class 1.
+    save_init(tmp_path, {"0.weight": torch.zeros(y.shape[1] if columns else 2, 2), "0.bias": torch.arange(y.shape[1] if columns else 2) * 9.0})
+    config = write_config(
+        tmp_path,
+        f"""epochs: 2 init_from: "init.safetensors" data {{ train: "train.csv" validation: "test.csv" task: {task}
+        csv {{ label_column: 2 {columns} }} }} model {{ name: "mlp" }} optimizer {{ lr: 1e-6 }}""",
+    )
+    run = train(config, tmp_path / "run")
+    warnings = [line.partition("warning: ")[2] for line in run.err.splitlines()]
+    assert run.status == DONE and "nan" not in run.out, run
+    assert warnings == [f"validation: {line}" for line in trained], run  # once, though there were two evaluations
+    run = Run(["evaluate", tmp_path / "run"])
+    assert run.status == DONE and "nan" not in run.out, run
+    assert run.err.splitlines() == trained + evaluated, run
+    shown = json.loads(Run(["evaluate", tmp_path / "run", "--json"]).out)
+    missing = {line.split(" is not")[0] for line in trained + evaluated if " is not defined: " in line}
+    assert {key for key, value in shown.items() if value is None} == missing
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 // columns.
 constexpr size_t kMostConfigBytes = size_t{64} << 20;
 
+constexpr char kAccuracy[] = "val_accuracy";
+
 double ChangeTimeOf(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 ? static_cast<double>(status.st_mtim.tv_sec) : 0;
@@ -79,6 +81,7 @@ bool RunHistory::Refresh() {
   config::Config config = ParseText(text, why_no_config_);
   if (!why_no_config_.empty()) return has_changed;
   config_ = std::move(config);
+  if (config_->data().task() == config::Data::MULTI_LABEL) log_.RenameLabelAccuracy();
   return true;
 }
 
@@ -99,6 +102,13 @@ std::optional<BestValue> RunHistory::best() const {
   } else if (!evaluations.front().values.empty()) {
     name = evaluations.front().values.front().first;
   }
+  // The config of an older run may name the accuracy that its log has under its present name.
+  const auto has = [&](const LoggedMetrics& evaluation) {
+    return std::ranges::find(evaluation.values, name, [](const auto& value) -> const std::string& {
+             return value.first;
+           }) != evaluation.values.end();
+  };
+  if (name == kAccuracy && std::ranges::none_of(evaluations, has)) name = RunLog::kLabelAccuracy;
   std::optional<BestValue> best;
   for (const LoggedMetrics& evaluation : evaluations) {
     const double value = evaluation.ValueOf(name);

@@ -1,5 +1,6 @@
 #include "observe/history/run_history.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -101,6 +102,26 @@ TEST_F(RunHistoryTest, FindsTheBest) {
   EXPECT_EQ(best->step, 10);  // the first of two equal values
   EXPECT_FALSE(Of(log, R"(checkpoint { keep_best: "auc" })").best());
   EXPECT_FALSE(Of(kStart).best());
+}
+
+// Checks that the accuracy of an older run of several labels, which was the share of right labels, is compared with
+// what today's program calls label_accuracy, also in a run that began with the older program and was continued today.
+TEST_F(RunHistoryTest, ReadsTheLabelAccuracyOfOlderRuns) {
+  const std::string older =
+      R"({"event":"eval","step":10,"epoch":1,"val_loss":0.5,"val_accuracy":0.8})"
+      "\n";
+  const std::string newer =
+      R"({"event":"eval","step":20,"epoch":2,"val_loss":0.4,"val_accuracy":0.9,"val_label_accuracy":0.7})"
+      "\n";
+  const std::string task = "data { task: MULTI_LABEL } checkpoint { keep_best: ";
+  const auto best_of = [&](const std::string& lines, const std::string& metric) {
+    const std::optional<BestValue> best =
+        Of(std::string(kStart) + '\n' + lines, task + '"' + metric + "\" }").best();
+    return best ? fmt::format("{} {} {}", best->metric, best->value, best->step) : "";
+  };
+  EXPECT_EQ(best_of(older, "accuracy"), "val_label_accuracy 0.8 10");
+  EXPECT_EQ(best_of(older + newer, "label_accuracy"), "val_label_accuracy 0.8 10");
+  EXPECT_EQ(best_of(newer, "accuracy"), "val_accuracy 0.9 20");
 }
 
 TEST_F(RunHistoryTest, TellsTheVerdict) {

@@ -172,6 +172,21 @@ bool RunLog::Read() {
   return read_bytes_ > before;
 }
 
+void RunLog::RenameLabelAccuracy() {
+  for (LoggedMetrics& evaluation : run_.evaluations) {
+    const auto named = [&](std::string_view name) {
+      return std::ranges::find(evaluation.values, name,
+                               [](const auto& value) { return std::string_view(value.first); });
+    };
+    const auto accuracy = named("val_accuracy");
+    // Today's versions write both metrics.
+    if (accuracy == evaluation.values.end() || named(kLabelAccuracy) != evaluation.values.end()) {
+      continue;
+    }
+    accuracy->first = kLabelAccuracy;
+  }
+}
+
 void RunLog::AddPiece(std::string_view piece) {
   while (!piece.empty()) {
     const size_t end = piece.find('\n');

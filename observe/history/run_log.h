@@ -143,6 +143,11 @@ class RunLog {
   // Reads the lines that were appended since the last call. Returns whether anything was appended.
   bool Read();
 
+  // For a run of several labels: gives the accuracy in evaluations of older versions, which was the share of right
+  // labels, its present name.
+  static constexpr char kLabelAccuracy[] = "val_label_accuracy";
+  void RenameLabelAccuracy();
+
   const LoggedRun& run() const { return run_; }
 
   // Returns the Unix time when the file was last changed; no value if there is no file.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/live_line.h"
+#include "base/printable_number.h"
 #include "base/say.h"
 #include "observe/machine/machine_text.h"
 
@@ -62,9 +63,9 @@ class TerminalSink final : public EventSink {
   void Tell(const StepDone& event) {
     const StepReport& report = event.report;
     if (report.step < steps_ && !line_.IsDue()) return;
-    std::string line =
-        fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
-                    report.step, steps_, report.loss(), Rate(report.samples_per_s));
+    std::string line = fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s",
+                                   report.epoch, epochs_, report.step, steps_,
+                                   PrintableNumber(report.loss()), Rate(report.samples_per_s));
     if (report.seconds_left >= 0 && report.step < steps_) {
       line += fmt::format("  {} left", DurationText(report.seconds_left));
     }
@@ -109,7 +110,7 @@ class TerminalSink final : public EventSink {
 
   void Tell(const EpochDone& event) {
     epoch_ = fmt::format("epoch {}/{}  step {}/{}  training loss {:.4f}", event.epoch, epochs_,
-                         event.step, steps_, event.loss);
+                         event.step, steps_, PrintableNumber(event.loss));
     if (!evaluates_) line_.Say(epoch_);
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/printable_number.h"
 #include "data/feed/sampler.h"
 #include "trainer/run/input.h"
 #include "trainer/run/run_folder.h"
@@ -67,7 +68,7 @@ void EndForAnomaly(const Anomaly& anomaly, const config::Config& config, const T
       ExitStatus::kUsage,
       fmt::format(
           "step {}: the {} is {}: {}{}", anomaly.step, loss_is_bad ? "loss" : "gradient's norm",
-          loss_is_bad ? anomaly.loss : anomaly.grad_norm,
+          PrintableNumber(loss_is_bad ? anomaly.loss : anomaly.grad_norm),
           sample.empty() ? "lower optimizer.lr or set optimizer.clip_norm" : sample, saved));
 }
 

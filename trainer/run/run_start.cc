@@ -130,6 +130,37 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
   return start;
 }
 
+int MetricDefinitionsOf(const RunStart& start, const config::Config& config) {
+  // Only the accuracy of several labels has got another name, which a run must remember.
+  const bool has_labels = config.data().task() == config::Data::MULTI_LABEL;
+  return start.checkpoint && has_labels ? start.manifest.metric_definitions() : kMetricDefinitions;
+}
+
+std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& config) {
+  if (!start.checkpoint || start.manifest.metric_definitions() >= kMetricDefinitions) return {};
+  const config::Data& data = config.data();
+  std::vector<std::string> lines;
+  const auto follow = [&](const char* field, std::string& metric) {
+    if (data.task() == config::Data::MULTI_LABEL && metric == "accuracy") {
+      metric = "label_accuracy";
+      lines.push_back(fmt::format(
+          "{}: accuracy was the share of right labels when the run began, and is that of samples "
+          "whose labels are all right today: the run goes on with label_accuracy, as it began",
+          field));
+    }
+    const bool has_roots = metric == "rmse" || metric == "rmsle";
+    if (data.task() == config::Data::REGRESSION && data.classes() > 1 && has_roots) {
+      lines.push_back(fmt::format(
+          "{}: {} was the root of the mean over all {} columns when the run began, and is the mean "
+          "of the columns' roots today, which is never greater",
+          field, metric, data.classes()));
+    }
+  };
+  follow("early_stopping.metric", *config.mutable_early_stopping()->mutable_metric());
+  follow("checkpoint.keep_best", *config.mutable_checkpoint()->mutable_keep_best());
+  return lines;
+}
+
 std::optional<int64_t> ResumedStep(const RunStart& start) {
   if (!start.checkpoint || start.is_of_another_run) return std::nullopt;
   return start.checkpoint->step;

@@ -7,6 +7,8 @@
 //     -> test_damage_is_named_and_the_one_before_taken
 //   the checkpoint to begin from is missing or damaged -> Error (kCheckpoint) on every rank
 //     -> test_from_what_cannot_be_gone_on_from
+//   the run began when a metric meant something else -> a warning, and the run goes on with that meaning
+//     -> tests/older_run_test.py, test_metrics_of_an_older_run_keep_their_meaning
 #pragma once
 
 #include <future>
@@ -58,6 +60,15 @@ void RequireSharedFolder(const std::string& run_dir, const std::string& job, con
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
                    const std::string& from, int64_t restarts, const std::string& job,
                    const World& world);
+
+// Returns the value of Manifest::metric_definitions (ckpt/manifest.proto) for the checkpoints of a run that starts from
+// `start`.
+int MetricDefinitionsOf(const RunStart& start, const config::Config& config);
+
+// If the checkpoint of `start` belongs to a run in which a metric had another meaning, changes the name of the metric
+// in `config` so that checkpoint.keep_best and early_stopping mean what they meant. Returns a line for the user about
+// each metric that was changed, or that has a new definition.
+std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& config);
 
 // Returns the step of the checkpoint from which the run continues, if it is a checkpoint of the same run.
 std::optional<int64_t> ResumedStep(const RunStart& start);

@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,6 +20,7 @@
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "config/config.h"
+#include "observe/metric_order.h"
 #include "observe/metrics.h"
 #include "observe/run_event.h"
 #include "trainer/run/anomaly.h"
@@ -44,7 +48,8 @@ class Trainer {
  public:
   // Keeps references to all arguments. `folder` is the run folder on rank 0, and null on the other ranks.
   Trainer(const config::Config& config, Fit& fit, const World& world, RunEvents& events,
-          RunFolder* folder, const TrainOptions& options, const RunStart& start)
+          RunFolder* folder, const TrainOptions& options, const RunStart& start,
+          const std::vector<std::string>& metric_remarks)
       : config_(config),
         fit_(fit),
         world_(world),
@@ -52,6 +57,7 @@ class Trainer {
         folder_(folder),
         options_(options),
         start_(start),
+        metric_remarks_(metric_remarks),
         watch_(config, world, fit, events),
         plateau_(config.schedule()),
         early_stopping_(config.early_stopping()),
@@ -111,6 +117,7 @@ class Trainer {
     checkpoint::Manifest manifest;
     manifest.set_lockstep_version(options_.version);
     manifest.set_config(PrintConfig(config_));
+    manifest.set_metric_definitions(MetricDefinitionsOf(start_, config_));
     for (const std::string& line : DataFacts(*fit_.data().train)) manifest.add_data(line);
     checkpointing_.emplace(config_, world_, folder_, events_, start_.job, manifest,
                            ResumedStep(start_), [this] { return State(); });
@@ -177,6 +184,7 @@ class Trainer {
       for (const std::string& warning : folder_->warnings()) events_.Emit(RunWarning{warning});
     }
     if (start_.checkpoint) events_.Emit(ResumedEvent(start_));
+    for (const std::string& remark : metric_remarks_) events_.Emit(RunWarning{remark});
   }
 
   // ---- Checkpoints ------------------------------------------------------------------------------
@@ -340,6 +348,7 @@ class Trainer {
     watch_.TellSkipped(validation);
     const int64_t epoch = fit_.EpochOf(steps_done);
     events_.Emit(Evaluated{steps_done, epoch, evaluation_});
+    TellOfMetrics();
     // An evaluation that is not at the end of an epoch happens only at the end of a run. If the run is continued later
     // with more steps, the epoch is evaluated again, so the evaluation here must not count.
     if (steps_done % fit_.steps_per_epoch() != 0) return;
@@ -348,6 +357,20 @@ class Trainer {
     }
     early_stopping_.OnEvaluation(evaluation_, epoch);
     EndIfOver(steps_done);
+  }
+
+  // Tells the user once about each metric of the evaluation that is not defined or leaves something out, if short lines
+  // contain the metric or the config names it.
+  void TellOfMetrics() {
+    if (world_.rank() != 0) return;
+    std::vector<Metric> seen;
+    std::ranges::copy_if(evaluation_, std::back_inserter(seen), [&](const Metric& metric) {
+      return IsBrief(metric.name) || metric.name == config_.checkpoint().keep_best() ||
+             metric.name == config_.early_stopping().metric();
+    });
+    for (const std::string& remark : MetricRemarks(seen)) {
+      if (told_of_metrics_.insert(remark).second) events_.Emit(RunWarning{"validation: " + remark});
+    }
   }
 
   // Makes step `steps_done` the run's last one if early stopping says that the run is over.
@@ -430,6 +453,7 @@ class Trainer {
   RunFolder* folder_;
   const TrainOptions& options_;
   const RunStart& start_;
+  const std::vector<std::string>& metric_remarks_;  // the result of FollowMetrics()
   RunWatch watch_;
   const double peak_lr_ = PeakLearningRate(config_);
   Plateau plateau_;
@@ -440,8 +464,9 @@ class Trainer {
   std::optional<Stopping> stopping_;            // has a value only on rank 0
   StopRequest stop_ = StopRequest::kNone;       // the request to stop that all ranks obey
 
-  std::vector<Metric> evaluation_;  // metrics of the last evaluation
-  int64_t evaluated_step_ = 0;      // steps done at the last evaluation
+  std::vector<Metric> evaluation_;         // metrics of the last evaluation
+  int64_t evaluated_step_ = 0;             // steps done at the last evaluation
+  std::set<std::string> told_of_metrics_;  // the lines of TellOfMetrics() so far
 };
 
 }  // namespace
@@ -462,6 +487,7 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
   });
   RequireSharedFolder(config.run_dir(), job, world);
   const RunStart start = FindStart(folder, config, options.from, options.restarts, job, world);
+  const std::vector<std::string> metric_remarks = FollowMetrics(start, config);
   if (world.flight != nullptr) {
     Together(world.host, [&] {
       std::filesystem::create_directories(config.run_dir() + "/flight");
@@ -471,7 +497,8 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
   }
   std::optional<Trainer> trainer;
   return OrLeave(options, world.device, [&] {
-    trainer.emplace(config, *fit, world, events, folder ? &*folder : nullptr, options, start);
+    trainer.emplace(config, *fit, world, events, folder ? &*folder : nullptr, options, start,
+                    metric_remarks);
     return trainer->Run();
   });
 }

@@ -1,6 +1,7 @@
 // lockstep checkpoints and verify: list and check the checkpoints of a run. lockstep checkpoint and stop: ask the job
 // that trains a run to save its state, or to save its state and end.
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -75,6 +76,7 @@ void PrintCheckpoints(const std::string& run_dir) {
                     manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
     for (const checkpoint::Metric& metric : manifest.metric()) {
       if (!IsBrief(metric.name()) && metric.name() != manifest.best_metric()) continue;
+      if (std::isnan(metric.value())) continue;  // the metric is not defined for the samples
       line += fmt::format("  {} {:.4f}", metric.name(), metric.value());
     }
     if (best && best->step == checkpoint.step) line += "  best " + manifest.best_metric();

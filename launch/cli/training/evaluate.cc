@@ -60,6 +60,16 @@ Summary SummaryOf(const std::vector<RunEvaluation>& folds) {
   return summary;
 }
 
+// Prints lines that say which metrics are not defined, and what a metric leaves out.
+void TellRemarks(const std::vector<RunEvaluation>& evaluations) {
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    const std::string which = evaluations.size() > 1 ? fmt::format("fold {}: ", i) : "";
+    for (const std::string& remark : MetricRemarks(evaluations[i].metrics)) {
+      Announce(which + remark);
+    }
+  }
+}
+
 void PrintFolds(const std::vector<RunEvaluation>& folds) {
   for (size_t i = 0; i < folds.size(); ++i) {
     Print("fold {}: {}\n", i, TextOf(folds[i], BriefMetricsText(folds[i].metrics)));
@@ -67,6 +77,8 @@ void PrintFolds(const std::vector<RunEvaluation>& folds) {
   const Summary summary = SummaryOf(folds);
   Print("mean of {} folds ({} samples):\n", folds.size(), summary.samples);
   for (size_t i = 0; i < summary.means.size(); ++i) {
+    // The metric is not defined in a fold, as TellRemarks() says.
+    if (std::isnan(summary.means[i].value)) continue;
     Print("  {:<18} {:.4f} \u00b1 {:.4f}\n", summary.means[i].name, summary.means[i].value,
           summary.deviations[i].value);
   }
@@ -107,6 +119,7 @@ class EvaluateCommand final : public RankCommand {
       }
     }
     if (world.rank() != 0) return ExitStatus::kDone;
+    TellRemarks(evaluations);
     const bool has_folds = evaluations.size() > 1;
     if (json_) {
       Print("{}\n", (has_folds ? JsonOf(evaluations) : JsonOf(evaluations.front())).dump());

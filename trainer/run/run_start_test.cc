@@ -1,0 +1,72 @@
+#include "trainer/run/run_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+config::Config ConfigOf(config::Data::Task task, int64_t classes, const std::string& metric) {
+  config::Config config;
+  config.mutable_data()->set_task(task);
+  config.mutable_data()->set_classes(classes);
+  config.mutable_early_stopping()->set_metric("loss");
+  config.mutable_checkpoint()->set_keep_best(metric);
+  return config;
+}
+
+// Returns the start from a checkpoint whose manifest has these definitions; 0: an older program wrote it.
+RunStart StartOf(int definitions) {
+  RunStart start{.checkpoint = Checkpoint{.path = "run", .step = 4}};
+  if (definitions > 0) start.manifest.set_metric_definitions(definitions);
+  return start;
+}
+
+TEST(FollowMetrics, GoesOnWithTheMetricThatARunOfSeveralLabelsBeganWith) {
+  for (const int definitions : {0, 1}) {
+    config::Config config = ConfigOf(config::Data::MULTI_LABEL, 3, "accuracy");
+    config.mutable_early_stopping()->set_metric("accuracy");
+    const RunStart start = StartOf(definitions);
+    EXPECT_THAT(FollowMetrics(start, config),
+                ElementsAre(HasSubstr("early_stopping.metric: accuracy was the share"),
+                            HasSubstr("the run goes on with label_accuracy, as it began")));
+    EXPECT_EQ(config.checkpoint().keep_best(), "label_accuracy");
+    EXPECT_EQ(config.early_stopping().metric(), "label_accuracy");
+    EXPECT_EQ(MetricDefinitionsOf(start, config), 1);
+  }
+}
+
+TEST(FollowMetrics, SaysThatTheRootsOfSeveralColumnsHaveAnotherDefinition) {
+  config::Config config = ConfigOf(config::Data::REGRESSION, 2, "rmse");
+  EXPECT_THAT(
+      FollowMetrics(StartOf(0), config),
+      ElementsAre(HasSubstr("checkpoint.keep_best: rmse was the root of the mean over all 2 "
+                            "columns when the run began")));
+  EXPECT_EQ(config.checkpoint().keep_best(), "rmse");
+  EXPECT_EQ(MetricDefinitionsOf(StartOf(0), config), kMetricDefinitions);
+}
+
+TEST(FollowMetrics, LeavesOtherRunsAlone) {
+  const auto says_nothing = [](const RunStart& start, config::Config config) {
+    const std::string metric = config.checkpoint().keep_best();
+    EXPECT_THAT(FollowMetrics(start, config), IsEmpty());
+    EXPECT_EQ(config.checkpoint().keep_best(), metric);
+    EXPECT_EQ(MetricDefinitionsOf(start, config),
+              config.data().task() == config::Data::MULTI_LABEL && start.checkpoint
+                  ? start.manifest.metric_definitions()
+                  : kMetricDefinitions);
+  };
+  says_nothing({}, ConfigOf(config::Data::MULTI_LABEL, 3, "accuracy"));
+  says_nothing(StartOf(kMetricDefinitions), ConfigOf(config::Data::MULTI_LABEL, 3, "accuracy"));
+  says_nothing(StartOf(0), ConfigOf(config::Data::MULTI_LABEL, 3, "f1"));
+  says_nothing(StartOf(0), ConfigOf(config::Data::CLASSIFICATION, 3, "accuracy"));
+  says_nothing(StartOf(0), ConfigOf(config::Data::REGRESSION, 1, "rmse"));
+  says_nothing(StartOf(0), ConfigOf(config::Data::REGRESSION, 2, "mae"));
+}
+
+}  // namespace
+}  // namespace lockstep
