@@ -1,11 +1,12 @@
 """Tests image folders end to end: training, evaluation and prediction from image files, files that cannot be read, and
-`bench loader`. The pixels of WebP and BMP files must be those that Pillow reads."""
+`bench loader`. The pixels of PNG, WebP and BMP files must be those that Pillow reads."""
 
 import json
 import shutil
 import struct
 import subprocess
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -121,23 +122,63 @@ def pictures(folder):
         head = struct.pack("<2sIHHI", b"BM", 0, 0, 0, 14 + 108) + struct.pack(
             "<IiiHHIIiiII", 108, width, -height, 1, 32, 3, 0, 0, 0, 0, 0) + masks + bytes(108 - 40 - len(masks))
         (folder / f"{name}-masks.bmp").write_bytes(head + np.asarray(rgba).tobytes())
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def png(width, depth, colours, rows, extra=()):
+    """Returns a PNG file with the bytes of its rows, and with further chunks."""
+    head = struct.pack(">IIBBBBB", width, len(rows), depth, colours, 0, 0, 0)
+    data = zlib.compress(b"".join(b"\0" + row for row in rows))
+    chunks = [(b"IHDR", head), *extra, (b"IDAT", data), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks)
+
+
+PNG_CHANNELS = {"grey": (0, 1), "rgb": (2, 3), "palette": (3, 1), "grey-alpha": (4, 2), "rgba": (6, 4)}
+PNG_DEPTHS = {"grey": (1, 2, 4, 8, 16), "rgb": (8, 16), "palette": (1, 2, 4, 8), "grey-alpha": (8, 16), "rgba": (8, 16)}
+
+
+def pngs(folder):
+    """Writes PNG files of all kinds, most of which Pillow reads but does not write. Returns their paths."""
+    random = np.random.default_rng(7)
+    for kind, (colours, channels) in PNG_CHANNELS.items():
+        for depth in PNG_DEPTHS[kind]:
+            for width, height in ((1, 1), (17, 5)):
+                rows = [random.bytes(-(-width * channels * depth // 8)) for _ in range(height)]
+                palette = [(b"PLTE", random.bytes(3 << depth))] if kind == "palette" else []
+                see_through = {"grey": bytes(2), "palette": random.bytes(2), "rgb": bytes(6)}.get(kind)
+                name = folder / f"{kind}-{depth}-{width}x{height}"
+                name.with_suffix(".png").write_bytes(png(width, depth, colours, rows, palette))
+                if see_through:
+                    more = [*palette, (b"tRNS", see_through)]
+                    name.with_name(name.name + "-see-through.png").write_bytes(png(width, depth, colours, rows, more))
     return sorted(folder.iterdir())
 
 
+def pillows(path):
+    """Returns the pixels as Pillow's convert("RGB") gives them; of grey levels of 16 bits the upper 8 bits, as Pillow
+    gives them for colours of 16 bits."""
+    image = Image.open(path)
+    if image.mode == "I;16":
+        return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    return np.asarray(image.convert("RGB"))
+
+
 def test_pixels_are_pillows(tmp_path):
-    paths = pictures(tmp_path)
+    (tmp_path / "png").mkdir()
+    paths = [*pngs(tmp_path / "png"), *pictures(tmp_path)]
     done = subprocess.run([path_of("IMAGE_PRINT"), *paths], capture_output=True)
     assert done.returncode == DONE, done.stderr
     at = 0
     for path in paths:
-        expected = np.asarray(Image.open(path).convert("RGB"))
+        expected = pillows(path)
         end = done.stdout.index(b"\n", at)
         width, height = map(int, done.stdout[at:end].split())
         at = end + 1 + 3 * width * height
         assert (height, width) == expected.shape[:2], path.name
         pixels = np.frombuffer(done.stdout[end + 1:at], np.uint8).reshape(expected.shape)
         assert np.array_equal(pixels, expected), path.name
-    assert at == len(done.stdout) and len(paths) == 5 * 19
+    assert at == len(done.stdout) and len(paths) == 5 * 19 + 52
 
 
 def damage(folder):
