@@ -28,9 +28,11 @@ sys.path.insert(0, str(ROOT / "python"))
 import lockstep  # noqa: E402
 from lockstep.export import __main__ as command  # noqa: E402
 from lockstep.export import tensor_file  # noqa: E402
+from lockstep.export.hidden_state import require_none  # noqa: E402
 from lockstep.export.to_torch import to_torch  # noqa: E402
 from lockstep.export.weights import load_pretrained  # noqa: E402
 from lockstep.export.trace import select_output  # noqa: E402
+from hidden_state_models import HIDDEN, HONEST  # noqa: E402
 from lsm_executor import LsmModel, read_lsm  # noqa: E402
 
 SEED = 5
@@ -747,8 +749,8 @@ WRONG = {
     "straight through": (lambda x: x * StraightThrough.apply(x), "backward of StraightThrough (export_test.py:"),
     "hook": (hooked, "the gradient of fc.weight of the graph differs"),
     "inference mode": (inferred, "the gradient of fc.weight of the graph differs"),
-    "counter": (counts, "the output of the graph differs"),
-    "random": (lambda x: x * random.random(), "the output of the graph differs"),
+    "counter": (counts, "changes the variable CALLS"),
+    "random": (lambda x: x * random.random(), "draws random numbers from Python's random"),
 }  # fmt: skip
 
 
@@ -764,6 +766,46 @@ def test_wrong_modules(case, tmp_path):
     assert expected in text, text
     if case in ("prints", "branches", "item", "complex", "mask", "unlisted", "raises", "fixed batch", "autocast"):
         assert "export_test.py:" in text, text
+
+
+IN_COMMITS = """layer_drop numpy_layer_drop own_generator branch_on_an_item new_generator clock counter first_call
+    counter_in_a_dict iterator global_variable closure inner_module""".split()
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.all_tier("another place for the same state", unless=lambda name: name in IN_COMMITS)
+def test_hidden_state_is_refused(name, tmp_path):
+    """Checks that the error has the line of the module's code."""
+    make, expected = HIDDEN[name]
+    text = refused(make(), torch.randn(4, 6), tmp_path)
+    assert expected in text, text
+    if name != "first_call":
+        assert text.startswith("hidden_state_models.py:"), text
+
+
+@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.all_tier(
+    "another thing that looks like state",
+    unless=lambda name: name in ("dropout_and_norm", "cache_in_a_dict", "counter_that_nothing_reads", "layer_drop_with_rate_0"),
+)
+def test_what_is_no_hidden_state(name, tmp_path):
+    lockstep.export(HONEST[name](), torch.randn(4, 6), tmp_path / "net.lsm")
+
+
+def test_the_search_for_hidden_state_restores_generators():
+    state, model = random.getstate(), HONEST["layer_drop_with_rate_0"]()
+    calls = {"": lambda: {"output": model(torch.ones(4, 6)).detach() * random.random() * 0}}
+    require_none(model, calls, lambda ours, theirs: "" if torch.equal(*(r["output"] for r in (ours, theirs))) else "output")
+    assert random.getstate() == state
+
+
+def test_a_loss_with_hidden_state(tmp_path):
+    def loss(output, target):
+        rate = 0.1 if random.random() < 0.01 else 0.0
+        return F.cross_entropy(output, target, label_smoothing=rate)
+
+    with pytest.raises(lockstep.ExportError, match=r"export_test.py:\d+: the loss: loss\(\) draws random numbers"):
+        lockstep.export(nn.Linear(6, 3), torch.randn(4, 6), tmp_path / "net.lsm", loss=loss)
 
 
 def test_wrong_arguments(tmp_path):
@@ -815,3 +857,12 @@ def test_wrong_commands(tmp_path, capfd, monkeypatch):
         line = command_line(tmp_path, capfd, monkeypatch, *arguments, "--output", "net.lsm")
         assert line.startswith("lockstep.export: ") and expected in line, line
         assert not (tmp_path / "net.lsm").exists()
+    for output, words, expected in (
+        ("net.onnx", ["net:make_net"], "name it net.lsm, as .lsm is what is written; this format is not written yet"),
+        ("net.PT", ["net:make_net"], "with --to-torch RUN"),
+        ("net.safetensors", ["--to-torch", "run"], "name it net.pt, as .pt is what is written; `lockstep export RUN"),
+        ("net.onnx", ["--to-torch", "run"], "torch.onnx.export()"),
+    ):
+        line = command_line(tmp_path, capfd, monkeypatch, *words, "--output", output)
+        assert f"--output {output}: " in line and expected in line, line
+        assert not (tmp_path / output).exists()

@@ -35,6 +35,26 @@ def _positive(text: str) -> int:
 _shape.__name__, _positive.__name__ = "shape", "positive number"
 
 
+_BY_PYTORCH = "this format is not written yet: PyTorch makes it of the module, for example with torch.onnx.export()"
+_BY_THE_PROGRAM = "`lockstep export RUN --output FILE.safetensors` writes a run's weights as safetensors"
+_BY_TO_TORCH = "with --to-torch RUN a run's weights are written for torch.load()"
+_OTHER_FORMATS = {".safetensors": _BY_THE_PROGRAM, ".pt": _BY_TO_TORCH, ".pth": _BY_TO_TORCH} | dict.fromkeys(
+    (".onnx", ".gguf", ".h5", ".keras", ".pb", ".tflite", ".torchscript", ".ts", ".engine", ".mlmodel"), _BY_PYTORCH
+)
+
+
+def _require_name(output: str, to_torch: bool) -> None:
+    """Throws ExportError if the name of the output says that the file has another format than the one that is
+    written."""
+    stem, ending = os.path.splitext(output)
+    cure = _OTHER_FORMATS.get(ending.lower())
+    if to_torch and cure == _BY_TO_TORCH:
+        return
+    if cure is not None:
+        right = ".pt" if to_torch else ".lsm"
+        raise ExportError(f"--output {output}: name it {stem}{right}, as {right} is what is written; {cure}")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
         self.exit(_USAGE_ERROR, f"{self.prog}: {message}\n")
@@ -73,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--loss is for a model that is written, not for --to-torch")
     about = options.to_torch or options.model
     try:
+        _require_name(options.output, options.to_torch is not None)
         require_replaceable(options.output)
         if options.to_torch is not None:
             count = to_torch(options.to_torch, options.output, options.model)

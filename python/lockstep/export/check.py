@@ -3,14 +3,15 @@
 torch.export records only operations. Other effects of a forward are lost without an error: the backward of an
 autograd.Function, a hook that changes a gradient, torch.inference_mode(), a Python counter, a random number of Python,
 or a branch for a batch of one sample. A graph without these effects would train to other weights than the module. So
-each graph and the module run here from the same state and the same seed, once with several samples and once with one
-sample: the outputs, gradients and buffers must agree.
+hidden_state.py looks for what the module keeps in Python. Then each graph and the module run here from the same state
+and the same seed, once with several samples and once with one sample: the outputs, gradients and buffers must agree.
 
 Promise: after the check the module's parameters, gradients and buffers and torch's random number generators are
 unchanged.
 
 what can fail -> what the caller sees
   the module itself fails, for example in a backward -> ExportError with its reason
+  the module or the loss has hidden state -> the ExportError of hidden_state.py
   the graph gives another result -> ExportError that says what differs, and what the likely cause is
   one sample alone fails, or gives another result -> the graph takes only batches of two samples or more
 """
@@ -26,6 +27,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree
 
+from lockstep.export import hidden_state
 from lockstep.export.errors import ExportError, first_line, users_line
 from lockstep.export.trace import module_mode, select_output, taking_batches_of_one
 
@@ -107,6 +109,7 @@ def require_same(
     device = next(model.parameters()).device
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        _require_no_hidden_state(model, args, kwargs, batch)
         _require_same(model, args, kwargs, batch, description, lambda graph: Runner(graph, tensors, device))
     description["batch"] = description["training"]["batch"]
 
@@ -122,6 +125,13 @@ def require_same_loss(
     """Checks that `graph` gives the same loss and the same gradient as `loss`, and that `loss` itself uses no
     parameters of the module, because the graph would hold them as constants. Throws ExportError if one of these checks
     fails. `example` holds `batch` samples."""
+    def call() -> dict[str, torch.Tensor]:
+        (output, target), _ = _samples(example, {}, batch, batch)
+        with torch.random.fork_rng([]):
+            torch.manual_seed(_SEED)
+            return {"value": loss(output, target).detach()}
+
+    hidden_state.require_none(loss, {"the loss: ": call}, lambda ours, theirs: _difference_of(ours, theirs)[0])
     low, high = graph["batch"]
     for count in {batch, batch + 1}:
         if not low <= count <= high:
@@ -192,33 +202,62 @@ def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training:
     inputs = [leaf.clone() for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     with _noting_functions() as functions, module_mode(model, training), taking_batches_of_one():
-        with _restoring(model) as buffers:
-            try:
-                theirs = _step(lambda: select_output(model(*args, **kwargs)), parameters, training)
-            except ExportError:
-                raise
-            except Exception as error:
-                place = users_line(error.__traceback__)
-                place += ": " if place else ""
-                raise ExportError(f"{place}in {mode}, the module fails: {first_line(error)}") from error
-            theirs |= {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
-        with _restoring(model) as buffers:
-            try:
-                ours = _step(lambda: runner(inputs), parameters, training)
-            except Exception as error:
-                raise ExportError(f"in {mode}, the exported graph fails: {first_line(error)}") from error
-            ours |= {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
+        try:
+            theirs = _call(model, lambda: select_output(model(*args, **kwargs)), parameters, training)
+        except ExportError:
+            raise
+        except Exception as error:
+            place = users_line(error.__traceback__)
+            place += ": " if place else ""
+            raise ExportError(f"{place}in {mode}, the module fails: {first_line(error)}") from error
+        try:
+            ours = _call(model, lambda: runner(inputs), parameters, training)
+        except Exception as error:
+            raise ExportError(f"in {mode}, the exported graph fails: {first_line(error)}") from error
+    name, error = _difference_of(ours, theirs)
+    what = f"in {mode}, the {name} of the graph differs from the module's by {error:.2g} of its size: "
+    if name.startswith("gradient") and functions:
+        return f"{what}the backward of {' and '.join(functions)} is not part of a graph"
+    if name.startswith("gradient"):
+        return f"{what}hooks, inference_mode and a backward of the module's own are not part of a graph"
+    return f"{what}a graph does the same in each call, whatever Python does" if name else ""
+
+
+def _difference_of(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> tuple[str, float]:
+    """Returns the name of the first of `theirs` from which `ours` differs, and by how much; "" if they agree."""
     largest = max((_size(tensor) for name, tensor in theirs.items() if name.startswith("gradient")), default=0.0)
     for name, expected in theirs.items():
         error = _distance(ours.get(name), expected, 1e-5 * largest if name.startswith("gradient") else 0.0)
         if error > _TOLERANCE.get(expected.dtype, 1e-3):
-            what = f"in {mode}, the {name} of the graph differs from the module's by {error:.2g} of its size: "
-            if name.startswith("gradient") and functions:
-                return f"{what}the backward of {' and '.join(functions)} is not part of a graph"
-            if name.startswith("gradient"):
-                return f"{what}hooks, inference_mode and a backward of the module's own are not part of a graph"
-            return f"{what}a graph does the same in each call, without Python's counters and random numbers"
-    return ""
+            return name, error
+    return "", 0.0
+
+
+def _call(
+    model: nn.Module,
+    call: Callable[[], torch.Tensor],
+    parameters: dict[str, nn.Parameter],
+    training: bool,
+) -> dict[str, torch.Tensor]:
+    """Returns the results of a step, and what it makes of the module's buffers, which are restored."""
+    with _restoring(model) as buffers:
+        results = _step(call, parameters, training)
+        return results | {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
+
+
+def _require_no_hidden_state(model: nn.Module, args: tuple, kwargs: dict[str, Any], batch: int) -> None:
+    parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+
+    def call_in(training: bool) -> Callable[[], dict[str, torch.Tensor]]:
+        def call() -> dict[str, torch.Tensor]:
+            own_args, own_kwargs = _samples(args, kwargs, batch, batch)
+            with module_mode(model, training), taking_batches_of_one():
+                return _call(model, lambda: select_output(model(*own_args, **own_kwargs)), parameters, training)
+
+        return call
+
+    calls = {"in training, ": call_in(True), "in evaluation, ": call_in(False)}
+    hidden_state.require_none(model, calls, lambda ours, theirs: _difference_of(ours, theirs)[0])
 
 
 def _step(

@@ -39,6 +39,6 @@ def users_line(trace: TracebackType | None = None) -> str:
 def first_line(error: BaseException) -> str:
     """Returns the first nonempty line of an exception's text, cut to 300 characters, or the exception's class if there
     is no such line."""
-    lines = (line.strip() for line in str(error).splitlines())
+    lines = (line.strip() for line in str(error).split("\n"))
     text = next((line for line in lines if line), "") or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -164,6 +164,8 @@ def _explain(error: Exception) -> str:
         return "the control flow or a size depends on values of a tensor, which a graph cannot express"
     if "Constraints violated" in text:
         return "the module takes only a fixed batch: a size that depends on the batch is used as a constant"
+    if "torch._C.Generator" in text:
+        return "a tensor is drawn with a torch.Generator, which a graph does not keep: draw it without generator="
     if "fake tensor in the exported program constant" in text:
         return "a tensor comes from what cannot be traced, such as .data (write .detach()) or torch.autograd.grad()"
     return first_line(error)
