@@ -8,6 +8,7 @@ import gzip
 import io
 import math
 import os
+import pathlib
 import random
 import re
 import statistics
@@ -431,6 +432,40 @@ def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
     values = [float(p["value"]) for p in predict(tmp_path / "run", tmp_path / "test.csv")]
     inputs = encode(test).astype("f8")
     np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=2e-5, atol=2e-5)
+
+
+def test_the_formula_of_dates_is_the_documented_one(tmp_path):
+    """Runs the function of docs/data.md. Checks the numbers of its example, and that the predictions of a linear layer
+    for unseen dates are those of the function's features, with times, offsets, leap years and years before 1970."""
+    text = (pathlib.Path(__file__).parent.parent / "docs/data.md").read_text()
+    code = re.search(r"```python\n(import datetime, math\n.*?)```", text, re.DOTALL)[1]
+    exec(code, functions := {})
+    example = text[text.index("2024-05-31 18:00 is") :].partition("missing date")[0]
+    expected = [f"{number:.4f}" for number in functions["features_of_date"]("2024-05-31 18:00", True)]
+    assert [f"{float(number):.4f}" for number in re.findall(r"-?\d+\.\d{4}\b|19874\.75", example)] == expected
+
+    rng = np.random.default_rng(4)
+
+    def day(with_time):
+        moment = datetime.datetime(1950, 1, 1) + datetime.timedelta(minutes=int(rng.integers(0, 60 * 24 * 36500)))
+        text = moment.isoformat(sep="T" if rng.random() < 0.5 else " ", timespec="minutes")
+        offset = rng.choice(["", "Z", "+02:00", "-09:30", "+0530"])
+        return (text + offset) if with_time else text[:10]
+
+    for with_times in (False, True):
+        folder = tmp_path / str(with_times)
+        folder.mkdir()
+        rows = [[day(with_times), rng.normal()] for _ in range(100)]
+        write_table(folder / "train.csv", rows, ["day", "price"])
+        train_on(folder, 'header: true label: "price" date: "day" scale: 0.0001', "task: REGRESSION")
+        weight, bias = linear_layer(folder / "run")
+        test = [day(with_times) for _ in range(50)] + ["2000-02-29", "2023-12-31", "1969-12-31"]
+        write_table(folder / "test.csv", [[text] for text in test], ["day"])
+        inputs = np.array([functions["features_of_date"](text, with_times) for text in test])
+        inputs[:, 0] *= 0.0001
+        assert weight.shape == (1, 7 if with_times else 5)
+        values = [float(row["value"]) for row in predict(folder / "run", folder / "test.csv")]
+        np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=2e-5, atol=2e-5)
 
 
 def test_folds_lack_values_in_different_columns(tmp_path):
