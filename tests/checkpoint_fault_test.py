@@ -68,7 +68,7 @@ def fault(run_dir, kind, at, rank=None, **more):
 def whole_lines(run_dir):
     """Returns the events of a killed run's log, without the last line if it is incomplete."""
     text = log_text(run_dir)
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 def sample(calls, name):

@@ -243,11 +243,16 @@ def runs_by_ranks(tmp_path_factory, make_config):
     return run_of
 
 
+def lines_of(text):
+    """Returns the complete lines of a text, without their ends. str.splitlines() would also split at other characters,
+    such as U+2028, which a line of JSON or a cell may contain."""
+    return text.split("\n")[:-1]
+
+
 def events(run_dir, kind=None):
     """Returns the objects in a run's log.jsonl, or only those of the event `kind`. A last line that is still being
     written is left out."""
-    text = (pathlib.Path(run_dir) / "log.jsonl").read_text()
-    lines = text[: text.rfind("\n") + 1].splitlines()
+    lines = lines_of((pathlib.Path(run_dir) / "log.jsonl").read_text())
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
 
 

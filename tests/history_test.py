@@ -51,7 +51,7 @@ def told(*words):
 
 def runs_in(folder):
     """Returns {name of the run folder: object} for the objects that `lockstep runs --json` prints."""
-    lines = [json.loads(line) for line in told("runs", folder, "--json").splitlines()]
+    lines = [json.loads(line) for line in told("runs", folder, "--json").split("\n")[:-1]]
     return {pathlib.Path(line["run"]).name: line for line in lines}
 
 
@@ -289,7 +289,7 @@ def test_lines_that_are_none(folder, found, tmp_path):
     """Checks that lines that are not valid events are skipped, and that `watch` prints their number."""
     run_dir = tmp_path / "odd"
     shutil.copytree(folder / "done", run_dir)
-    lines = log_text(run_dir).splitlines()
+    lines = log_text(run_dir).split("\n")[:-1]
     odd = ["", "no JSON", "[1]", '{"event":"step","step":"x"}', '{"event":"eval","step":-1}', '{"no":"event"}', "\0\0"]
     mixed = [line for pair in zip(lines, odd) for line in pair] + lines[len(odd) :]
     (run_dir / "log.jsonl").write_text("\n".join(mixed) + "\n")

@@ -274,7 +274,7 @@ def machine():
 def listed(text):
     """Returns {name of the run folder: object} for the objects that `lockstep runs --json` printed, without the field
     `run`."""
-    lines = map(json.loads, text.splitlines())
+    lines = map(json.loads, text.split("\n")[:-1])
     return {pathlib.Path(line.pop("run")).name: line for line in lines}
 
 

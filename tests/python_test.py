@@ -278,6 +278,35 @@ def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
     assert losses == [event["loss"] for event in events(expected.folder, "step")]
 
 
+# Characters at which str.splitlines() ends a line, and JSON and Python's files do not.
+LINE_ENDS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+
+
+def test_texts_with_unusual_line_ends(trained, config, tmp_path):
+    """Checks the log, the config and the predictions of runs whose texts hold such characters: the run folder's name,
+    an event of the log, and the names of classes."""
+    run = lockstep.train(config, epochs=1, run_dir=tmp_path / "a\u2028b\x85c", progress=False)
+    assert run.folder.name == "a\u2028b\x85c"
+    assert run.evaluate()["samples"] == 360
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    with open(copy / "log.jsonl", "a", encoding="utf-8") as file:
+        for end in LINE_ENDS:
+            file.write(json.dumps({"event": "note", "text": f"a{end}b"}, ensure_ascii=False) + "\n")
+    log = lockstep.Run(copy).log
+    assert log[log.event == "note"].text.tolist() == [f"a{end}b" for end in LINE_ENDS]
+    assert len(log) == len(events(trained)) + len(LINE_ENDS)
+    names = [f"x{end}y" for end in LINE_ENDS]
+    printed = lockstep.fields.read_printed((run.folder / "config.pbtxt").read_text(encoding="utf-8"))
+    assert printed["run_dir"] == str(run.folder)
+    write_table(tmp_path / "t.csv", [[i % 8, names[i % 8]] for i in range(80)], ["a", "kind"])
+    fields = {"data": {"train": tmp_path / "t.csv", "csv": {"header": True, "label": ["kind"], "label_names": True}}}
+    fields |= {"device": DEVICE, "model": {"name": "mlp"}, "epochs": 1}
+    named = lockstep.train(fields, run_dir=tmp_path / "named", progress=False)
+    rows = named.predict(tmp_path / "t.csv", probabilities=True)
+    assert len(rows) == 80 and set(names) < set(rows[0])
+
+
 def test_options_of_a_model_of_ones_own(tmp_path, monkeypatch):
     """Checks that the options of a user's own model reach the program from a dict, and are refused as overrides,
     because --set cannot change them."""

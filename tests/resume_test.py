@@ -64,7 +64,7 @@ def with_checkpoint_only(run_dir, step, target):
     (target / "checkpoints").mkdir(parents=True)
     shutil.copytree(checkpoint_folder(run_dir, step), checkpoint_folder(target, step))
     shutil.copy(run_dir / "config.pbtxt", target)
-    lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
+    lines = [line + "\n" for line in lines_of((run_dir / "log.jsonl").read_text())]
     kept = [line for line in lines if json.loads(line).get("step", 0) <= step]
     (target / "log.jsonl").write_text("".join(kept))
     return target

@@ -68,7 +68,7 @@ def read_printed(text: str) -> dict[str, Any]:
     """
     config: dict[str, Any] = {}
     messages = [config]
-    for line in text.splitlines():
+    for line in text.split("\n"):
         line = line.strip()
         if line == "}":
             messages.pop()

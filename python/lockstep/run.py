@@ -329,8 +329,9 @@ def _events(folder: pathlib.Path) -> list[dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise LockstepError(f"{path}: {error.strerror}", USAGE) from error
-    # The program may still be writing the last line.
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    # The program may still be writing the last line. str.splitlines() would also split at other characters, such as
+    # U+2028, which a line may contain.
+    return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 def _start(ranks: int | None) -> list[str]:

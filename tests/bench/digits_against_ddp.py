@@ -49,7 +49,7 @@ def lockstep(folder, number):
 def pytorch(folder):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", ROOT / "tests/bench/digits_ddp.py"]
     done = subprocess.run([*command, folder / "train.csv", folder / "test.csv"], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.split("\n")[-2])
 
 
 def main(pairs):

@@ -154,7 +154,7 @@ def in_lockstep(lockstep, name, folder, tag):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         return {"model": name, "tag": tag, "failure": done.stderr.strip().splitlines()[-1]}
-    return json.loads(done.stdout.strip().splitlines()[-1]) | {"model": name, "tag": tag}
+    return json.loads(done.stdout.strip().split("\n")[-1]) | {"model": name, "tag": tag}
 
 
 def in_torch(name, mode):
@@ -240,7 +240,7 @@ def main():
             if done.returncode != 0:
                 line = {"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]}
             else:
-                line = json.loads(done.stdout.splitlines()[-1])
+                line = json.loads(done.stdout.split("\n")[-2])
             print(json.dumps(line), flush=True)
             if "step_ms" in line and "step_ms" in ours:
                 ratios[mode] = round(line["step_ms"] / ours["step_ms"], 3)

@@ -70,7 +70,7 @@ def val_loss(lockstep, config, folder, seed, rate, warmup=0):
     if done.returncode != 0:
         assert "lower optimizer.lr" in done.stderr, done.stderr
         return math.inf
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n")[:-1]]
     return [line for line in lines if line["event"] == "eval"][-1]["val_loss"]
 
 
@@ -90,7 +90,7 @@ def main():
             for seed in range(1, options.seeds + 1):
                 words = ["tune", config, "--only", "rate", "--json", "--time", str(options.time), "--set", f"seed={seed}"]
                 tuned = subprocess.run([options.lockstep, *words], stdout=subprocess.PIPE, text=True, check=True)
-                (found,) = (line for line in map(json.loads, tuned.stdout.splitlines()) if "suggestion" in line)
+                (found,) = (line for line in map(json.loads, tuned.stdout.split("\n")[:-1]) if "suggestion" in line)
                 rate, warmup = (found["suggestion"][name] for name in ("optimizer.lr", "schedule.warmup_steps"))
                 grid = {at: val_loss(options.lockstep, config, folder, seed, at) for at in GRID}
                 best = min(grid, key=grid.get)

@@ -57,7 +57,7 @@ def train(program, config, ranks, settings):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             sys.exit(f"{words}: status {done.returncode}\n{done.stderr[-2000:]}")
-        last = json.loads((folder / "run" / "log.jsonl").read_text().splitlines()[-1])
+        last = json.loads((folder / "run" / "log.jsonl").read_text().split("\n")[-2])
         return 1 / last["samples_per_s"], sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
 
 

@@ -30,7 +30,7 @@ def quarters(options, profile):
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{words}: status {done.returncode}\n{done.stderr[-2000:]}")
-        lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().split("\n")[:-1]]
         profiles = [line["step"] for line in lines if line["event"] == "profile"]
         times = {line["step"]: line["time"] for line in lines if line["event"] == "step"}
 

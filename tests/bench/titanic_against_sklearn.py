@@ -65,7 +65,7 @@ def lockstep(program, path, seed, settings):
         fields = [f"{name}={text}" for name, text in texts.items()] + settings
         command = [program, "train", str(CONFIG), *(word for field in fields for word in ("--set", field))]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        last = json.loads((pathlib.Path(folder) / "run/log.jsonl").read_text().splitlines()[-1])
+        last = json.loads((pathlib.Path(folder) / "run/log.jsonl").read_text().split("\n")[-2])
     assert last["event"] == "done", last
     return {name: last[f"val_{name}"] for name in ("accuracy", "loss")}
 

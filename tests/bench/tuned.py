@@ -19,7 +19,7 @@ def suggestion(lockstep, config, only, *words):
     tune_s = time.monotonic() - began
     if tuned.returncode != 0:
         sys.exit(tuned.stderr)
-    lines = [json.loads(line) for line in tuned.stdout.splitlines()]
+    lines = [json.loads(line) for line in tuned.stdout.split("\n")[:-1]]
     for line in lines:
         print(json.dumps({"tune": line}))
     (found,) = (line["suggestion"] for line in lines if "suggestion" in line)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks the structure of the sources: no top-level folder holds more than a fifth of the product's lines, no files
 include each other in a cycle, no room (a folder with a BUILD file) includes a file of a room that rules/rooms.bzl lists
-after it, and no two types of one namespace have the same name. Prints the number of lines of each top-level folder and
-of each folder in it.
+after it, no two types of one namespace have the same name, and no Python code of the product splits a text with
+str.splitlines(), which also ends lines at characters that a line of JSON or a cell may contain, such as U+2028. Prints
+the number of lines of each top-level folder and of each folder in it.
 
 If two types had the same name, an inline function for this type, such as a member of std::vector, would be defined
 twice, and the linker would keep only one of the definitions. Objects of the one type would then be handled as if they
@@ -132,6 +133,7 @@ def main():
             for name in types_of(text):
                 places[name].append(path)
     twice = {name: some for name, some in places.items() if len(some) > 1}
+    splitting = [path for path, text in texts.items() if path.suffix == ".py" and ".splitlines(" in text]
     found = circles(arrows)
     name, count = lines.most_common(1)[0]
     print(f"{in_all} lines, at most {count / in_all:.1%} in one top-level folder ({name})")
@@ -142,9 +144,11 @@ def main():
         print(f"an arrow up: {arrow}: move the code to the lower room, or the order in rules/rooms.bzl")
     for name, some in sorted(twice.items()):
         print(f"{name} is defined in {' and '.join(map(str, some))}: give one of the types another name")
+    for path in splitting:
+        print(f'{path} calls splitlines(): split at "\\n" alone')
     if count > MOST * in_all:
         print(f"{name} holds more than a fifth: make a room of its own of a part")
-    return 1 if found or up or twice or count > MOST * in_all else 0
+    return 1 if found or up or twice or splitting or count > MOST * in_all else 0
 
 
 if __name__ == "__main__":

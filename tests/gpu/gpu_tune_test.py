@@ -23,7 +23,7 @@ def test_a_step_that_does_not_fit(tmp_path):
         model {{ name: "gpt2" gpt2 {{ layers: 4 heads: 8 width: 512 }} }} optimizer {{ type: ADAMW }}"""
     run = Run(["tune", write_config(tmp_path, text), "--only", "batch", "--json", "--time", "100"], timeout=300)
     assert run.status == DONE, run
-    lines = [json.loads(line) for line in run.out.splitlines()]
+    lines = [json.loads(line) for line in run.out.split("\n")[:-1]]
     print(*lines, sep="\n")
     users, *ways = (line for line in lines if "step_ms" in line)
     assert users["does_not_fit"] == 1 and users["accumulation"] >= 2, users
@@ -62,7 +62,7 @@ def largest(folder, model, reserve):
     settings = sets("precision=BF16", "data.synthetic.samples=131072", f"run_dir={folder}/mine")
     run = Run(["tune", config, *words, *settings], timeout=300)
     assert run.status == DONE, run
-    *tried, found = (json.loads(line) for line in run.out.splitlines())
+    *tried, found = (json.loads(line) for line in run.out.split("\n")[:-1])
     print(*tried, found, sep="\n")
     assert not found["out_of_time"]
     return found["largest_micro_batch"]

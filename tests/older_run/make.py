@@ -185,7 +185,7 @@ def make_data(program, folder):
 
 
 def events_of(run):
-    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n")[:-1]]
 
 
 def strip(run, older):

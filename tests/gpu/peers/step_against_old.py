@@ -23,7 +23,7 @@ def step_ms(program, model, precision):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])["step_ms"]
+    return json.loads(done.stdout.strip().split("\n")[-1])["step_ms"]
 
 
 def main():

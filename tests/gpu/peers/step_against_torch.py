@@ -28,7 +28,7 @@ def measure(command):
     if done.returncode != 0:
         print(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
-    line = json.loads(done.stdout.strip().splitlines()[-1])
+    line = json.loads(done.stdout.strip().split("\n")[-1])
     print(json.dumps(line), flush=True)
     return line
 
