@@ -10,11 +10,15 @@ import signal
 import pytest
 
 from harness import (
+    CHECKPOINT,
+    DATA,
     DEVICE,
     DONE,
     INTERRUPTED,
     LOCKSTEP,
     LONG_S,
+    PEER,
+    STOPPED,
     USAGE,
     Run,
     digits_config,
@@ -187,6 +191,56 @@ def test_a_rank_is_killed(cluster, tmp_path, whole):
     os.kill(sorted(ranks)[-1], signal.SIGKILL)
     job.expect_done(whole, starts=2)
     assert "restart 1 of 3 follows" in job.said(), job.said()
+
+
+# In place of the program: the first rank of the job ends with the status that the config's name has, and the other rank
+# a second after srun has told of that. Which rank is the first depends on whether the status is even.
+UNLIKE_ENDINGS = """#!/bin/bash
+((SLURM_RESTART_COUNT > 0)) && exit 0
+name=$(basename "$2" .pbtxt) first=$((${name#s} % 2))
+if ((SLURM_PROCID != first)); then
+  until grep -q "task $first: Exited" "FOLDER/slurm-$SLURM_JOB_ID.out"; do sleep 0.1; done
+  sleep 1
+fi
+exit "${name#s}"
+"""
+
+
+def test_statuses_come_through_srun(cluster, tmp_path):
+    """Checks that the job's status is that of its ranks, although these do not end at the same time: with 75 the job is
+    started again, and with others it fails with them."""
+    program = tmp_path / "program"
+    program.write_text(UNLIKE_ENDINGS.replace("FOLDER", str(tmp_path)))
+    program.chmod(0o755)
+    jobs = {}
+    for status in (STOPPED, USAGE, DATA, CHECKPOINT):
+        config = config_in(tmp_path, f"s{status}")
+        made = Run(["slurm", "--nodes", 2, "--gpus", 0, "--time", "10:00", "--launcher", "srun", config])
+        assert made.status == DONE, made
+        script = tmp_path / f"s{status}.sh"
+        script.write_text(re.sub(r"^program=.*$", f"program={program}", made.out, flags=re.MULTILINE))
+        jobs[status] = cluster.submit(script, tmp_path)
+    for status in (USAGE, DATA, CHECKPOINT):
+        cluster.wait_for(jobs[status], "FAILED")
+        assert cluster.of(jobs[status], "ExitCode") == f"{status}:0"
+        assert cluster.of(jobs[status], "Restarts") == "0"
+    cluster.wait_for(jobs[STOPPED], "COMPLETED")
+    assert cluster.of(jobs[STOPPED], "Restarts") == "1"
+
+
+@pytest.mark.all_tier("the watchdog ends the ranks of mpirun in fault_test, in the same way")
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_killed_rank_of_srun_ends_the_others(cluster, tmp_path, which):
+    """Checks that srun leaves it to the watchdog to end the other rank, and that the job fails with a line that says
+    why."""
+    job = Job(cluster, tmp_path, "--launcher", "srun")
+    job.wait_for_step(20)
+    ranks = [pid for pid, command in processes_of(job.run_dir.parent).items() if command.startswith(LOCKSTEP + " train")]
+    os.kill(sorted(ranks)[which], signal.SIGKILL)
+    cluster.wait_for(job.id, "FAILED")
+    assert cluster.of(job.id, "ExitCode") == f"{128 + signal.SIGKILL}:0"
+    assert re.search(r"rank \d died: ", job.said()) and f"Exited with exit code {PEER}" in job.said(), job.said()
+    job.expect_nothing_left()
 
 
 @pytest.mark.all_tier("a job stops for good as in stop_test, but Slurm makes it wait")

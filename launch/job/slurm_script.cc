@@ -10,6 +10,12 @@
 namespace lockstep {
 namespace {
 
+// srun's exit status is the largest of the ranks' statuses, so it must not end ranks itself, because these would then
+// have the status of a signal: the ranks of one job end within seconds of each other, with the same status. If a rank
+// dies, the watchdogs of the others end them. Only a rank that dies before all have met leaves ranks without a watchdog;
+// srun ends those a minute later. Both options are given, because a site may have other defaults.
+constexpr char kSrun[] = "srun --mpi=pmix --kill-on-bad-exit=0 --wait=60";
+
 constexpr char kHead[] = R"(#!/bin/bash
 # Trains {what} on {nodes}. Submit it with sbatch, from the folder that it
 # was made in. It asks for nothing but the program, on a disk that all nodes see, and mpirun.
@@ -78,11 +84,9 @@ std::string SlurmScript(const SlurmJob& job) {
   for (const std::string& word : job.words) words += " " + ShellText({word});
   const int ranks = job.nodes * ranks_per_node;
   const std::string start =
-      job.by_srun
-          ? fmt::format("start=(srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" train {}{})",
-                        config, words)
-          : fmt::format("start=(\"$program\" -n {} --restarts {} train {}{})", ranks, job.restarts,
-                        config, words);
+      job.by_srun ? fmt::format("start=({} \"$program\" train {}{})", kSrun, config, words)
+                  : fmt::format("start=(\"$program\" -n {} --restarts {} train {}{})", ranks,
+                                job.restarts, config, words);
   std::string configs;
   if (array) {
     configs = fmt::format("configs=({})", ShellText(job.configs));
