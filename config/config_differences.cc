@@ -23,6 +23,9 @@ namespace {
 constexpr char kNotSet[] = "not set";
 constexpr size_t kLongestValue = 100;  // the most characters of a value in a line of Differences()
 
+// Returns whether a field says how long a run is.
+bool IsLength(const std::string& field) { return field == "epochs" || field == "max_steps"; }
+
 }  // namespace
 
 std::vector<std::string> FieldLines(Config config) {
@@ -74,9 +77,8 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
   const auto comparable = [&](Config config) {
     VisitSetFields(
         config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
-          const bool length = name == "epochs" || name == "max_steps";
           if (field.options().GetExtension(existing_file) ||
-              field.options().GetExtension(resumable) || (length && !depends_on_length)) {
+              field.options().GetExtension(resumable) || (IsLength(name) && !depends_on_length)) {
             message.GetReflection()->ClearField(&message, &field);
           }
         });
@@ -89,6 +91,10 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
     differences.push_back(
         is_short ? fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0])
                  : one.field + ": another value than it was");
+    if (is_short && IsLength(one.field)) {
+      differences.back() += fmt::format(", on which the learning rates of schedule {} depend",
+                                        config::Schedule::Type_Name(now.schedule().type()));
+    }
   }
   return differences;
 }

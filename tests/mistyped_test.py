@@ -9,7 +9,7 @@ from harness import DIGITS, DONE, USAGE, Run, expect_error, train, write_config
 MISTYPED = [
     ("trian train.pbtxt", 'did you mean "train"?'),
     ("help trian", 'did you mean "train"?'),
-    ("resume runs/digits", "known: "),
+    ("resume runs/digits", "the same lockstep train command goes on"),
     ("train", "CONFIG is required"),
     ("train train.pbtx", "train.pbtx: no config can be read from it"),
     ("train digits.csv", 'a config looks like this: data { train: "digits.csv" }'),

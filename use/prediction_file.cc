@@ -62,6 +62,14 @@ void CheckRequest(const PredictionRequest& request, const config::Data& data) {
     throw UsageError("--output {}: predictions are not compressed: take {} from the name",
                      request.output, ending);
   }
+  for (const char* ending : {".xlsx", ".xls", ".ods", ".parquet", ".feather", ".arrow", ".json",
+                             ".npz", ".pt", ".pkl", ".pickle", ".h5", ".safetensors", ".sql"}) {
+    if (!request.format.empty() || !InSmallLetters(request.output).ends_with(ending)) continue;
+    throw UsageError(
+        "--output {}: predictions are written as CSV (.csv), JSON lines (.jsonl) or an array "
+        "(.npy): name such a file, or say with --format which of them {} is to be",
+        request.output, request.output);
+  }
   const Layout layout = LayoutOf(request);
   const std::string column_option = ColumnOption(request);
   const bool has_images = data.format() == config::Data::IMAGES;
@@ -167,10 +175,10 @@ std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std:
                                                           std::string_view field) const {
   std::vector<PredictionColumn> columns;
   for (CsvTextColumn& column : ReadCsvTexts({.files = request_.files,
-                                             .delimiter = data_.csv().delimiter().front(),
-                                             .header = data_.csv().header(),
-                                             .columns = names,
-                                             .field = field})) {
+                               .delimiter = data_.csv().delimiter().front(),
+                               .header = data_.csv().header(),
+                               .columns = names,
+                               .field = field})) {
     const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
     columns.push_back(
         {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {

@@ -53,7 +53,7 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
     SetUpNumerics(loaded.precision, config.deterministic());
     loaded.model = MakeModel(config, SpecOf(config.data()), extensions.models, world);
     if (world.rank() == 0) {
-      const Weights weights = ReadWeights(run.name);
+      const Weights weights = ReadWeights(run.weights.empty() ? run.name : run.weights);
       CopyByName(weights.path, weights.tensors, loaded.model->State());
       const bool are_final = weights.path == RunWeightsPath(ParseRunPoint(run.name).run_dir);
       if (!are_final) loaded.weights = weights.Name();

@@ -1,7 +1,8 @@
-// lockstep help: prints the same text as the option --help of a command.
+// lockstep help: prints the same text as the option --help of a command, or the text about a topic.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/completion_test.py)
-//   there is no such command -> Error (kUsage) with the nearest name -> test_help_of_what_is_no_command
+//   there is no such command or topic -> Error (kUsage) with what to do instead, or the nearest name
+//     -> test_help_of_what_is_no_command
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
+#include "launch/cli/command/topics.h"
 
 namespace lockstep {
 namespace {
@@ -17,11 +19,15 @@ class HelpCommand final : public LocalCommand {
  public:
   explicit HelpCommand(CLI::App& app)
       : LocalCommand(app, "help", "how a command is used, with examples"), app_(app) {
-    options().Add("COMMAND", words_, "a command, such as: train, or: bench step");
+    options().Add("COMMAND", words_, "a command, such as: train, or: bench step; or a topic");
   }
 
  private:
   ExitStatus RunHere(const Invocation&) override {
+    if (const std::string text = words_.size() == 1 ? TextOfTopic(words_[0]) : ""; !text.empty()) {
+      Print("{}", text);
+      return ExitStatus::kDone;
+    }
     const CLI::App& command = CommandOf(app_, words_);
     if (!words_.empty() && command.get_name() != words_.back()) {
       throw UsageError("{} has no commands of its own", command.get_name());

@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -17,12 +19,15 @@ namespace lockstep {
 namespace {
 
 constexpr double kHeldBack = 0.1;
-constexpr int64_t kLooked = 1000;  // the most samples that statistics are taken from
+constexpr char kModelFile[] = "texts.lsm";  // what the user exports for token numbers
+constexpr int64_t kLooked = 1000;           // the most samples that statistics are taken from
 
 // The opened samples, and how the config must read them.
 struct Reading {
   const char* format = "NPY";
   bool pixels = false;
+  bool tokens = false;  // the inputs are token numbers of texts
+  int64_t greatest_token = 0;
   LearnTask task = LearnTask::kClassification;
   std::string task_reason;
   std::shared_ptr<const Dataset> samples;
@@ -43,12 +48,52 @@ bool AreMasks(const NpyInfo& inputs, const NpyInfo& targets) {
   return targets.holds_integers() && targets.shape.size() >= 3 && inputs.shape.size() >= 3;
 }
 
-std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, bool pixels,
+std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, const Reading& as,
                                        Task task) {
   return MapNpy({.inputs = files[0],
                  .targets = files[1],
                  .task = task,
-                 .dtype = pixels ? at::kByte : at::kFloat});
+                 .dtype = as.pixels   ? at::kByte
+                          : as.tokens ? at::kLong
+                                      : at::kFloat});
+}
+
+// Returns the greatest token if the inputs look like token numbers of texts, [samples, tokens] or [samples, inputs,
+// tokens], and otherwise 0. Token numbers are integers from 0 that reach 1000, and neighbours in a text differ from each
+// other as much as any two of its numbers do. Neighbours in a signal are alike, and the features of a table have ranges
+// of their own. `samples` holds the inputs as float32, in which such integers are exact.
+int64_t GreatestToken(const NpyInfo& info, const Dataset& samples) {
+  constexpr int64_t kFewestTokens = 8, kMostInputs = 4;
+  constexpr float kLeastVocabulary = 1000;
+  constexpr double kAlike = 0.7, kOwnRange = 0.2;
+  const bool has_rows = info.shape.size() == 3 && info.shape[1] <= kMostInputs;
+  if (!info.holds_integers() || info.type.ends_with("1")) return 0;  // bytes and booleans
+  if ((info.shape.size() != 2 && !has_rows) || info.shape.back() < kFewestTokens) return 0;
+  const int64_t length = info.shape.back();
+  std::vector<float> input(samples.spec().bytes() / sizeof(float)), before;
+  std::vector<std::byte> target(samples.spec().target_bytes());
+  std::vector<float> greatest_at(length);
+  float greatest = 0;
+  double neighbours = 0, others = 0;
+  const int64_t count = std::min(kLooked, samples.size());
+  for (int64_t i = 0; i < count; ++i) {
+    samples.Read(i * samples.size() / count, 0, reinterpret_cast<std::byte*>(input.data()),
+                 target.data());
+    for (int64_t at = 0; at < length; ++at) {
+      if (input[at] < 0) return 0;
+      greatest_at[at] = std::max(greatest_at[at], input[at]);
+      greatest = std::max(greatest, input[at]);
+      if (at > 0) neighbours += std::abs(input[at] - input[at - 1]);
+      if (at > 0 && !before.empty()) others += std::abs(input[at] - before[length - at]);
+    }
+    before = input;
+  }
+  // A text may begin and end with a token of its own, and be short, so only most of the places need a great number.
+  const int64_t with_small_range = std::ranges::count_if(
+      greatest_at, [&](float number) { return number < kOwnRange * greatest; });
+  const bool are_alike = neighbours < kAlike * others * count / std::max<int64_t>(1, count - 1);
+  if (greatest < kLeastVocabulary || are_alike || 2 * with_small_range > length) return 0;
+  return static_cast<int64_t>(greatest);
 }
 
 // Returns whether all targets are 0 or 1.
@@ -91,7 +136,11 @@ Reading ReadNpy(const FoundData& data, const NewRequest& request) {
   Reading reading{.pixels = IsPixels(inputs)};
   const bool one =
       targets.shape.size() == 1 || (targets.shape.size() == 2 && targets.shape[1] == 1);
-  const auto open = [&](Task task) { return OpenNpy(data.train, reading.pixels, task); };
+  const auto open = [&](Task task) { return OpenNpy(data.train, reading, task); };
+  if (!reading.pixels) {
+    reading.greatest_token = GreatestToken(inputs, *open(Task::kRegression));
+    reading.tokens = reading.greatest_token > 0;
+  }
   if (request.task) {
     reading.task = *request.task;
     reading.task_reason = "as --task says";
@@ -138,9 +187,16 @@ class ArrayDraft {
     const int64_t size = samples_.size();
     training_samples_ = size - (data.validation.empty() ? HeldBackOf(size, kHeldBack) : 0);
     const SampleSpec& spec = samples_.spec();
-    is_image_ = spec.shape.size() == 3 && spec.shape[1] >= 8 && spec.shape[2] >= 8;
+    is_image_ =
+        !reading_.tokens && spec.shape.size() == 3 && spec.shape[1] >= 8 && spec.shape[2] >= 8;
     recipe_ = is_image_ ? RecipeOfImages(training_samples_)
                         : RecipeOfTable(training_samples_, Inputs(), reading_.task, spec.classes);
+    if (reading_.tokens) {
+      // The library transformers fine-tunes with this rate by default, and with 3 epochs.
+      constexpr double kFineTuning = 5e-5;
+      recipe_.rate = kFineTuning;
+      recipe_.weight_decay = 0.01;
+    }
     if (is_image_ && reading_.task != LearnTask::kClassification) {
       recipe_.metric = reading_.task == LearnTask::kRegression ? "rmse" : "auc";
     }
@@ -160,6 +216,13 @@ class ArrayDraft {
                 .found = {fmt::format("{}: {}, {}", NameOfFile(data_.train[0]), what,
                                       CountOutputs(reading_.task, spec.classes))},
                 .next = {TrainCommand(request_), EvaluateCommand(request_, data_.test)}};
+    if (reading_.tokens) {
+      draft.found.push_back(
+          fmt::format("note: integers from 0 to {}, which are taken for token numbers",
+                      reading_.greatest_token));
+      draft.next.insert(draft.next.begin(), ExportCommand());
+      draft.stand_in = data_.train[0];
+    }
     return draft;
   }
 
@@ -178,6 +241,11 @@ class ArrayDraft {
     if (data_.kind == DataKind::kNpy) {
       config_.Line(fmt::format("task: {}", NameOf(reading_.task)), reading_.task_reason);
       if (reading_.task == LearnTask::kRegression) WriteStandardTargets(config_);
+      if (reading_.tokens) {
+        config_.Line("npy { kind: TEXTS }",
+                     fmt::format("token numbers up to {}; without this line they are numbers",
+                                 reading_.greatest_token));
+      }
       if (reading_.pixels)
         config_.Line("npy { kind: PIXELS }", "unsigned bytes, which become 0 to 1");
     }
@@ -215,6 +283,7 @@ class ArrayDraft {
   void WriteModel() {
     const SampleSpec& spec = samples_.spec();
     config_.Comment(fmt::format("{} to train on.", Count(training_samples_, "sample")));
+    if (reading_.tokens) return WriteImported();
     config_.Open("model");
     if (is_image_ && (spec.shape[1] > 40 || data_.kind == DataKind::kCifar10)) {
       config_.Line("name: \"resnet\"");
@@ -226,6 +295,29 @@ class ArrayDraft {
     } else {
       WriteMlp();
     }
+    config_.Close();
+  }
+
+  // Returns the command that exports a model of the tokens. The models of hf: take two inputs, tokens and their mask.
+  std::string ExportCommand() const {
+    const SampleSpec& spec = samples_.spec();
+    const bool has_mask = spec.shape.size() == 2 && spec.shape[0] == 2;
+    const std::filesystem::path folder = std::filesystem::path(request_.output).parent_path();
+    const std::string outputs =
+        has_mask ? fmt::format(" --classes {}", std::max<int64_t>(spec.classes, 1)) : "";
+    return fmt::format("python3 -m lockstep.export {}{} --length {} --output {}",
+                       has_mask ? "hf:FOLDER" : "MODULE:FUNCTION", outputs, spec.shape.back(),
+                       (folder / kModelFile).string());
+  }
+
+  void WriteImported() {
+    config_.Comment(fmt::format(
+        "No built-in model learns targets of texts: export one of Hugging Face, which takes tokens "
+        "and their mask, [samples, 2, tokens], or one of your own (docs/models.md): {}",
+        ExportCommand()));
+    config_.Open("model");
+    config_.Line("name: \"imported\"");
+    config_.Line(fmt::format("imported {{ file: \"{}\" }}", kModelFile));
     config_.Close();
   }
 

@@ -38,6 +38,10 @@ std::string RunOf(const NewRequest& request) {
 
 }  // namespace
 
+constexpr char kTextIsNoTable[] =
+    "if the file is text and no table, lockstep prepare tokens makes a file of tokens, for which "
+    "lockstep new writes a config (lockstep help text)";
+
 Draft DraftConfig(const NewRequest& request) {
   const FoundData data = FindData(request.data, request.test);
   if (data.kind != DataKind::kTable) {
@@ -49,7 +53,12 @@ Draft DraftConfig(const NewRequest& request) {
   }
   switch (data.kind) {
     case DataKind::kTable:
-      return DraftForTable(data, request);
+      try {
+        return DraftForTable(data, request);
+      } catch (const Error& error) {
+        if (!IsTextFile(request.data)) throw;
+        throw Error(error.status(), fmt::format("{}; {}", error.what(), kTextIsNoTable));
+      }
     case DataKind::kImages:
       return DraftForImages(data, request);
     case DataKind::kMasks:

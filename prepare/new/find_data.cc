@@ -28,6 +28,41 @@ constexpr char kAccepted[] =
     "with train and val folders of such; folders images and masks; .tar shards; x.npy and y.npy; "
     "MNIST's or CIFAR-10's files; train.bin and val.bin of tokens";
 
+constexpr char kArraysByName[] =
+    "an array of inputs and one of targets are named x.npy and y.npy; token numbers without "
+    "targets are a token file: array.astype(\"uint16\").tofile(\"train.bin\")";
+
+// Returns what a file is that is no data set, and what to do with it; an empty text for any other file.
+std::string CureForFile(const std::string& name) {
+  constexpr char kModel[] =
+      "a model and no data: give the data, and name the model in the config (lockstep help "
+      "pytorch)";
+  static const std::map<std::string_view, const char*> kCures{
+      {".jsonl", "JSON lines: write them as CSV (in pandas: read_json(lines=True), to_csv)"},
+      {".json", "JSON: write it as CSV (in pandas: read_json, to_csv)"},
+      {".xlsx", "a spreadsheet: write it as CSV (in pandas: read_excel, to_csv)"},
+      {".xls", "a spreadsheet: write it as CSV (in pandas: read_excel, to_csv)"},
+      {".ods", "a spreadsheet: write it as CSV (in pandas: read_excel, to_csv)"},
+      {".feather", "a Feather table: write it as CSV (in pandas: read_feather, to_csv)"},
+      {".arrow", "an Arrow table: write it as CSV (in pandas: read_feather, to_csv)"},
+      {".parquet", "a Parquet table: write it as CSV (in pandas: read_parquet, to_csv)"},
+      {".pkl", "a pickle: write a table as CSV, and arrays as x.npy and y.npy"},
+      {".h5", "HDF5: save its arrays as x.npy and y.npy (numpy.save)"},
+      {".hdf5", "HDF5: save its arrays as x.npy and y.npy (numpy.save)"},
+      {".mat", "a file of MATLAB: save its arrays as x.npy and y.npy (numpy.save)"},
+      {".tfrecord", "TFRecord: write a table as CSV, and images to a folder for each class"},
+      {".pbtxt", "a config already: lockstep train trains it"},
+      {".lsm", kModel},
+      {".onnx", kModel},
+      {".pt", kModel},
+      {".pth", kModel},
+      {".safetensors", kModel}};
+  for (const auto& [ending, cure] : kCures) {
+    if (InSmallLetters(name).ends_with(ending)) return cure;
+  }
+  return "";
+}
+
 // The part of the data set that a file or folder holds.
 enum class Part { kNone, kTrain, kValidation, kTest };
 
@@ -195,8 +230,9 @@ std::optional<FoundData> Images(const Folder& folder) {
 enum class Role { kNone, kInputs, kTargets };
 
 Role RoleOf(const std::string& name) {
-  static const std::set<std::string> kInputs{"x",        "inputs", "input",   "images", "image",
-                                             "features", "data",   "samples", "signals"};
+  static const std::set<std::string> kInputs{"x",       "inputs",   "input", "images",
+                                             "image",   "features", "data",  "samples",
+                                             "signals", "tokens",   "texts"};
   static const std::set<std::string> kTargets{"y",     "labels", "label",   "targets", "target",
                                               "masks", "mask",   "classes", "outputs"};
   for (std::string word : WordsOf(name)) {
@@ -341,6 +377,34 @@ std::optional<FoundData> Binaries(const Folder& folder) {
   return std::nullopt;
 }
 
+// Returns what to do with the files of a folder that holds no data set, if they are of a known kind; otherwise an empty
+// text.
+std::string CureFor(const Folder& folder) {
+  const auto has = [](const Folder& where, const auto& is) {
+    return std::ranges::any_of(where.files, is);
+  };
+  const auto is_array = [](const std::string& name) {
+    return InSmallLetters(name).ends_with(".npy");
+  };
+  if (has(folder, [](const std::string& name) { return name == "config.pbtxt"; })) {
+    return "a run's folder, which lockstep evaluate and lockstep predict take";
+  }
+  if (has(folder, is_array)) return kArraysByName;
+  const bool has_texts =
+      has(folder, IsTextFile) || std::ranges::any_of(folder.folders, [&](const std::string& name) {
+        return has(Folder(folder.At(name)), IsTextFile);
+      });
+  if (has_texts) {
+    return "text files: lockstep prepare tokens FILES --output train.bin makes a file of tokens "
+           "for a language model; for texts with a label each see lockstep help text";
+  }
+  for (const std::string& name : folder.files) {
+    const std::string other = CureForFile(name);
+    if (!other.empty()) return name + " is " + other;
+  }
+  return "";
+}
+
 FoundData InFolder(const std::string& path) {
   const Folder folder(path);
   if (folder.files.empty() && folder.folders.empty()) {
@@ -349,14 +413,21 @@ FoundData InFolder(const std::string& path) {
   for (const auto& find : {MaskedImages, TrainTable, Images, Arrays, Mnist, Binaries, OnlyTable}) {
     if (auto found = find(folder)) return *found;
   }
+  if (const std::string cure = CureFor(folder); !cure.empty()) {
+    throw DataError("{}: nothing to train on yet: {}", path, cure);
+  }
   throw DataError("{}: nothing to train on: give {}", path, kAccepted);
 }
 
 // Finds the data set that consists of the file `path` and other files in the same folder.
-FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&)) {
+// `expected` says which files these are.
+FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&),
+                 const char* expected) {
   const std::string parent = fs::path(path).parent_path().string();
   const auto found = find(Folder(parent.empty() ? "." : parent));
-  if (!found) throw DataError("{}: the files beside it make no data set with it", path);
+  if (!found) {
+    throw DataError("{}: the files beside it make no data set with it: {}", path, expected);
+  }
   return *found;
 }
 
@@ -371,10 +442,14 @@ FoundData OfFile(const std::string& path) {
   if (small.ends_with(".npz")) {
     throw DataError("{}: save its arrays as .npy files: x.npy and y.npy", path);
   }
-  if (small.ends_with(".npy")) return Beside(path, Arrays);
-  if (small.find("-ubyte") != small.npos) return Beside(path, Mnist);
+  if (small.ends_with(".npy")) return Beside(path, Arrays, kArraysByName);
+  if (const std::string cure = CureForFile(small); !cure.empty()) {
+    throw DataError("{}: is {}", path, cure);
+  }
+  if (small.find("-ubyte") != small.npos)
+    return Beside(path, Mnist, "images and labels, as MNIST has");
   if (small.ends_with(".bin")) {
-    FoundData found = Beside(path, Binaries);
+    FoundData found = Beside(path, Binaries, "train.bin, and val.bin if there is one");
     if (found.kind != DataKind::kTokens) return found;
     // The file that the user gives is for training, whatever its name says.
     const auto is_path = [&](const std::string& other) { return fs::equivalent(other, path); };
@@ -394,6 +469,11 @@ FoundData OfFile(const std::string& path) {
 }
 
 }  // namespace
+
+bool IsTextFile(const std::string& path) {
+  const std::string small = InSmallLetters(path);
+  return small.ends_with(".txt") || small.ends_with(".md") || small.ends_with(".text");
+}
 
 FoundData FindData(const std::string& data, const std::string& test) {
   std::error_code error;

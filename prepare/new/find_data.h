@@ -26,6 +26,9 @@ struct FoundData {
   std::string submission;               // a sample submission file; empty: none
 };
 
+// Returns whether the name of a file says that it holds text, such as "a.txt". A table may have such a name, too.
+bool IsTextFile(const std::string& path);
+
 // Finds the data set of `data`, a file or a folder. `test` is the user's test file; empty: none. Throws Error (kData,
 // kUsage).
 FoundData FindData(const std::string& data, const std::string& test);

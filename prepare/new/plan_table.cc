@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "data/dataset/split.h"
+#include "data/images/image_names.h"
 #include "data/tables/csv_date.h"
 #include "data/tables/csv_number.h"
 #include "data/tables/csv_spelling.h"
@@ -237,10 +238,25 @@ class Planner {
       if (column.kind != Kind::kIgnored || parts.size() == 3) continue;
       parts.push_back(fmt::format("{}: {}", ForComment(column.name), column.reason));
     }
-    throw DataError(
-        "{}: no column is left to learn from ({}); if a column names images, put the images into a "
-        "folder for each label and give that folder",
-        request_.train.path, fmt::join(parts, "; "));
+    throw DataError("{}: no column is left to learn from ({}){}", request_.train.path,
+                    fmt::join(parts, "; "), CureForTexts());
+  }
+
+  // Returns what can be learnt from the columns of texts instead, as the end of an error message.
+  std::string CureForTexts() const {
+    for (size_t i = 0; i < request_.train.columns.size(); ++i) {
+      if (plan_.columns[i].kind != Kind::kIgnored) continue;
+      const ColumnSketch& column = request_.train.columns[i];
+      if (column.texts() == 0) continue;
+      if (IsImageName(column.first_text())) {
+        return "; for columns that name images, put the images into a folder for each label and "
+               "give that folder";
+      }
+      return "; free text is no input of a table's model yet: numbers made of it, such as "
+             "embeddings, can be further columns, and a model of Hugging Face learns it as tokens "
+             "(lockstep help text)";
+    }
+    return "";
   }
 
   const TablePlanRequest& request_;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -122,10 +123,18 @@ void RunFolder::Accept(const std::vector<std::string>& differences) const {
         path_);
   }
   if (!differences.empty()) {
+    // Another model or other data would not fit the checkpoint's state.
+    const bool fits = std::ranges::none_of(differences, [](const std::string& difference) {
+      return difference.starts_with("model.") || difference.starts_with("data.");
+    });
+    const std::string elsewhere =
+        fits ? fmt::format("go on from it in another folder with --from {}@{} --set run_dir=...",
+                           path_, checkpoint->step)
+             : "choose another folder with --set run_dir=...";
     throw UsageError(
-        "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
-        "folder with --set run_dir=..., or begin anew with --fresh",
-        path_, checkpoint->step, fmt::join(differences, "; "));
+        "{}: the run's checkpoint of step {} is of another config: {}: set it back, {}, or begin "
+        "anew with --fresh",
+        path_, checkpoint->step, fmt::join(differences, "; "), elsewhere);
   }
 }
 

@@ -146,8 +146,25 @@ class Trainer {
       const std::string path = ModelFile(checkpoint);
       CopyByName(path, ReadSafetensors(path, kInCheckpoint), fit_.model().State());
     }
+    RequireSameParameters(order.numel(), ModelFile(checkpoint));
     const auto* begin = order.const_data_ptr<int64_t>();
     return {begin, begin + order.numel()};
+  }
+
+  // Checks that the job that saved the checkpoint has trained as many parameters as this one, because the optimizer's
+  // state would not fit otherwise. Another module of the same architecture may have other frozen parameters.
+  void RequireSameParameters(int64_t were_trained, const std::string& weights) {
+    std::set<const void*> parameters;  // a tied parameter is listed under each of its names
+    for (const at::Tensor& parameter : fit_.model().parameters()) {
+      if (parameter.requires_grad()) parameters.insert(parameter.unsafeGetTensorImpl());
+    }
+    const int64_t trained = std::ssize(parameters);
+    if (trained == were_trained) return;
+    throw UsageError(
+        "{}: its run trained {} of the model's parameters, and this one trains {}, which its "
+        "optimizer's state does not fit: {}--set init_from={} begins with its weights",
+        start_.checkpoint->path, were_trained, trained,
+        start_.is_of_another_run ? "leave out --from: " : "with --fresh, ", weights);
   }
 
   void TellStart() {

@@ -4,6 +4,7 @@
 
 #include "base/nearest.h"
 #include "launch/cli/command/examples.h"
+#include "launch/cli/command/topics.h"
 #include "launch/job/early_signals.h"
 
 namespace lockstep {
@@ -44,6 +45,9 @@ const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& w
     }
     if (names.empty()) break;
     if (meant == nullptr) {
+      if (const std::string answer = AnswerTo(word); level == &app && !answer.empty()) {
+        throw UsageError("no command \"{}\": {}", word, answer);
+      }
       throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names),
                        fmt::join(names, ", "));
     }

@@ -97,9 +97,9 @@ config::Config ConfigOptions::Check(StartedCommand& started) const {
   return config;
 }
 
-std::vector<NamedRun> RunsNamed(const std::string& name, Job& job) {
+std::vector<NamedRun> RunsNamed(const std::string& name, const std::string& weights, Job& job) {
   std::vector<NamedRun> runs;
-  Together(job.host(), [&] { runs = RunsNamed(name); });
+  Together(job.host(), [&] { runs = RunsNamed(name, weights); });
   return runs;
 }
 

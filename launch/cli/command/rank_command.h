@@ -61,11 +61,13 @@ struct ConfigOptions {
   config::Config Check(StartedCommand& started) const;
 };
 
-// Returns on every rank the runs that `name` (RUN or RUN@STEP) stands for (use/named_runs.h). An error on any rank is
-// thrown on all ranks. Every rank must call this function.
-std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
+// Returns on every rank the runs that `name` (RUN or RUN@STEP) stands for, with other weights if `weights` is not empty
+// (use/named_runs.h). An error on any rank is thrown on all ranks. Every rank must call this function.
+std::vector<NamedRun> RunsNamed(const std::string& name, const std::string& weights, Job& job);
 inline constexpr char kRunPoint[] =
     "run folder, also of folds; RUN@STEP, RUN@best or RUN@last for a checkpoint";
+inline constexpr char kOtherWeights[] =
+    "safetensors file of weights for RUN's model, such as average makes, instead of its own";
 
 // Adds the option --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);

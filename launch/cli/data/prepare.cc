@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/cores.h"
+#include "base/error.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
 #include "prepare/images.h"
@@ -124,7 +125,15 @@ class TokensCommand final : public PrepareCommand<PrepareTokensOptions> {
   }
 
  private:
-  std::string Make() override { return PrepareTokens(made_); }
+  std::string Make() override {
+    for (const char* ending : {".txt", ".csv", ".json", ".npy", ".npz", ".pt", ".safetensors"}) {
+      if (!made_.output.ends_with(ending)) continue;
+      throw UsageError(
+          "--output {}: a token file holds numbers of 16 bits and nothing else: name a .bin file",
+          made_.output);
+    }
+    return PrepareTokens(made_);
+  }
 };
 
 }  // namespace

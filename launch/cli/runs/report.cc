@@ -7,6 +7,7 @@
 //     -> test_a_report_that_cannot_be_written
 #include <span>
 
+#include "base/error.h"
 #include "base/files/output_target.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
@@ -32,6 +33,13 @@ class ReportCommand final : public LocalCommand {
  private:
   ExitStatus RunHere(const Invocation&) override {
     const std::vector<std::string> run_dirs = RunFoldersFor(folders_);
+    for (const char* ending : {".pdf", ".png", ".md", ".json", ".csv"}) {
+      if (!output_.ends_with(ending)) continue;
+      throw UsageError(
+          "--output {}: the page is HTML: name an .html file; a browser prints it to PDF, and "
+          "lockstep runs --json has the figures",
+          output_);
+    }
     OutputTarget target(output_);
     const std::string page = PageHtml(PageData(run_dirs, /*live=*/false).All());
     target.Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(page))); });

@@ -1,12 +1,13 @@
 // lockstep export and average: write weights, or the mean of several weights, to a safetensors file for other programs.
 #include "ckpt/weights.h"
 
-#include <algorithm>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
+#include "base/small_letters.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/dtype.h"
 #include "use/named_runs.h"
@@ -14,11 +15,52 @@
 namespace lockstep {
 namespace {
 
+// Throws Error (kUsage) if the name of an output says that the file has another format than safetensors.
+void RequireSafetensorsName(const std::string& output) {
+  struct Other {
+    std::string_view ending;
+    const char* cure;
+  };
+  static constexpr char kPickled[] =
+      "for torch.load() python3 -m lockstep.export --to-torch RUN --output net.pt writes them";
+  static constexpr char kArrays[] = "safetensors.numpy.load_file() reads them as arrays of NumPy";
+  static constexpr char kNotYet[] =
+      "this format is not written yet: from weights in safetensors and its module PyTorch makes it";
+  static constexpr Other kOthers[] = {
+      {".pt", kPickled},
+      {".pth", kPickled},
+      {".bin", kPickled},
+      {".ckpt", kPickled},
+      {".pkl", kPickled},
+      {".npz", kArrays},
+      {".npy", kArrays},
+      {".onnx", kNotYet},
+      {".gguf", kNotYet},
+      {".h5", kNotYet},
+      {".hdf5", kNotYet},
+      {".pb", kNotYet},
+      {".tflite", kNotYet},
+      {".keras", kNotYet},
+      {".mlmodel", kNotYet},
+      {".engine", kNotYet},
+      {".trt", kNotYet},
+      {".torchscript", kNotYet},
+      {".lsm", "python3 -m lockstep.export MODULE --output net.lsm writes modules, with code"},
+  };
+  const std::string small = InSmallLetters(output);
+  for (const auto& [ending, cure] : kOthers) {
+    if (!small.ends_with(ending)) continue;
+    throw UsageError("--output {}: weights are written as safetensors: name it {}.safetensors; {}",
+                     output, output.substr(0, output.size() - ending.size()), cure);
+  }
+}
+
 // Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype` is
 // the type for tensors in floating point: float32, bfloat16 or float16; if `dtype` is empty, tensors keep their types.
 // Throws Error (kUsage, kCheckpoint).
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
+  RequireSafetensorsName(output);
   OutputTarget target(output);
   std::vector<Weights> weights;
   for (const std::string& source : sources) {

@@ -102,14 +102,15 @@ class EvaluateCommand final : public RankCommand {
                     "loss and accuracy of a run's weights, or of folds and their mean") {
     options().Add("RUN", run_, kRunPoint).Required();
     options().Add("--input", inputs_, "files to evaluate on instead of the samples held back");
+    options().Add("--weights", weights_, kOtherWeights);
     options().Add("--json", json_, "print the metrics, with all digits, as a line of JSON");
   }
 
  private:
-  void Check(StartedCommand&) const override { RunsNamed(run_); }
+  void Check(StartedCommand&) const override { RunsNamed(run_, weights_); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
-    const std::vector<NamedRun> runs = RunsNamed(run_, job);
+    const std::vector<NamedRun> runs = RunsNamed(run_, weights_, job);
     const World world = Connect(job, runs.front().config);
     std::vector<RunEvaluation> evaluations;
     for (const NamedRun& run : runs) {
@@ -133,6 +134,7 @@ class EvaluateCommand final : public RankCommand {
   }
 
   std::string run_;
+  std::string weights_;
   std::vector<std::string> inputs_;
   bool json_ = false;
 };

@@ -66,6 +66,7 @@ class PredictCommand final : public RankCommand {
     options()
         .Add("--format", request_.format, "its format, whatever its name is")
         .OneOf({"csv", "jsonl", "npy", "png"});
+    options().Add("--weights", weights_, kOtherWeights);
     options().Add("--probabilities", request_.probabilities,
                   "a column for each class, with its probability");
     options().Add("--id", request_.id, "the input's column that names the samples");
@@ -79,13 +80,13 @@ class PredictCommand final : public RankCommand {
  private:
   void Check(StartedCommand&) const override {
     CheckSource(request_);
-    CheckRequest(request_, RunsNamed(run_).front().config.data());
+    CheckRequest(request_, RunsNamed(run_, weights_).front().config.data());
   }
 
   void Begin() override { CheckSource(request_); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
-    const std::vector<NamedRun> runs = RunsNamed(run_, job);
+    const std::vector<NamedRun> runs = RunsNamed(run_, weights_, job);
     const World world = Connect(job, runs.front().config);
     PredictionRequest request = request_;
     std::optional<InputFile> input;
@@ -111,6 +112,7 @@ class PredictCommand final : public RankCommand {
   }
 
   std::string run_;
+  std::string weights_;
   PredictionRequest request_;
 };
 
