@@ -23,8 +23,7 @@ namespace lockstep {
 struct NamedRun {
   std::string name;  // the run's folder, or FOLDER@best etc., as ReadWeights() takes it
   config::Config config;
-  std::string
-      weights{};  // a safetensors file whose weights take the place of the run's; usually empty
+  std::string weights{};  // a file of weights that take the place of the run's; usually empty
 };
 
 // Returns the folder of a fold of the cross-validation in `run_dir`.
