@@ -120,7 +120,7 @@ class CommandLine {
     return next == words_.end() ? "" : *next;
   }
 
-  // Returns `; did you mean "--x"?` for the option whose name is the most similar; an empty text if none is similar. The
+  // Returns `; did you mean "--x"?` for the option with the most similar name; an empty text if none is similar. The
   // dashes, which all options have, do not count.
   std::string NearestOption(const std::string& word, const std::string& name) const {
     std::vector<std::string> names;

@@ -14,7 +14,7 @@ CONFIG = """epochs: 2 global_batch: 64 data { train: "digits.csv" csv { scale: 0
     model { name: "mlp" mlp { hidden: [8] } } optimizer { type: ADAMW lr: 0.01 } schedule { type: COSINE }
     checkpoint { every_epochs: 1 }"""
 
-# What a user tries -> words of the error line, and then the command that leads to the result, if there is one.
+# For each command that a user tries: words of the error line, and the command that leads to the result, if there is one.
 TRIED = {
     # Weights in another form.
     "export runs/a --output m.onnx": (

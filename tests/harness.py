@@ -90,7 +90,7 @@ class Run:
     @property
     def error_lines(self):
         """Returns the lines of standard error, without the mpirun command that `-n` announces."""
-        return [line for line in self.err.splitlines() if line.strip() and not line.startswith("env OMPI_MCA")]
+        return [line for line in self.err.split("\n") if line.strip() and not line.startswith("env OMPI_MCA")]
 
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"

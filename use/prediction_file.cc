@@ -175,10 +175,10 @@ std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std:
                                                           std::string_view field) const {
   std::vector<PredictionColumn> columns;
   for (CsvTextColumn& column : ReadCsvTexts({.files = request_.files,
-                               .delimiter = data_.csv().delimiter().front(),
-                               .header = data_.csv().header(),
-                               .columns = names,
-                               .field = field})) {
+                                             .delimiter = data_.csv().delimiter().front(),
+                                             .header = data_.csv().header(),
+                                             .columns = names,
+                                             .field = field})) {
     const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
     columns.push_back(
         {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {

@@ -12,8 +12,8 @@ namespace {
 
 // srun's exit status is the largest of the ranks' statuses, so it must not end ranks itself, because these would then
 // have the status of a signal: the ranks of one job end within seconds of each other, with the same status. If a rank
-// dies, the watchdogs of the others end them. Only a rank that dies before all have met leaves ranks without a watchdog;
-// srun ends those a minute later. Both options are given, because a site may have other defaults.
+// dies, the watchdogs of the others end them. Only a rank that dies before all have met leaves ranks without a
+// watchdog; srun ends those a minute later. Both options are given, because a site may have other defaults.
 constexpr char kSrun[] = "srun --mpi=pmix --kill-on-bad-exit=0 --wait=60";
 
 constexpr char kHead[] = R"(#!/bin/bash

@@ -59,9 +59,9 @@ std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, co
 }
 
 // Returns the greatest token if the inputs look like token numbers of texts, [samples, tokens] or [samples, inputs,
-// tokens], and otherwise 0. Token numbers are integers from 0 that reach 1000, and neighbours in a text differ from each
-// other as much as any two of its numbers do. Neighbours in a signal are alike, and the features of a table have ranges
-// of their own. `samples` holds the inputs as float32, in which such integers are exact.
+// tokens], and otherwise 0. Token numbers are integers from 0 that reach 1000, and neighbours in a text differ from
+// each other as much as any two of its numbers do. Neighbours in a signal are alike, and the features of a table have
+// ranges of their own. `samples` holds the inputs as float32, in which such integers are exact.
 int64_t GreatestToken(const NpyInfo& info, const Dataset& samples) {
   constexpr int64_t kFewestTokens = 8, kMostInputs = 4;
   constexpr float kLeastVocabulary = 1000;

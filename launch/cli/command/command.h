@@ -82,7 +82,7 @@ class LocalCommand : public Command {
 
 // Returns the command, such as "bench step", that is named by the words of a command line; `app` if the words name no
 // command. Skips words that begin with `-`, and ignores the words after the command's name. If a word in the place of a
-// command's name is not such a name, throws Error (kUsage) with what to do instead (topics.h), or the most similar name.
+// command's name is not such a name, throws Error (kUsage) with what to do instead (topics.h) or the most similar name.
 const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& words);
 
 // Returns the command `name` of `app`, to which the caller adds subcommands. Adds the command if it does not exist yet.
