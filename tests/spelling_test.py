@@ -249,6 +249,68 @@ def test_what_training_does_not_know_is_counted(plain_run, tmp_path):
     assert "no training row had" not in run.err
 
 
+def test_truth_values_are_the_numbers_1_and_0(plain_run, tmp_path):
+    """A frame of which a program made 0 and 1 of true and false predicts like the table."""
+    (tmp_path / "test.csv").write_text(text_of(spelled(member=lambda v: str(int(v == "true")))))
+    (tmp_path / "plain.csv").write_text(text_of(PLAIN))
+    run = lockstep.Run(plain_run)
+    predicted = [run.predict(tmp_path / name, probabilities=True) for name in ("test.csv", "plain.csv")]
+    assert predicted[0] == predicted[1]
+
+
+def test_a_missing_text_that_training_never_lacked_is_counted(plain_run, tmp_path):
+    rows = [{**row, "code": ["None", "", "NA", row["code"]][i % 4]} for i, row in enumerate(PLAIN)]
+    (tmp_path / "test.csv").write_text(text_of(rows))
+    run = Run(["evaluate", plain_run, "--input", tmp_path / "test.csv"])
+    assert run.status == DONE, run
+    assert f"{ROWS * 3 // 4} of {ROWS} rows lack a text that all training rows had, in column 2 (code)" in run.err
+
+
+def table_config(folder, data, more="epochs: 1"):
+    return write_config(
+        folder,
+        f"""data {{ {data} }} model {{ mlp {{ hidden: 4 }} }} optimizer {{ type: ADAM lr: 0.05 }}
+        global_batch: 20 {more}""",
+    )
+
+
+def test_names_that_look_like_numbers_stay_names(tmp_path):
+    """Among other texts 01 and 1 are two classes, and 1.0 is 1."""
+    labels = ["01", "1", "1.0", "A"]
+    rows = [f"{i % 4},{labels[i % 4]}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,label", *rows]) + "\n")
+    config = table_config(
+        tmp_path,
+        f'train: "{tmp_path}/t.csv" csv {{ header: true label: "label" label_names: true category: "x" }}',
+        "epochs: 60",
+    )
+    assert train(config, tmp_path / "run").status == DONE
+    predicted = lockstep.Run(tmp_path / "run").predict(tmp_path / "t.csv")
+    assert [str(row["label"]) for row in predicted[:4]] == ["01", "1", "1", "A"]
+
+
+def test_another_file_with_another_decimal_sign_is_told(tmp_path):
+    (tmp_path / "t.csv").write_text("a;label\n" + "".join(f"{1 + i % 7}.{100 + i};{i % 2}\n" for i in range(40)))
+    (tmp_path / "test.csv").write_text("a;label\n1,134;0\n2,250;1\n")
+    config = table_config(tmp_path, f'train: "{tmp_path}/t.csv" csv {{ header: true delimiter: ";" label: "label" }}')
+    assert train(config, tmp_path / "run").status == DONE
+    run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "test.csv"])
+    assert run.status == DONE, run
+    assert 'column 1 (a): "1,134" is read as 1134, as in training; by this file alone it would be 1.134' in run.err
+
+
+def test_weights_have_the_decimal_sign_of_their_column(tmp_path):
+    rows = [f"{i % 7};{['1,5', '0,25'][i % 2]};{i % 2}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a;w;label", *rows]) + "\n")
+    config = table_config(
+        tmp_path,
+        f"""train: "{tmp_path}/t.csv" csv {{ header: true delimiter: ";" label: "label" ignore: "w" }}
+        sampling {{ by: WEIGHTED column: "w" }}""",
+    )
+    run = train(config, tmp_path / "run")
+    assert run.status == DONE, run
+
+
 def test_labels_of_several_spellings(tmp_path):
     """The labels 1.0 and 1 are one class, for `new` and for training, and so are true and True."""
     for labels in (["1", "1.0", "2", "2.0"], ["true", "True", "FALSE", "false"]):
@@ -286,7 +348,7 @@ def test_truth_values_are_labels(tmp_path):
 
 def test_a_group_is_one_in_each_spelling(tmp_path):
     """No group is both trained and held back, whatever its number looks like."""
-    groups = [str(i % 6) + (".0" if i % 4 == 0 else "") for i in range(96)]
+    groups = ["NA" if i == 7 else str(i % 6) + (".0" if i % 4 == 0 else "") for i in range(96)]
     rows = [f"{i % 7},{group},{i % 2}" for i, group in enumerate(groups)]
     (tmp_path / "t.csv").write_text("\n".join(["a,site,label", *rows]) + "\n")
     config = write_config(
@@ -300,8 +362,9 @@ def test_a_group_is_one_in_each_spelling(tmp_path):
     held_back = rows_of(tmp_path / "run" / "held_back.csv")
     folds = {}
     for row in held_back:
-        folds.setdefault(float(groups[int(row["index"])]), set()).add(row["fold"])
-    assert len(folds) == 6 and all(len(found) == 1 for found in folds.values()), folds
+        group = groups[int(row["index"])]
+        folds.setdefault(group if group == "NA" else float(group), set()).add(row["fold"])
+    assert len(folds) == 7 and all(len(found) == 1 for found in folds.values()), folds
 
 
 def test_ids_and_classes_of_a_submission_in_another_spelling(tmp_path):

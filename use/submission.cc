@@ -23,9 +23,10 @@ constexpr int64_t kNone = -2;
 using Samples = std::unordered_map<std::string, int64_t>;
 
 // Returns the index of the sample `id`, or else of the sample whose id has the same value.
-int64_t Find(const Samples& samples, const Samples& by_value, const std::string& id) {
+int64_t Find(const Samples& samples, const Samples& by_value, const ColumnKeys& key_of,
+             const std::string& id) {
   if (const auto same = samples.find(id); same != samples.end()) return same->second;
-  const auto found = by_value.find(ValueKey(id));
+  const auto found = by_value.find(key_of(id));
   return found == by_value.end() ? kNone : found->second;
 }
 
@@ -128,7 +129,8 @@ int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
 
 void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
   Samples samples;
-  Samples by_value;  // ids of tables, by ValueKey(): 200.0 is 200
+  Samples by_value;  // ids of tables: 200.0 is 200
+  const ColumnKeys key_of(ids);
   const auto add = [](Samples& to, std::string name, int64_t sample) {
     const auto [at, is_new] = to.try_emplace(std::move(name), sample);
     if (!is_new && at->second != sample) at->second = kSeveral;
@@ -137,7 +139,7 @@ void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
     const auto sample = static_cast<int64_t>(i);
     add(samples, ids[i], sample);
     if (!are_files) {
-      add(by_value, ValueKey(ids[i]), sample);
+      add(by_value, key_of(ids[i]), sample);
       continue;
     }
     const std::string name = ids[i].substr(ids[i].rfind('/') + 1);
@@ -147,7 +149,7 @@ void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
   std::vector<bool> is_sent(ids.size());
   rows_.clear();
   for (const std::string& id : sample_[0].texts) {
-    const int64_t sample = Find(samples, by_value, id);
+    const int64_t sample = Find(samples, by_value, key_of, id);
     if (sample == kNone) {
       throw DataError("{}: {} \"{:.80}\" is not among the samples of --input", path_, id_name(),
                       id);

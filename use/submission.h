@@ -67,7 +67,8 @@ class Submission {
   std::vector<CsvTextColumn> sample_;
   std::vector<Column> columns_;  // the columns of sample_ after the first
   std::vector<int64_t> rows_;    // for each id, the index of the predicted sample
-  // The names of the classes as the sample submission spells them (1 where the run has 1.0); empty: as the run has them.
+  // The names of the classes as the sample submission spells them (1 where the run has 1.0); empty: as the run has
+  // them.
   std::vector<std::string> class_names_;
 };
 

@@ -88,7 +88,7 @@ class Encoder {
 
   void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) {
     const size_t begin = rows.cells.size();
-    row_is_unknown_ = false;
+    row_is_unknown_ = row_lacks_text_ = false;
     rows.cells.resize(begin + width_);
     float* row = rows.cells.data() + begin;
     AddNoLabel(rows);
@@ -112,11 +112,18 @@ class Encoder {
     });
     ++rows.count;
     if (row_is_unknown_) ++unknown_rows_;
+    if (row_lacks_text_) ++lacking_rows_;
   }
 
-  // Adds a line that tells how many rows have a text that no training row had.
+  // Adds lines that tell how many rows have a text that no training row had, or lack one that all training rows had.
   void AddRemarkOnUnknown(CsvRows& rows) const {
-    if (options_.features == 0 || unknown_rows_ == 0) return;
+    if (options_.features == 0) return;
+    if (lacking_rows_ > 0) {
+      rows.remarks.push_back(
+          fmt::format("{}: {} of {} rows lack a text that all training rows had, in {}",
+                      files_.front().path, lacking_rows_, rows.count, first_lacking_));
+    }
+    if (unknown_rows_ == 0) return;
     rows.remarks.push_back(fmt::format("{}: {} of {} rows hold texts that no training row had{}",
                                        files_.front().path, unknown_rows_, rows.count,
                                        first_unknown_));
@@ -180,15 +187,16 @@ class Encoder {
     found = category_index_[index].Find(text);
     if (found >= 0) return static_cast<float>(found);
     if (column.has_rare) return static_cast<float>(column.categories.size());
-    if (!text.empty()) NoteUnknown(place);
+    NoteUnknown(place, text.empty());
     return -1.0F;
   }
 
-  void NoteUnknown(const CsvPlace& place) {
-    row_is_unknown_ = true;
-    if (!first_unknown_.empty()) return;
-    first_unknown_ =
-        fmt::format(", such as {} in {}", Quoted(place.text()), place.layout.NameOf(place.column));
+  void NoteUnknown(const CsvPlace& place, bool is_missing) {
+    (is_missing ? row_lacks_text_ : row_is_unknown_) = true;
+    std::string& first = is_missing ? first_lacking_ : first_unknown_;
+    if (!first.empty()) return;
+    const std::string column = place.layout.NameOf(place.column);
+    first = is_missing ? column : fmt::format(", such as {} in {}", Quoted(place.text()), column);
   }
 
   // Sets label `index` of the last row, unless the label is missing and optional.
@@ -229,9 +237,13 @@ class Encoder {
   std::vector<TextIndex>
       category_index_;  // of each feature column's categories; empty: no categories
   TextIndex class_index_;
-  bool row_is_unknown_ = false;  // whether the row holds a text that no training row had
+  // Whether the row holds a text that no training row had, and whether it lacks one that all training rows had.
+  bool row_is_unknown_ = false;
+  bool row_lacks_text_ = false;
   int64_t unknown_rows_ = 0;
+  int64_t lacking_rows_ = 0;
   std::string first_unknown_;  // the first such text, in words
+  std::string first_lacking_;  // the first column that lacks a text
 };
 
 std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& layout) {

@@ -41,10 +41,6 @@ class CsvFiles {
   template <typename Visit>
   void VisitRows(const Visit& visit) const;
 
-  // Calls visit(place, role) for each cell of each row. Does not divide the rows. Throws Error (kData).
-  template <typename Visit>
-  void VisitAllRows(const Visit& visit) const;
-
  private:
   void Open(const std::string& path);
   void RequireSameColumns(const std::string& path, const std::vector<std::string>& header,
@@ -71,13 +67,6 @@ void VisitRow(const CsvFile& file, CsvCells& cells, const Visit& visit) {
 // Skips the row at which `cells` is.
 inline void SkipRow(CsvCells& cells) {
   while (cells.NextCell()) {
-  }
-}
-
-template <typename Visit>
-void CsvFiles::VisitAllRows(const Visit& visit) const {
-  for (const CsvFile& file : files_) {
-    for (CsvCells cells = RowsOf(file); cells.NextRow();) VisitRow(file, cells, visit);
   }
 }
 

@@ -55,7 +55,7 @@ class Fitter {
 
   CsvFit Fit() && {
     const bool fits_classes = options_.label_names && fit_.classes.empty();
-    if (fit_.columns.empty()) FindDecimals();
+    FindDecimals();
     const bool fits_columns =
         (KnowsColumns(options_) || !decimals_.empty()) && fit_.columns.empty();
     if (fits_columns) {
@@ -91,33 +91,64 @@ class Fitter {
     for (size_t i = 0; i < decimals_.size(); ++i) fit_.columns[i].decimal = decimals_[i];
   }
 
-  // Sets decimals_ and fit_.label_decimals if a column has another decimal sign than a point, and adds a remark for each
-  // column whose numbers are not in C's spelling. All rows are read, because the rest of a column may decide what a
-  // comma means.
+  // Adds a remark for each column whose numbers are not in C's spelling, and in training files sets decimals_ and
+  // fit_.label_decimals if a column has another decimal sign than a point. All rows are read, because the rest of a
+  // column may decide what a comma means.
   void FindDecimals() {
-    if (options_.features > 0) return;
-    const bool is_needed =
-        options_.decimal || std::ranges::any_of(files_, [&](const CsvFile& file) {
-          return MayHaveFormattedNumbers(file.text(), options_.delimiter);
+    const bool in_training = options_.features == 0;
+    if (in_training && !fit_.columns.empty()) return;  // a resumed run knows its columns
+    const bool may_have_commas =
+        options_.decimal || std::ranges::any_of(fit_.columns, [](const CsvColumn& column) {
+          return column.decimal != CsvDecimal::kPoint;
         });
-    if (!is_needed) return;
-    const std::vector<CsvRole>& roles = files_.front().layout.roles;
-    std::vector<DecimalSigns> signs(roles.size());
-    files_.VisitAllRows([&](const CsvPlace& place, const CsvRole& role) {
-      if (HoldsNumbers(role)) signs[place.column].Add(place.text());
-    });
+    if (!may_have_commas && std::ranges::none_of(files_, [&](const CsvFile& file) {
+          return MayHaveFormattedNumbers(file.text(), options_.delimiter);
+        })) {
+      return;
+    }
     std::vector<CsvDecimal> features(files_.front().layout.features());
     std::vector<CsvDecimal> labels(options_.LabelCount());
+    for (const CsvFile& file : files_) {
+      const std::vector<CsvRole>& roles = file.layout.roles;
+      // Training files have the same columns, and one sign for each column. Other files may have other orders.
+      if (signs_.empty() || !in_training) signs_.assign(roles.size(), {});
+      for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) {
+        VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+          if (HoldsNumbers(role)) signs_[place.column].Add(place.text());
+        });
+      }
+      if (!in_training) TellSigns(file);
+    }
+    if (!in_training) return;
+    const std::vector<CsvRole>& roles = files_.front().layout.roles;
     for (size_t i = 0; i < roles.size(); ++i) {
       if (!HoldsNumbers(roles[i])) continue;
-      const CsvDecimal decimal = options_.decimal.value_or(signs[i].Found(options_.delimiter));
+      const CsvDecimal decimal = options_.decimal.value_or(signs_[i].Found(options_.delimiter));
       const bool is_label = roles[i].kind == Kind::kLabel;
       (is_label ? labels : features)[roles[i].index] = decimal;
-      AddRemark(static_cast<int64_t>(i), signs[i], decimal);
+      AddRemark(files_.front(), static_cast<int64_t>(i), decimal);
     }
     const auto has_comma = [](CsvDecimal decimal) { return decimal != CsvDecimal::kPoint; };
     if (std::ranges::any_of(features, has_comma)) decimals_ = std::move(features);
     if (std::ranges::any_of(labels, has_comma)) fit_.label_decimals = std::move(labels);
+  }
+
+  // Tells how a file that is no training file is read.
+  void TellSigns(const CsvFile& file) {
+    for (size_t i = 0; i < file.layout.roles.size(); ++i) {
+      const CsvRole& role = file.layout.roles[i];
+      if (HoldsNumbers(role)) AddRemark(file, static_cast<int64_t>(i), TrainedDecimal(role));
+    }
+  }
+
+  // Returns the decimal sign that a column had in training.
+  CsvDecimal TrainedDecimal(const CsvRole& role) const {
+    const bool is_label = role.kind == Kind::kLabel;
+    const auto index = static_cast<size_t>(role.index);
+    if (is_label) {
+      return index < fit_.label_decimals.size() ? fit_.label_decimals[index] : CsvDecimal::kPoint;
+    }
+    return index < fit_.columns.size() ? fit_.columns[index].decimal : CsvDecimal::kPoint;
   }
 
   // Returns whether a column's cells are numbers with fractions. The labels of classification are not: they are class
@@ -127,23 +158,35 @@ class Fitter {
            (role.kind == Kind::kLabel && options_.task != Task::kClassification);
   }
 
-  // Adds a line that tells how the formatted numbers of a column are read.
-  void AddRemark(int64_t column, const DecimalSigns& signs, CsvDecimal decimal) {
+  // Adds a line that tells how the formatted numbers of a column are read, if there are any.
+  void AddRemark(const CsvFile& file, int64_t column, CsvDecimal decimal) {
     constexpr size_t kMostRemarks = 8;
+    const DecimalSigns& signs = signs_[column];
+    const CsvDecimal found = signs.Found(options_.delimiter);
+    std::string example = signs.example();
+    // A point that separates groups is no format of its own, but 1.281 is worth a line if the file alone says
+    // otherwise.
+    if (example.empty() && decimal == CsvDecimal::kCommaAndPoints) example = signs.point_example();
     double number = 0;
-    if (signs.example().empty() || fit_.remarks.size() == kMostRemarks ||
-        !ParseNumber(signs.example(), decimal, number)) {
+    if (example.empty() || fit_.remarks.size() == kMostRemarks ||
+        !ParseNumber(example, decimal, number)) {
       return;
     }
+    std::string more;
+    double other = 0;
     const bool is_point = decimal == CsvDecimal::kPoint;
-    const std::string other =
-        !signs.may_be_either() || options_.decimal
-            ? ""
-            : fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
-                          is_point ? "is a decimal sign" : "separates groups of digits");
-    fit_.remarks.push_back(fmt::format("{}: {}: {} is read as {}{}", files_.front().path,
-                                       files_.front().layout.NameOf(column),
-                                       Quoted(signs.example()), number, other));
+    if (options_.features > 0 && ParseNumber(example, found, other) && other != number) {
+      more = fmt::format(", as in training; by this file alone it would be {}", other);
+    } else if (options_.features == 0 && signs.may_be_either() && !options_.decimal) {
+      more = fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
+                         is_point ? "is a decimal sign" : "separates groups of digits");
+    }
+    if (signs.percents() > 0 && signs.percents() < signs.numbers()) {
+      more +=
+          fmt::format("; {} of {} numbers have a percent sign", signs.percents(), signs.numbers());
+    }
+    fit_.remarks.push_back(fmt::format("{}: {}: {} is read as {}{}", file.path,
+                                       file.layout.NameOf(column), Quoted(example), number, more));
   }
 
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
@@ -301,6 +344,7 @@ class Fitter {
   size_t quantiles_ = 0;  // the number of quantiles to keep for the rows that were read so far
   TextCounts classes_;
   std::vector<CsvDecimal> decimals_;  // of each feature column; empty: all have a point
+  std::vector<DecimalSigns> signs_;   // of each column of the file that was read last
 };
 
 }  // namespace

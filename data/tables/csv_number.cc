@@ -133,8 +133,8 @@ class Digits {
     return {};
   }
 
-  // Moves the further groups of digits to `plain`, if the text goes on with such groups. `first` is the number of digits
-  // of the first group.
+  // Moves the further groups of digits to `plain`, if the text goes on with such groups. `first` is the number of
+  // digits of the first group.
   void SkipGroups(size_t first, std::string& plain) {
     constexpr size_t kThree = 3;
     const std::string_view separator = SeparatorIn(text_);
@@ -261,13 +261,17 @@ void DecimalSigns::Add(std::string_view cell) {
   constexpr auto kCommaAndPoints = CsvDecimal::kCommaAndPoints;
   double whole = 0;
   if (cell.find('.') == cell.npos && ParseWhole(cell, whole)) {
+    ++numbers_;
     ++integers_;
     return;
   }
   const std::optional<PlainNumber> with_point = FindNumber(cell, kPoint);
+  const std::optional<PlainNumber> with_groups = FindNumber(cell, kCommaAndPoints);
   const bool with_comma = IsNumber(cell, kComma);
-  const bool with_groups = with_comma || IsNumber(cell, kCommaAndPoints);
-  if (!with_point && !with_groups) return;
+  if (!with_point && !with_comma && !with_groups) return;
+  ++numbers_;
+  const bool is_percent = cell.find('%') != cell.npos;
+  if (is_percent) ++percents_;
   const bool is_formatted = !with_point || with_point->is_formatted;
   if (is_formatted && example_.empty()) example_ = cell;
   if (cell.find(',') == cell.npos) {
@@ -275,7 +279,9 @@ void DecimalSigns::Add(std::string_view cell) {
       ++point_groups_;  // 1.281.000
     } else if (cell.find('.') == cell.npos) {
       ++integers_;
-    } else if (FindNumber(cell, kCommaAndPoints)->text.find('.') != std::string::npos) {
+    } else if (with_groups->text != with_point->text) {
+      if (point_example_.empty()) point_example_ = cell;
+    } else {
       ++points_;
     }
   } else if (!with_point) {
@@ -286,11 +292,11 @@ void DecimalSigns::Add(std::string_view cell) {
 }
 
 CsvDecimal DecimalSigns::Found(char delimiter) const {
-  const int64_t commas = commas_ + point_groups_;
-  if (commas > groups_) {
-    return point_groups_ > 0 ? CsvDecimal::kCommaAndPoints : CsvDecimal::kComma;
+  if (commas_ + point_groups_ > groups_) {
+    const bool has_groups = point_groups_ > 0 || (!point_example_.empty() && points_ == 0);
+    return has_groups ? CsvDecimal::kCommaAndPoints : CsvDecimal::kComma;
   }
-  const bool is_undecided = may_be_either() && integers_ == 0;
+  const bool is_undecided = may_be_either() && integers_ == 0 && point_example_.empty();
   return is_undecided && delimiter == ';' ? CsvDecimal::kComma : CsvDecimal::kPoint;
 }
 

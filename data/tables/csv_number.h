@@ -36,8 +36,8 @@ enum class CsvDecimal : uint8_t {
 
 struct PlainNumber {
   std::string text;  // the number as from_chars() reads it
-  bool is_formatted =
-      false;  // whether the number has groups, a comma, a percent sign, a currency or brackets
+  // Whether the text has groups, a comma, a percent sign, a currency, brackets or Unicode's minus sign.
+  bool is_formatted = false;
 };
 
 // Returns the number that `text` holds, or nullopt if `text` holds no number.
@@ -89,19 +89,29 @@ class DecimalSigns {
  public:
   void Add(std::string_view cell);
 
-  // Returns the decimal sign. The cells decide if they can: "0,125" and "1234,5" have a decimal comma, and "1,281.5" has
-  // a decimal point. If each comma may be either ("1,281"), a column that also has integers without a comma ("950") has
-  // groups. Any other such column has a decimal comma if the delimiter is a semicolon, as in the files of a spreadsheet
-  // whose language has a decimal comma, and groups otherwise.
+  // Returns the decimal sign. The cells decide if they can: "0,125" and "1234,5" have a decimal comma, and "1,281.5"
+  // has a decimal point. In a column with decimal commas, points separate groups if each of them may ("1.281"). If each
+  // comma may be either ("1,281"), a column that also has integers without a comma ("950") has groups. Any other such
+  // column has a decimal comma if the delimiter is a semicolon, as in the files of a spreadsheet whose language has a
+  // decimal comma, and groups otherwise.
   CsvDecimal Found(char delimiter) const;
 
   // Returns whether each comma may be a decimal sign or separate groups.
-  bool may_be_either() const { return either_ > 0 && commas_ + points_ + groups_ == 0; }
+  bool may_be_either() const {
+    return either_ > 0 && commas_ + points_ + groups_ + point_groups_ == 0;
+  }
+
+  int64_t numbers() const { return numbers_; }
+  int64_t percents() const { return percents_; }  // how many numbers have a percent sign
 
   // Returns the first cell whose number is formatted (PlainNumber::is_formatted); empty if there is none.
   const std::string& example() const { return example_; }
+  // Returns the first cell that has a point where groups may be separated ("1.281"); empty if there is none.
+  const std::string& point_example() const { return point_example_; }
 
  private:
+  int64_t numbers_ = 0;
+  int64_t percents_ = 0;
   int64_t integers_ = 0;  // cells of digits alone
   int64_t commas_ = 0;    // cells whose comma can only be a decimal sign
   int64_t points_ = 0;    // cells whose point can only be a decimal sign, and which have no comma
@@ -109,6 +119,7 @@ class DecimalSigns {
   int64_t either_ = 0;    // cells whose comma may be either
   int64_t point_groups_ = 0;  // cells whose points can only separate groups
   std::string example_;
+  std::string point_example_;
 };
 
 // IsMissing() returns whether `text` stands for a missing value: it is empty, or one of the texts that pandas reads as

@@ -107,7 +107,8 @@ TEST(DecimalSigns, AreFoundFromTheCells) {
   EXPECT_EQ(Found({"1,5", "2.5"}), kComma);
   EXPECT_EQ(Found({"1,5", "1.281,5"}), kCommaAndPoints);
   EXPECT_EQ(Found({"1,5", "1.281.000"}), kCommaAndPoints);
-  EXPECT_EQ(Found({"602,52 €", "1.281 €"}), kComma);
+  EXPECT_EQ(Found({"602,52 €", "1.281 €"}), kCommaAndPoints);
+  EXPECT_EQ(Found({"950,5", "1.281", "2.5"}), kComma);
   EXPECT_EQ(Found({}), kPoint);
 }
 
@@ -126,6 +127,10 @@ TEST(DecimalSigns, TellWhatWasFormatted) {
   DecimalSigns either;
   either.Add("1,281");
   EXPECT_TRUE(either.may_be_either());
+  either.Add("1.281,5");
+  EXPECT_FALSE(either.may_be_either());
+  EXPECT_EQ(signs.percents(), 1);
+  EXPECT_EQ(signs.numbers(), 4);
 }
 
 TEST(MayHaveFormattedNumbers, MissesNone) {

@@ -76,28 +76,6 @@ std::optional<std::string> NumberKey(std::string_view text) {
   return fmt::format("{}{}e{}", number->is_negative ? "-" : "", number->digits, number->exponent);
 }
 
-// Returns for each text its key, by which the texts of one column are compared.
-class ColumnKeys {
- public:
-  explicit ColumnKeys(const TextCounts& counts) {
-    bool all_numbers = true, all_truths = true;
-    for (const auto& [text, count] : counts) {
-      const std::string_view trimmed = TrimmedCell(text);
-      if (trimmed.empty()) continue;  // the empty text stands for a missing value
-      all_numbers = all_numbers && DecimalIn(trimmed).has_value();
-      all_truths = all_truths && TruthOf(trimmed).has_value();
-    }
-    has_values_ = all_numbers || all_truths;
-  }
-
-  std::string operator()(const std::string& text) const {
-    return has_values_ ? ValueKey(text) : std::string(WithoutZeroFraction(TrimmedCell(text)));
-  }
-
- private:
-  bool has_values_ = false;
-};
-
 bool IsBetter(std::string_view one, std::string_view other) {
   return one.size() != other.size() ? one.size() < other.size() : one < other;
 }
@@ -115,11 +93,41 @@ std::unordered_map<std::string, std::string> SpellingsThatStay(const TextCounts&
 
 }  // namespace
 
-std::string ValueKey(std::string_view text) {
+ColumnKeys::ColumnKeys(const TextCounts& counts) {
+  for (const auto& [text, count] : counts) Add(text);
+  ChooseKind();
+}
+
+ColumnKeys::ColumnKeys(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) Add(text);
+  ChooseKind();
+}
+
+void ColumnKeys::Add(std::string_view text) {
+  if (IsMissing(text)) return;
+  ++texts_;
+  signs_.Add(TrimmedCell(text));
+  if (TruthOf(text)) ++truths_;
+}
+
+void ColumnKeys::ChooseKind() {
+  // A comma that may be either is taken for the same in all texts, so the delimiter does not matter.
+  decimal_ = signs_.Found(',');
+  if (texts_ == 0) return;
+  if (truths_ == texts_) {
+    kind_ = Kind::kTruths;
+  } else if (signs_.numbers() + truths_ == texts_) {
+    kind_ = Kind::kNumbers;
+  }
+}
+
+std::string ColumnKeys::operator()(std::string_view text) const {
   text = TrimmedCell(text);
-  if (const std::optional<std::string> key = NumberKey(text)) return *key;
-  if (const std::optional<bool> truth = TruthOf(text)) return *truth ? "true" : "false";
-  return std::string(text);
+  if (kind_ == Kind::kOther) return std::string(WithoutZeroFraction(text));
+  if (const std::optional<bool> truth = TruthOf(text)) text = *truth ? "1" : "0";
+  const std::optional<PlainNumber> number = FindNumber(text, decimal_);
+  const std::optional<std::string> key = NumberKey(number ? number->text : std::string(text));
+  return key ? *key : std::string(text);
 }
 
 std::string_view WithoutZeroFraction(std::string_view text) {
@@ -150,11 +158,11 @@ void UnifySpellings(std::vector<std::string>& texts) {
   for (std::string& text : texts) text = spellings.at(key_of(text));
 }
 
-TextIndex::TextIndex(const std::vector<std::string>& texts) {
+TextIndex::TextIndex(const std::vector<std::string>& texts) : key_of_(texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     texts_.try_emplace(texts[i], index);
-    keys_.try_emplace(ValueKey(texts[i]), index);
+    keys_.try_emplace(key_of_(texts[i]), index);
   }
 }
 
@@ -165,7 +173,7 @@ int64_t TextIndex::FindSame(std::string_view text) const {
 
 int64_t TextIndex::Find(std::string_view text) const {
   if (const int64_t same = FindSame(text); same >= 0) return same;
-  const auto found = keys_.find(ValueKey(text));
+  const auto found = keys_.find(key_of_(text));
   return found == keys_.end() ? -1 : found->second;
 }
 

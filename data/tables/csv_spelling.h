@@ -1,14 +1,16 @@
 // Finds out which texts of a table are spellings of one value: 1, 1.0 and 01; True and true.
 //
-// Promise: programs that write a table again change the spelling of its numbers. pandas, for example, writes the integers
-// of a column as 1.0 as soon as one of its cells is empty, and true as True. A category, a class, a group of folds or an
-// id is the same before and after this.
-//   - If all texts of a column are numbers, texts with the same number are one value. The numbers are compared digit by
-//     digit, so that integers of any length differ (ids). Only fractions of more than 15 digits are compared as double,
-//     because programs print fewer of their digits.
-//   - If all texts are true and false, in small or capital letters, true is one value and false the other.
+// Promise: programs that write a table again change the spelling of its numbers. pandas, for example, writes the
+// integers of a column as 1.0 as soon as one of its cells is empty, and true as True. A category, a class, a group of
+// folds or an id is the same before and after this.
+//   - If all texts of a column are numbers (data/tables/csv_number.h), texts with the same number are one value. The
+//     numbers are compared digit by digit, so that integers of any length differ (ids). Only fractions of more than 15
+//     digits are compared as double, because programs print fewer of their digits. True and false are 1 and 0.
+//   - If all texts are true and false, in small or capital letters, true is one value, to which 1 belongs, and false
+//     the other.
 //   - In any other column a text is itself, except that an integer may end in .0: 007 and 7 may then be two names.
-//   - Spaces and tabs around a text do not belong to it.
+//   - Spaces and tabs around a text do not belong to it. Texts that stand for a missing value do not make a column one
+//     of other texts.
 //
 // what can fail -> nothing; the tests are in data/tables/csv_spelling_test.cc
 #pragma once
@@ -21,14 +23,35 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/tables/csv_number.h"
+
 namespace lockstep {
 
 // Counts how many cells have each text.
 using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
-// Returns a text that is the same for all spellings of a number or of a truth value, and for any other text the text
-// without the spaces around it.
-std::string ValueKey(std::string_view text);
+// Compares the texts of one column by their values.
+class ColumnKeys {
+ public:
+  // The texts of the column decide which of the rules above applies to it.
+  explicit ColumnKeys(const TextCounts& counts);
+  explicit ColumnKeys(const std::vector<std::string>& texts);
+
+  // Returns a key that is the same for all spellings of a value. `text` need not be one of the column's.
+  std::string operator()(std::string_view text) const;
+
+ private:
+  enum class Kind : uint8_t { kNumbers, kTruths, kOther };
+
+  void Add(std::string_view text);
+  void ChooseKind();
+
+  DecimalSigns signs_;
+  CsvDecimal decimal_ = CsvDecimal::kPoint;
+  Kind kind_ = Kind::kOther;
+  int64_t texts_ = 0;   // the texts that do not stand for a missing value
+  int64_t truths_ = 0;  // those of them that are true or false
+};
 
 // Returns `text` without an ending .0 (or .00 and so on) if the rest is an integer.
 std::string_view WithoutZeroFraction(std::string_view text);
@@ -46,12 +69,13 @@ class TextIndex {
   // `texts` must stay as it is for as long as the object is used.
   explicit TextIndex(const std::vector<std::string>& texts);
 
-  // FindSame() returns the index of `text` itself. Find() returns this index or else the index of the first text with the
-  // same ValueKey(). Both return -1 if there is no such text.
+  // FindSame() returns the index of `text` itself. Find() returns this index or else the index of the first text with
+  // the same value. Both return -1 if there is no such text.
   int64_t FindSame(std::string_view text) const;
   int64_t Find(std::string_view text) const;
 
  private:
+  ColumnKeys key_of_;
   std::unordered_map<std::string_view, int64_t> texts_;
   std::unordered_map<std::string, int64_t> keys_;
 };

@@ -12,29 +12,49 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-TEST(ValueKey, IsThatOfTheNumber) {
-  for (const char* text : {"1", "1.0", "01", "+1", "1e0", "0.1e1", "1.", " 1 ", "10e-1", "1.000"}) {
-    EXPECT_EQ(ValueKey(text), ValueKey("1")) << text;
-  }
-  EXPECT_EQ(ValueKey("-0.0"), ValueKey("0"));
-  EXPECT_EQ(ValueKey("0.10"), ValueKey(".1"));
-  EXPECT_EQ(ValueKey("1e3"), ValueKey("1000"));
-  EXPECT_EQ(ValueKey("0.1"), ValueKey("0.1000000000000000055"));
-  EXPECT_EQ(ValueKey("True"), ValueKey("true"));
-  EXPECT_EQ(ValueKey("FALSE"), ValueKey("False"));
-  EXPECT_EQ(ValueKey(" a b "), "a b");
+std::string KeyAmongNumbers(std::string_view text) {
+  return ColumnKeys(std::vector<std::string>{"1", "2.5", "NA", ""})(text);
 }
 
-TEST(ValueKey, DiffersForOtherValues) {
-  EXPECT_NE(ValueKey("1"), ValueKey("-1"));
-  EXPECT_NE(ValueKey("1"), ValueKey("10"));
-  EXPECT_NE(ValueKey("1"), ValueKey("true"));
-  EXPECT_NE(ValueKey("0.1"), ValueKey("0.10000000000000002"));
-  // A double cannot tell these ids apart.
-  EXPECT_NE(ValueKey("12345678901234567890"), ValueKey("12345678901234567891"));
-  for (const char* text : {"1a", "1.2.3", "1e", "e1", "+-1", "--1", ".", "1e9999999999", "0x1"}) {
-    EXPECT_EQ(ValueKey(text), text);
+TEST(ColumnKeys, AreThoseOfTheNumbers) {
+  const auto key = KeyAmongNumbers;
+  for (const char* text : {"1", "1.0", "01", "+1", "1e0", "0.1e1", "1.", " 1 ", "10e-1", "1.000",
+                           "100%", "$1", "True"}) {
+    EXPECT_EQ(key(text), key("1")) << text;
   }
+  EXPECT_EQ(key("-0.0"), key("0"));
+  EXPECT_EQ(key("0.10"), key(".1"));
+  EXPECT_EQ(key("1e3"), key("1,000"));
+  EXPECT_EQ(key("0.1"), key("0.1000000000000000055"));
+  EXPECT_EQ(key(" a b "), "a b");
+  EXPECT_NE(key("1"), key("-1"));
+  EXPECT_NE(key("1"), key("10"));
+  EXPECT_NE(key("0.1"), key("0.10000000000000002"));
+  // A double cannot tell these ids apart.
+  EXPECT_NE(key("12345678901234567890"), key("12345678901234567891"));
+  for (const char* text : {"1a", "1.2.3", "1e", "e1", "+-1", "--1", ".", "1e9999999999", "0x1"}) {
+    EXPECT_EQ(key(text), text);
+  }
+}
+
+TEST(ColumnKeys, KnowTheColumnsDecimalSign) {
+  const ColumnKeys key(std::vector<std::string>{"1,5", "2,25"});
+  EXPECT_EQ(key("1,5"), key("1.50"));
+  EXPECT_EQ(key("2,250"), key("2.25"));
+}
+
+TEST(ColumnKeys, AreThoseOfTruthValues) {
+  const ColumnKeys key(std::vector<std::string>{"True", "FALSE"});
+  EXPECT_EQ(key("true"), key("1.0"));
+  EXPECT_EQ(key("False"), key("0"));
+  EXPECT_NE(key("True"), key("False"));
+}
+
+TEST(ColumnKeys, AreTheTextsOfOtherColumns) {
+  const ColumnKeys key(std::vector<std::string>{"007", "7", "A1"});
+  EXPECT_EQ(key("7.0"), key("7"));
+  EXPECT_NE(key("07"), key("7"));
+  EXPECT_NE(key("True"), key("true"));
 }
 
 TextCounts Merged(TextCounts counts) {
@@ -61,17 +81,18 @@ TEST(MergeSpellings, LeavesNamesAsTheyAre) {
 }
 
 TEST(UnifySpellings, ReplacesEachTextByTheSpellingThatStays) {
-  std::vector<std::string> texts{"1.0", "2", "1", "02"};
+  std::vector<std::string> texts{"1.0", "2", "1", "02", "NA", "1,000", "1000"};
   UnifySpellings(texts);
-  EXPECT_THAT(texts, ElementsAre("1", "2", "1", "2"));
+  EXPECT_THAT(texts, ElementsAre("1", "2", "1", "2", "NA", "1000", "1000"));
 }
 
 TEST(TextIndex, FindsATextOrItsValue) {
-  const std::vector<std::string> texts{"7", "007", "x"};
+  const std::vector<std::string> texts{"007", "7", "x"};
   const TextIndex index(texts);
-  EXPECT_EQ(index.Find("7"), 0);
-  EXPECT_EQ(index.Find("007"), 1);
-  EXPECT_EQ(index.Find("7.0"), 0);
+  EXPECT_EQ(index.Find("007"), 0);
+  EXPECT_EQ(index.Find("7"), 1);
+  EXPECT_EQ(index.Find("7.0"), 1);
+  EXPECT_EQ(index.Find("07"), -1);
   EXPECT_EQ(index.Find("x "), 2);
   EXPECT_EQ(index.Find("y"), -1);
   EXPECT_EQ(index.FindSame("7.0"), -1);

@@ -36,14 +36,14 @@ std::string Quoted(std::string_view text);
 
 // RequireMean() is for a cell that is missing. It throws Error (kData) unless options.mean_if_missing is set.
 // RequireMissing() is for a cell that is not a number with the sign `decimal`. It throws Error (kData) if the cell is
-// not missing, and otherwise calls RequireMean(). The errors propose a change of the config only if the file is a training file, because
-// the columns of a trained model cannot change.
+// not missing, and otherwise calls RequireMean(). The errors propose a change of the config only if the file is a
+// training file, because the columns of a trained model cannot change.
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal);
 
-// ReadNumber() reads a cell of a column of numbers, in which true is 1 and false is 0, and ReadDate() a cell of a column
-// of dates. Both return false if the cell is missing. Both throw Error (kData) if the cell holds anything else, or if it
-// is missing although options.mean_if_missing is not set.
+// ReadNumber() reads a cell of a column of numbers, in which true is 1 and false is 0, and ReadDate() a cell of a
+// column of dates. Both return false if the cell is missing. Both throw Error (kData) if the cell holds anything else,
+// or if it is missing although options.mean_if_missing is not set.
 template <typename Number>
 bool ReadNumber(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal,
                 Number& number) {

@@ -31,7 +31,8 @@ class ColumnSketch {
   // Merges the spellings of each value (data/tables/csv_spelling.h). To be called after the last cell was added.
   void End();
 
-  // Returns the sketch of the same cells as labels of texts, among which N/A and None are no missing values but classes.
+  // Returns the sketch of the same cells as labels of texts, among which N/A and None are no missing values but
+  // classes.
   ColumnSketch AsClasses() const;
 
   int64_t rows() const { return missing_ + numbers_ + texts_; }

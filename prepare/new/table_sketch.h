@@ -1,9 +1,9 @@
 // TableSketch: describes a CSV file: its delimiter, whether it has a header, and a sketch of each column.
 //
 // Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h).
-// The beginning of the file is read to find the delimiter and the header, and then the whole file is read once, or twice
-// if it may have numbers such as "1,281.5" whose decimal sign must be found. The sketches of all columns together keep
-// at most 4,000,000 different texts or, for more than 20,000 columns, at most 200 texts of each column.
+// The beginning of the file is read to find the delimiter and the header, and then the whole file is read once, or
+// twice if it may have numbers such as "1,281.5" whose decimal sign must be found. The sketches of all columns together
+// keep at most 4,000,000 different texts or, for more than 20,000 columns, at most 200 texts of each column.
 //
 // How: the delimiter is chosen from comma, semicolon, tab and bar. The candidates are those with which all of the first
 // rows have the same number of cells, which is at least two. The candidate with the most numbers in these rows is

@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "base/say.h"
+#include "config/formats/csv_columns.h"
 #include "config/formats/division.h"
 #include "config/formats/formats.h"
 #include "config/schema/fields.h"
@@ -66,12 +66,6 @@ DivisionKeys KeysOf(const Dataset& dataset) {
   return {.classes = [&dataset] { return ClassesOf(dataset); }};
 }
 
-// Returns the number that `text` contains, or NaN if `text` is not a number.
-double WeightIn(const std::string& text) {
-  double weight = 0;
-  return ParseNumber(text, CsvDecimal::kPoint, weight) ? weight : std::nan("");
-}
-
 // Returns `dataset`, with standardized targets if data.standardize_targets is set.
 std::shared_ptr<const Dataset> WithStandardTargets(const config::Data& data,
                                                    std::shared_ptr<const Dataset> dataset) {
@@ -114,10 +108,17 @@ std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const D
       constexpr char kField[] = "data.sampling.column";
       const std::vector<std::string> texts =
           FormatOf(request.config.data()).ReadColumn(request, sampling.column(), kField);
+      const config::Csv& csv = request.config.data().csv();
+      DecimalSigns signs;
+      for (const std::string& text : texts) signs.Add(text);
+      const CsvDecimal decimal =
+          DecimalOf(csv.decimal()).value_or(signs.Found(csv.delimiter().front()));
       for (int64_t i = 0; i < train.size(); ++i) {
         const int64_t row = train.NumberInFiles(i);
-        weights.push_back(WeightIn(texts.at(row)));
-        if (!std::isnan(weights.back())) continue;
+        double weight = 0;
+        const bool is_number = ParseNumber(texts.at(row), decimal, weight);
+        weights.push_back(weight);
+        if (is_number) continue;
         throw DataError("{}: row {} (from 0) of {} has \"{:.40}\" where a number is expected",
                         kField, row, request.files.front(), texts[row]);
       }
