@@ -8,12 +8,12 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/say.h"
+#include "data/images/image_folder.h"
 #include "data/images/image_format.h"
-#include "data/images/image_names.h"
-#include "data/images/image_source.h"
 #include "prepare/canonical_path.h"
 
 namespace lockstep {
@@ -21,56 +21,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool BeginsAsAnImage(const fs::path& path) {
+bool BeginsAsAnImage(const std::string& path) {
   std::array<std::byte, kFormatBytes> bytes;
-  const size_t read = ReadableFile(path.string()).ReadAt(0, bytes);
+  const size_t read = ReadableFile(path).ReadAt(0, bytes);
   return FormatOf(std::span(bytes).first(read)) != ImageFormat::kNone;
 }
 
-ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
+ImageFile StatusOf(const std::string& folder, std::string name) {
+  const std::string path = (fs::path(folder) / name).native();
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    throw DataError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
+    throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path);
   // In a folder from another person, a link may point to any file, which would then be packed and passed on.
   if (fs::is_symlink(path) && !BeginsAsAnImage(path)) {
-    throw DataError("{}: a link to a file that is not {}: remove it", path.string(), kImageFormats);
+    throw DataError("{}: a link to a file that is not {}: remove it", path, kImageFormats);
   }
-  return {.name = path.lexically_relative(folder).native(), .stamp = StampOf(status)};
+  return {.name = std::move(name), .stamp = StampOf(status)};
 }
 
 }  // namespace
 
 std::vector<ImageFile> ListImages(const std::string& folder) {
-  const fs::path root(folder);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) throw DataError("{}: no such folder", folder);
+  const ImageIndex index = ListImageFolder(folder);
   std::vector<ImageFile> files;
-  LeftOut left_out;
-  // `is_class` says whether `entry` lies directly in `folder`. If so, and if `entry` is a folder, it is the folder of a
-  // class.
-  const auto add = [&](const fs::directory_entry& entry, bool is_class) {
-    const bool is_folder = entry.is_directory();
-    if (!is_folder && IsImageName(entry.path().native())) {
-      files.push_back(StatusOf(entry.path(), root));
-    } else if (is_folder ? !is_class && entry.is_symlink()
-                         : !entry.path().filename().native().starts_with('.')) {
-      left_out.Add(is_folder ? LeftOut::kLinksToFolders : LeftOut::KindOf(entry.path().native()),
-                   entry.path().native());
-    }
-  };
-  try {
-    if (!fs::is_directory(root)) throw DataError("{}: no such folder", folder);
-    for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
-      add(entry, /*is_class=*/true);
-      if (!entry.is_directory()) continue;
-      for (const fs::directory_entry& below : fs::recursive_directory_iterator(entry.path())) {
-        add(below, /*is_class=*/false);
-      }
-    }
-  } catch (const fs::filesystem_error& error) {
-    const std::string path = error.path1().empty() ? folder : error.path1().string();
-    throw DataError("{}: cannot be listed: {}", path, error.code().message());
+  for (int64_t row = 0; row < index.size(); ++row) {
+    files.push_back(StatusOf(folder, index.PathWithClass(row)));
   }
-  for (const std::string& line : left_out.Lines()) Warn(line);
+  for (int64_t i = 0; i < index.left_out().size(); ++i) {
+    Warn(fmt::format("{}/{}", folder, index.left_out()[i]));
+  }
   if (files.empty()) throw DataError("{}: no {} files", folder, kImageExtensions);
   std::sort(files.begin(), files.end(),
             [](const ImageFile& a, const ImageFile& b) { return a.name < b.name; });

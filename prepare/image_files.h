@@ -21,9 +21,8 @@ struct ImageFile {
   Stamp stamp;
 };
 
-// Returns all image files at any depth, in the order of their names, and warns about other files unless they are
-// hidden. As in training, links to folders directly in `folder` are followed, but links to folders further down are
-// not. Throws Error (kData).
+// Returns the image files that training would read (data/images/image_folder.h), in the order of their names, and warns
+// about what is left out. Throws Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 
 // Returns a line for the job of an OutputFolder. The line changes if names, sizes or modification times of files

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files/tar_format.h"
@@ -28,10 +32,22 @@ const char* CompressionOf(std::string_view bytes) {
   return nullptr;
 }
 
+// A file, a folder or a link of the archive.
+struct Entry {
+  enum Kind { kFile, kFolder, kHardLink, kSymbolicLink };
+
+  Kind kind;
+  std::string_view name;    // as in TarMember
+  std::string_view target;  // the path that a link holds
+  int64_t offset;           // where a file's bytes begin; of other entries: where they would
+  int64_t bytes;
+};
+
+using VisitEntry = std::function<void(const Entry&)>;
+
 class Walk {
  public:
-  Walk(const ReadableFile& archive, const std::function<void(const TarMember&)>& visit)
-      : archive_(archive), visit_(visit) {}
+  Walk(const ReadableFile& archive, const VisitEntry& visit) : archive_(archive), visit_(visit) {}
 
   void Run() {
     if (archive_.bytes() == 0) throw DataError("{}: empty file", archive_.path());
@@ -156,6 +172,7 @@ class Walk {
   void ApplyPax(std::string_view key, std::string_view value) {
     if (key.starts_with("GNU.sparse.")) is_sparse_ = true;
     if (key == "path" && !value.empty()) name_ = value;
+    if (key == "linkpath" && !value.empty()) target_ = value;
     if (key != "size" || value.empty()) return;
     int64_t size = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
@@ -167,22 +184,24 @@ class Walk {
 
   void Take(std::string_view header) {
     const char type = header[kTarType.at];
-    if (type == 'x' || type == 'L') {
+    if (type == 'x' || type == 'L' || type == 'K') {
       const int64_t bytes = SizeOf(header);
       const std::string records = Records(bytes);
+      const auto keep = [&](std::optional<std::string>& text) {
+        if (!text) text = records.substr(0, records.find('\0'));  // a pax record has precedence
+      };
       if (type == 'x') {
         ReadPax(records);
-      } else if (!name_) {  // the path of a pax record has precedence
-        name_ = records.substr(0, records.find('\0'));
+      } else {
+        keep(type == 'L' ? name_ : target_);
       }
       has_records_ = true;
       Pass(bytes);
       return;
     }
-    // These two types describe the whole archive ('g') or the target of the next member's link ('K'), so the name and
-    // size of the next member's records do not apply to them.
-    const bool apart = type == 'g' || type == 'K';
-    std::string name = apart || !name_ ? NameOf(header) : *name_;
+    // A member of the type 'g' describes the whole archive, so the records of the next member do not apply to it.
+    const bool apart = type == 'g';
+    const std::string name = apart || !name_ ? NameOf(header) : *name_;
     const bool is_file = type == '0' || type == '7' || (type == '\0' && !name.ends_with('/'));
     const bool has_no_bytes = (type >= '1' && type <= '6') || (type == '\0' && !is_file);
     const int64_t bytes = has_no_bytes ? 0 : apart || !size_ ? SizeOf(header) : *size_;
@@ -193,10 +212,18 @@ class Walk {
     if (bytes > archive_.bytes() - at_ - kTarBlock) {
       throw CutShort(fmt::format("{} should have {} bytes", name, bytes));
     }
-    if (is_file) Visit(name, bytes);
+    if (is_file) {
+      Visit(Entry::kFile, name, "", bytes);
+    } else if (type == '5' || type == '\0') {
+      Visit(Entry::kFolder, name, "", 0);
+    } else if (type == '1' || type == '2') {
+      Visit(type == '1' ? Entry::kHardLink : Entry::kSymbolicLink, name,
+            target_ ? *target_ : std::string(TextOf(header, kTarLink)), 0);
+    }
     Pass(bytes);
     if (apart) return;
     name_.reset();
+    target_.reset();
     size_.reset();
     has_records_ = is_sparse_ = false;
   }
@@ -209,34 +236,133 @@ class Walk {
     return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
   }
 
-  void Visit(std::string_view name, int64_t bytes) const {
-    if (name.find('\0') != name.npos) throw Damaged("a member's name holds a zero byte");
+  void Visit(Entry::Kind kind, std::string_view name, std::string_view target,
+             int64_t bytes) const {
+    for (const std::string_view text : {name, target}) {
+      if (text.find('\0') != text.npos) throw Damaged("a member's name holds a zero byte");
+    }
     while (name.starts_with("./") || name.starts_with('/'))
       name.remove_prefix(name[0] == '.' ? 2 : 1);
-    visit_({.name = name, .offset = at_ + kTarBlock, .bytes = bytes});
+    visit_({kind, name, target, at_ + kTarBlock, bytes});
   }
 
   // Moves at_ past the header at at_ and the whole blocks of the `bytes` bytes after it.
   void Pass(int64_t bytes) { at_ += kTarBlock + WholeTarBlocks(bytes); }
 
   const ReadableFile& archive_;
-  const std::function<void(const TarMember&)>& visit_;
+  const VisitEntry& visit_;
   int64_t at_ = 0;
   std::array<char, 16 * kTarBlock> window_{};
   int64_t window_at_ = 0;
   int64_t window_bytes_ = 0;
 
-  // These four members hold what the records before the next member say about that member.
+  // These five members hold what the records before the next member say about that member.
   bool has_records_ = false;
   bool is_sparse_ = false;
   std::optional<std::string> name_;
+  std::optional<std::string> target_;
   std::optional<int64_t> size_;
+};
+
+// Returns the path of an entry without ".", ".." and slashes at its ends, so that paths can be compared. A path that
+// leads out of the archive keeps its "..".
+std::string NormalPath(std::string_view path) {
+  std::string normal = std::filesystem::path(path).lexically_normal().native();
+  while (normal.ends_with('/')) normal.pop_back();
+  return normal;
+}
+
+// All entries of an archive, by which links are followed.
+class Listing {
+ public:
+  explicit Listing(const ReadableFile& archive) {
+    const VisitEntry add = [&](const Entry& entry) {
+      std::string path = NormalPath(entry.name);
+      if (entry.kind == Entry::kHardLink || entry.kind == Entry::kSymbolicLink) {
+        links_[path] = TargetOf(entry);
+      } else if (entry.kind == Entry::kFile) {
+        files_[path].push_back({.offset = entry.offset, .bytes = entry.bytes});
+      }
+      if (entry.kind == Entry::kFolder) folders_.insert(path);
+      for (size_t slash = path.rfind('/'); slash != path.npos; slash = path.rfind('/')) {
+        path.resize(slash);
+        if (!folders_.insert(path).second) break;
+      }
+    };
+    Walk(archive, add).Run();
+  }
+
+  // Follows `link`.
+  TarMember Follow(const Entry& link) const {
+    // There is no longer chain of links in a sound archive: as many links are followed as Linux follows.
+    constexpr int kMostLinks = 40;
+    TarMember member{.kind = TarMember::kLinkToNothing, .name = link.name, .target = link.target};
+    std::string path = TargetOf(link);
+    for (int i = 0; i < kMostLinks; ++i) {
+      if (const auto file = files_.find(path); file != files_.end()) {
+        const Place place = PlaceFor(link, file->second);
+        member.kind = TarMember::kLinkToFile;
+        member.offset = place.offset;
+        member.bytes = place.bytes;
+        return member;
+      }
+      if (path == "." || folders_.contains(path)) {
+        member.kind = TarMember::kLinkToFolder;
+        return member;
+      }
+      const auto next = links_.find(path);
+      if (next == links_.end()) return member;
+      path = next->second;
+    }
+    return member;
+  }
+
+ private:
+  struct Place {
+    int64_t offset;
+    int64_t bytes;
+  };
+
+  // Returns the path that a link leads to. The path of a hard link begins at the archive's root, and that of a symbolic
+  // link at the link's folder.
+  static std::string TargetOf(const Entry& link) {
+    if (link.kind == Entry::kSymbolicLink) {
+      return NormalPath((std::filesystem::path(link.name).parent_path() / link.target).native());
+    }
+    std::string_view target = link.target;
+    while (target.starts_with('/')) target.remove_prefix(1);
+    return NormalPath(target);
+  }
+
+  // Returns the place of the file that the link meant if there are several files of one name: for a hard link the last
+  // one before the link, which the program that wrote the archive had seen, and otherwise the last one.
+  static Place PlaceFor(const Entry& link, const std::vector<Place>& places) {
+    if (link.kind == Entry::kHardLink) {
+      for (size_t i = places.size(); i-- > 0;) {
+        if (places[i].offset < link.offset) return places[i];
+      }
+    }
+    return places.back();
+  }
+
+  std::unordered_map<std::string, std::vector<Place>> files_;
+  std::unordered_map<std::string, std::string> links_;  // where each link leads to
+  std::unordered_set<std::string> folders_;
 };
 
 }  // namespace
 
 void VisitTar(const ReadableFile& archive, const std::function<void(const TarMember&)>& visit) {
-  Walk(archive, visit).Run();
+  std::optional<Listing> listing;
+  const VisitEntry pass = [&](const Entry& entry) {
+    if (entry.kind == Entry::kFile) {
+      visit({.name = entry.name, .offset = entry.offset, .bytes = entry.bytes});
+    } else if (entry.kind != Entry::kFolder) {
+      if (!listing) listing.emplace(archive);
+      visit(listing->Follow(entry));
+    }
+  };
+  Walk(archive, pass).Run();
 }
 
 }  // namespace lockstep

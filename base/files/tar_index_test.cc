@@ -32,9 +32,17 @@ class TarIndex : public testing::Test {
     Files files;
     VisitTar(archive, [&](const TarMember& member) {
       ASSERT_LE(member.offset + member.bytes, static_cast<int64_t>(bytes.size()));
-      files.emplace_back(member.name, bytes.substr(member.offset, member.bytes));
+      if (member.kind == TarMember::kLinkToFolder || member.kind == TarMember::kLinkToNothing) {
+        files.emplace_back(member.name, fmt::format("{} {}", KindText(member), member.target));
+      } else {
+        files.emplace_back(member.name, bytes.substr(member.offset, member.bytes));
+      }
     });
     return files;
+  }
+
+  static const char* KindText(const TarMember& member) {
+    return member.kind == TarMember::kLinkToFolder ? "folder" : "nothing";
   }
 
   std::string ErrorOf(const std::string& bytes) const {
@@ -65,7 +73,7 @@ std::string PaxRecord(const std::string& key, const std::string& value) {
 
 TEST_F(TarIndex, FindsFilesAlone) {
   const std::string archive = TarMemberOf("a/", "", '5') + TarMemberOf("a/1.jpg", "one") +
-                              TarMemberOf("a/link", "", '2') + TarMemberOf("a/hard", "", '1') +
+                              TarMemberOf("pipe", "", '6') + TarMemberOf("device", "", '3') +
                               TarMemberOf("comment", PaxRecord("comment", "x"), 'g') +
                               TarMemberOf("./a/2.jpg", std::string(513, 'x'), '7') +
                               TarMemberOf("odd", "data", 'Z') + TarMemberOf("/b", "") + TarEnd();
@@ -73,6 +81,43 @@ TEST_F(TarIndex, FindsFilesAlone) {
                                             Pair("a/2.jpg", std::string(513, 'x')), Pair("b", "")));
   EXPECT_THAT(FilesOf(archive + "what follows"), testing::SizeIs(3));
   EXPECT_THAT(FilesOf(TarEnd()), ElementsAre());
+}
+
+// Returns a link `name` to `target`, of the type '1' (hard) or '2' (symbolic).
+std::string LinkOf(const std::string& name, const std::string& target, char type) {
+  std::string member = TarMemberOf(name, "", type);
+  member.replace(157, target.size(), target);
+  return WithChecksum(member);
+}
+
+TEST_F(TarIndex, FollowsLinks) {
+  const std::string archive =
+      TarMemberOf("a/1.jpg", "one") + LinkOf("a/hard.jpg", "./a/1.jpg", '1') +
+      LinkOf("./b/up.jpg", "../a/1.jpg", '2') + LinkOf("b/later.jpg", "2.jpg", '2') +
+      LinkOf("b/chain.jpg", "later.jpg", '2') + LinkOf("c", "b", '2') + LinkOf("d", ".", '2') +
+      LinkOf("b/gone.jpg", "3.jpg", '2') + LinkOf("b/root.jpg", "/a/1.jpg", '2') +
+      LinkOf("b/out.jpg", "../../a/1.jpg", '2') + LinkOf("b/self.jpg", "self.jpg", '2') +
+      TarMemberOf("b/2.jpg", "two") + LinkOf("e.jpg", "a/1.jpg", '1') +
+      TarMemberOf("a/1.jpg", "new") + LinkOf("f.jpg", "a/1.jpg", '1') + TarEnd();
+  EXPECT_THAT(
+      FilesOf(archive),
+      ElementsAre(Pair("a/1.jpg", "one"), Pair("a/hard.jpg", "one"), Pair("b/up.jpg", "new"),
+                  Pair("b/later.jpg", "two"), Pair("b/chain.jpg", "two"), Pair("c", "folder b"),
+                  Pair("d", "folder ."), Pair("b/gone.jpg", "nothing 3.jpg"),
+                  Pair("b/root.jpg", "nothing /a/1.jpg"),
+                  Pair("b/out.jpg", "nothing ../../a/1.jpg"),
+                  Pair("b/self.jpg", "nothing self.jpg"), Pair("b/2.jpg", "two"),
+                  Pair("e.jpg", "one"), Pair("a/1.jpg", "new"), Pair("f.jpg", "new")));
+}
+
+TEST_F(TarIndex, LongNamesOfLinks) {
+  const std::string name(300, 'n');
+  EXPECT_THAT(FilesOf(TarMemberOf("././@LongLink", name + '\0', 'L') + TarMemberOf(name, "1") +
+                      TarMemberOf("././@LongLink", name + '\0', 'K') +
+                      LinkOf("gnu", name.substr(0, 100), '1') +
+                      TarMemberOf("pax", PaxRecord("linkpath", name), 'x') +
+                      LinkOf("pax", "", '2') + LinkOf("plain", "gnu", '2') + TarEnd()),
+              ElementsAre(Pair(name, "1"), Pair("gnu", "1"), Pair("pax", "1"), Pair("plain", "1")));
 }
 
 TEST_F(TarIndex, LongNames) {

@@ -189,6 +189,7 @@ class Images : public Dataset {
 
   std::vector<std::string> Remarks() const override {
     std::vector<std::string> remarks = source_->Remarks();
+    if (masks_) std::ranges::copy(masks_->files.remarks(), std::back_inserter(remarks));
     if (has_masks()) std::ranges::copy(options_.masks->remarks, std::back_inserter(remarks));
     return remarks;
   }

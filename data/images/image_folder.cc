@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/files/hidden_name.h"
 #include "base/files/readable_file.h"
 #include "base/in_threads.h"
 #include "data/images/image_list.h"
@@ -48,8 +49,12 @@ void List(const std::string& root, bool is_root, Folder& folder) {
   TextList images, folders;
   folder.stamp =
       VisitDirectory(PathOf(root, folder.path), [&](std::string_view name, EntryKind kind) {
-        if (name.starts_with('.')) return;
-        if (kind == EntryKind::kFolder || (is_root && kind == EntryKind::kLinkToFolder)) {
+        if (IsHiddenName(name)) {
+          // Nobody takes other hidden files, such as .DS_Store, for data.
+          if (kind != EntryKind::kOther || IsImageName(name)) {
+            folder.left_out.Add(LeftOut::kHidden, name);
+          }
+        } else if (kind == EntryKind::kFolder || (is_root && kind == EntryKind::kLinkToFolder)) {
           folders.Add(name);
         } else if (kind == EntryKind::kLinkToFolder) {
           folder.left_out.Add(LeftOut::kLinksToFolders, name);
@@ -126,12 +131,6 @@ bool IsCurrent(const std::string& root, const ImageIndex& index) {
                     [&](int64_t i) { return PathOf(root, std::string(index.sources()[i])); });
 }
 
-ImageIndex IndexOf(const std::string& root) {
-  return CachedIndex(
-      "folder\n" + fs::absolute(root).lexically_normal().string(),
-      [&](const ImageIndex& index) { return IsCurrent(root, index); }, [&] { return Build(root); });
-}
-
 std::string NameIn(const std::string& root, const ImageIndex& index, int64_t row) {
   return fmt::format("{}/{}", root, index.PathWithClass(row));
 }
@@ -159,9 +158,16 @@ class ImageFolder : public ListedImages {
 
 }  // namespace
 
+ImageIndex ListImageFolder(const std::string& folder) {
+  return CachedIndex(
+      "folder\n" + fs::absolute(folder).lexically_normal().string(),
+      [&](const ImageIndex& index) { return IsCurrent(folder, index); },
+      [&] { return Build(folder); });
+}
+
 std::shared_ptr<const ImageSource> OpenImageFolder(const std::string& folder,
                                                    const ImageSourceOptions& options) {
-  const ImageIndex index = IndexOf(folder);
+  const ImageIndex index = ListImageFolder(folder);
   return std::make_shared<ImageFolder>(
       folder,
       ImageList(index, options,

@@ -1,4 +1,4 @@
-// Reads a data set of image files that lie in one folder for each class.
+// Lists and reads image files that lie in one folder for each class.
 //
 // Promise: sample i is the i-th file in the order of classes and names. The label of a class is the index of its
 // folder's name in the sorted list of the folders' names, or in options.classes if that is given.
@@ -9,7 +9,7 @@
 //      show whether entries were added or removed (data/images/index_cache.h).
 //   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could form a
 //      cycle.
-//   3. Files and folders whose names begin with a dot are ignored.
+//   3. Hidden files and folders (base/files/hidden_name.h) are left out. A remark says how many folders and images.
 //   4. Several threads list the folders. They begin with the folders of a level when they have listed all folders of
 //      the level above.
 //
@@ -24,9 +24,14 @@
 #include <memory>
 #include <string>
 
+#include "data/images/image_index.h"
 #include "data/images/image_source.h"
 
 namespace lockstep {
+
+// Returns the list of the images below `folder`, from the cache if possible: those in its subfolders, and those that
+// lie directly in it, which have no class. Throws Error (kData) if a folder cannot be listed.
+ImageIndex ListImageFolder(const std::string& folder);
 
 // Returns a source of the images in `folder`, which has one folder for each class. Throws Error (kData).
 std::shared_ptr<const ImageSource> OpenImageFolder(const std::string& folder,

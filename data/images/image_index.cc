@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'L', 'S', 'I', 'M', 'A', 'G', 'E', 'S'};
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr size_t kAlignment = 8;
 
 // The pieces of an index file after its header, in their order in the file.

@@ -35,8 +35,13 @@ void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames&
   size_t greatest_at = 0;
   for (size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] < 0 && !options.label_optional) {
-      throw DataError("{}: no label: there is no .cls member of its name, as there is of others",
-                      names.image(static_cast<int64_t>(row)));
+      const auto without = std::ranges::count_if(labels, [](int32_t label) { return label < 0; });
+      throw DataError(
+          "{}: no label: there is no .cls member of its name{}: add its class's number as such a "
+          "member, or remove the image",
+          names.image(static_cast<int64_t>(row)),
+          without == 1 ? ", as there is of all others"
+                       : fmt::format(" ({} of {} images have none)", without, labels.size()));
     }
     if (limit > 0 && labels[row] >= limit) {
       throw DataError("{}: label {} is out of range: data.classes is {}",
@@ -104,8 +109,8 @@ void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNam
     return;
   }
   if (shards) throw DataError("{}: no {} members", names.all, kImageExtensions);
-  throw DataError("{}: no {} files: there is to be a folder for each class", names.all,
-                  kImageExtensions);
+  throw DataError("{}: no {} files{}", names.all, kImageExtensions,
+                  options.label_optional ? "" : ": there is to be a folder for each class");
 }
 
 // Throws Error (kData) if a class has no images. torchvision's ImageFolder refuses this, too. Tar files cannot hold an

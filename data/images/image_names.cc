@@ -12,12 +12,11 @@ namespace lockstep {
 namespace {
 
 // Returns the extension of the file `name` in small letters, without the dot. Returns an empty string if the file has
-// no extension or is hidden.
+// no extension.
 std::string ExtensionOf(std::string_view name) {
   name.remove_prefix(name.rfind('/') + 1);
   const size_t dot = name.rfind('.');
-  if (dot == name.npos || name.starts_with('.')) return "";
-  return InSmallLetters(name.substr(dot + 1));
+  return dot == name.npos ? "" : InSmallLetters(name.substr(dot + 1));
 }
 
 }  // namespace
@@ -59,7 +58,11 @@ std::vector<std::string> LeftOut::Lines() const {
       fmt::format("not {}: convert such images (ImageMagick's mogrify -format png does)",
                   kImageFormats),
       fmt::format("not named {}", kImageExtensions),
-      "a link to a folder, which is followed for a class only"};
+      "a link to a folder, which is followed for a class only",
+      "hidden (a name that begins with a dot, or a system's folder such as __MACOSX)",
+      "a label whose sample has no image (a sample's name ends at the first dot)",
+      "a further image of a sample (a sample's name ends at the first dot)",
+      "a mask that is named like no image, or the second one of an image"};
   std::vector<std::string> lines;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     const Some& some = some_[kind];
@@ -74,6 +77,10 @@ std::vector<std::string> LeftOut::Lines() const {
   return lines;
 }
 
-bool IsShardName(std::string_view name) { return name.ends_with(".tar"); }
+bool IsShardName(std::string_view name) { return ExtensionOf(name) == "tar"; }
+
+bool IsMaskName(std::string_view name) { return ExtensionOf(name) == "png"; }
+
+bool IsLabelName(std::string_view name) { return ExtensionOf(name) == "cls"; }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Decides which files in folders and archives are images, and makes messages about the files that are not images.
+// Decides which files in folders and archives are images, shards, masks and labels, and makes messages about the files
+// that are left out. Extensions count in capital and in small letters.
 #pragma once
 
 #include <array>
@@ -12,14 +13,25 @@ namespace lockstep {
 // Returns whether a file with the name `name` counts as an image, by its extension.
 bool IsImageName(std::string_view name);
 
-// Returns whether a file with the name `name` counts as a shard, by its extension.
+// These functions return whether a file with the name `name` counts as a shard, a mask, or the label of an image in a
+// shard, by its extension.
 bool IsShardName(std::string_view name);
+bool IsMaskName(std::string_view name);
+bool IsLabelName(std::string_view name);
 
 // Counts the files and links that lie among the images and are left out, by their kind.
 class LeftOut {
  public:
-  // kImages are image files of formats that Lockstep does not read, and kFiles are all other files.
-  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
+  enum Kind {
+    kImages,  // image files of formats that Lockstep does not read
+    kFiles,   // all other files
+    kLinksToFolders,
+    kHidden,  // hidden folders, and hidden files that are named as images (base/files/hidden_name.h)
+    kLabels,         // labels in a shard that belong to no image
+    kFurtherImages,  // images in a shard that are further parts of a sample
+    kMasks,          // masks that belong to no image
+    kKinds
+  };
 
   // Returns kImages or kFiles, depending on the extension of `name`.
   static Kind KindOf(std::string_view name);

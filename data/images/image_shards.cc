@@ -8,10 +8,12 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/hidden_name.h"
 #include "base/files/readable_file.h"
 #include "base/files/tar_index.h"
 #include "base/in_threads.h"
@@ -30,13 +32,21 @@ struct Shard {
   TextList images;  // the names of the members
   std::vector<ImagePlace> places;
   std::unordered_map<std::string, int32_t> labels;  // the .cls members' numbers, by sample name
-  LeftOut left_out;                                 // members that are images of other formats
+  // The names, without .cls, of labels that have a dot before their extension. They are no labels of samples.
+  std::set<std::string, std::less<>> dotted_labels;
+  LeftOut left_out;
+  // These members are left out with kShards alone: with kNumberedShards a sample may have members of any kind.
+  LeftOut other_files;
 };
 
 // The two parts of a member's name, which is split as in WebDataset: before the first dot after the last slash.
 struct SampleName {
   std::string_view sample;
   std::string_view kind;  // begins with the dot, such as ".cls"; may be empty
+
+  // Returns whether the member can be the image or the label of a sample: "000123.jpg" can, and "000123.mask.png" is a
+  // further part of the sample 000123.
+  bool HasOneDot() const { return kind.rfind('.') == 0; }
 };
 
 SampleName SampleNameOf(std::string_view member) {
@@ -44,6 +54,10 @@ SampleName SampleNameOf(std::string_view member) {
   const size_t dot = member.find('.', slash == member.npos ? 0 : slash + 1);
   if (dot == member.npos) return {member, ""};
   return {member.substr(0, dot), member.substr(dot)};
+}
+
+std::string_view WithoutExtension(std::string_view member) {
+  return member.substr(0, member.rfind('.'));
 }
 
 // Returns the number that a .cls member holds. Throws Error (kData) if the member holds anything else.
@@ -61,29 +75,54 @@ int32_t ReadLabel(const ReadableFile& file, const TarMember& member) {
   return label;
 }
 
+// Throws Error (kData) if a link of the shard at `path` would otherwise take a sample or a class with it, and counts any
+// other link that leads to no file.
+void LeaveOutLink(const std::string& path, const TarMember& link, LeftOut& left_out) {
+  const std::string_view name = link.name;
+  const bool is_file = IsImageName(name) || IsLabelName(name);
+  // A link to a folder elsewhere is recognized by its name, which usually has no extension.
+  const bool is_folder =
+      link.kind == TarMember::kLinkToFolder || name.find('.', name.rfind('/') + 1) == name.npos;
+  if (is_file || (is_folder && name.find('/') == name.npos)) {
+    throw DataError(
+        "{}: {}: a link to {}, {}: pack what it leads to (tar --dereference)", path, name,
+        link.target,
+        link.kind == TarMember::kLinkToFolder ? "a folder" : "which this archive does not hold");
+  }
+  left_out.Add(is_folder ? LeftOut::kLinksToFolders : LeftOut::KindOf(name), name);
+}
+
 Shard ReadShard(const std::string& path, uint32_t number) {
   const ReadableFile file(path);
   Shard shard{.stamp = file.stamp()};
   VisitTar(file, [&](const TarMember& member) {
-    const SampleName name = SampleNameOf(member.name);
-    if (name.kind == ".cls") {
-      if (!shard.labels.emplace(name.sample, ReadLabel(file, member)).second) {
-        throw DataError("{}: {}: twice in this archive", path, member.name);
+    const std::string_view name = member.name;
+    if (HasHiddenName(name)) {
+      if (IsImageName(name)) shard.left_out.Add(LeftOut::kHidden, name);
+    } else if (member.kind == TarMember::kLinkToFolder ||
+               member.kind == TarMember::kLinkToNothing) {
+      LeaveOutLink(path, member, shard.left_out);
+    } else if (IsLabelName(name)) {
+      const SampleName parts = SampleNameOf(name);
+      if (parts.HasOneDot()) {
+        if (!shard.labels.emplace(parts.sample, ReadLabel(file, member)).second) {
+          throw DataError("{}: {}: twice in this archive", path, name);
+        }
+      } else {
+        shard.dotted_labels.emplace(WithoutExtension(name));
       }
-    } else if (IsImageName(member.name)) {
-      if (fmt::format("/{}", member.name).find("/../") != std::string::npos) {
-        throw DataError("{}: {}: a name that leads out of its archive: pack it again", path,
-                        member.name);
+    } else if (IsImageName(name)) {
+      if (fmt::format("/{}", name).find("/../") != std::string::npos) {
+        throw DataError("{}: {}: a name that leads out of its archive: pack it again", path, name);
       }
-      shard.images.Add(member.name);
+      shard.images.Add(name);
       shard.places.push_back(
           {.offset = static_cast<uint64_t>(member.offset),
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
-    } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
-      // A sample of WebDataset may have members of any kind, so the only ones that are reported are images of formats
-      // that Lockstep does not read.
-      shard.left_out.Add(LeftOut::kImages, member.name);
+    } else {
+      const LeftOut::Kind kind = LeftOut::KindOf(name);
+      (kind == LeftOut::kImages ? shard.left_out : shard.other_files).Add(kind, name);
     }
   });
   return shard;
@@ -142,26 +181,71 @@ void CollectByClass(const std::vector<Shard>& shards, ImageColumns& columns) {
   collect(unlabelled, 0);
 }
 
+// Returns whether the shard has labels as members, also if the names of images and labels have several dots.
+bool HasNumbers(const Shard& shard) {
+  if (!shard.labels.empty()) return true;
+  if (shard.dotted_labels.empty()) return false;
+  for (int64_t i = 0; i < shard.images.size(); ++i) {
+    if (shard.dotted_labels.contains(WithoutExtension(shard.images[i]))) return true;
+  }
+  return false;
+}
+
+// Throws Error (kData) if an image of the shard at `path`, whose name has several dots, would be lost, although it is
+// probably a sample: if its sample has no other image (it is not in `samples`), or if it has a label of its own. Counts
+// the other images of such names.
+void LeaveOutFurtherImages(const std::string& path, Shard& shard,
+                           const std::unordered_map<std::string_view, int64_t>& samples) {
+  int64_t lost = 0;
+  std::string_view first;  // the first image that would be lost
+  for (int64_t i = 0; i < shard.images.size(); ++i) {
+    const std::string_view member = shard.images[i];
+    const SampleName name = SampleNameOf(member);
+    if (name.HasOneDot()) continue;
+    if (samples.contains(name.sample) && !shard.dotted_labels.contains(WithoutExtension(member))) {
+      shard.left_out.Add(LeftOut::kFurtherImages, member);
+    } else if (++lost == 1) {
+      first = member;
+    }
+  }
+  if (lost == 0) return;
+  const SampleName name = SampleNameOf(first);
+  std::string renamed(WithoutExtension(first));
+  std::replace(renamed.begin() + static_cast<int64_t>(name.sample.size()), renamed.end(), '.', '_');
+  throw DataError(
+      "{}: {}: an image of the sample \"{}\", as a sample's name ends at the first dot, so that {} "
+      "would be lost (WebDataset's rule): give it and its .cls names with one dot, such as {}{}",
+      path, first, name.sample,
+      lost == 1   ? "it"
+      : lost == 2 ? "it and another one"
+                  : fmt::format("it and {} other images", lost - 1),
+      renamed, first.substr(first.rfind('.')));
+}
+
 // Collects the samples of the convention kNumberedShards, in the order of the shards.
-void CollectByNumber(const std::vector<std::string>& paths, const std::vector<Shard>& shards,
+void CollectByNumber(const std::vector<std::string>& paths, std::vector<Shard>& shards,
                      ImageColumns& columns) {
   columns.layout = ImageLayout::kNumberedShards;
   columns.first_of_class.push_back(0);
   for (size_t s = 0; s < shards.size(); ++s) {
-    std::unordered_map<std::string_view, int64_t> seen;
-    for (int64_t i = 0; i < shards[s].images.size(); ++i) {
-      const std::string_view member = shards[s].images[i];
+    Shard& shard = shards[s];
+    std::unordered_map<std::string_view, int64_t> samples;  // the image of each sample
+    for (int64_t i = 0; i < shard.images.size(); ++i) {
+      const std::string_view member = shard.images[i];
       const SampleName name = SampleNameOf(member);
-      // A name with two dots, such as "000123.mask.png", is not a sample's image.
-      if (name.kind.rfind('.') != 0) continue;
-      if (const auto [first, fresh] = seen.emplace(name.sample, i); !fresh) {
+      if (!name.HasOneDot()) continue;
+      if (const auto [first, fresh] = samples.emplace(name.sample, i); !fresh) {
         throw DataError("{}: {}: a second image of one sample, beside {}", paths[s], member,
-                        shards[s].images[first->second]);
+                        shard.images[first->second]);
       }
-      const auto label = shards[s].labels.find(std::string(name.sample));
+      const auto label = shard.labels.find(std::string(name.sample));
       columns.paths.Add(member);
-      columns.places.push_back(shards[s].places[i]);
-      columns.labels.push_back(label == shards[s].labels.end() ? -1 : label->second);
+      columns.places.push_back(shard.places[i]);
+      columns.labels.push_back(label == shard.labels.end() ? -1 : label->second);
+    }
+    LeaveOutFurtherImages(paths[s], shard, samples);
+    for (const auto& [sample, label] : shard.labels) {
+      if (!samples.contains(sample)) shard.left_out.Add(LeftOut::kLabels, sample + ".cls");
     }
   }
 }
@@ -172,17 +256,20 @@ ImageColumns Build(const std::vector<std::string>& paths, const TextList& source
             [&](int64_t i) { shards[i] = ReadShard(paths[i], static_cast<uint32_t>(i)); });
   ImageColumns columns;
   columns.sources = sources;
-  LeftOut left_out;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    columns.stamps.push_back(shards[i].stamp);
-    left_out.Add(shards[i].left_out, fs::path(paths[i]).filename().string() + ": ");
-  }
-  for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
-  if (std::ranges::any_of(shards, [](const Shard& shard) { return !shard.labels.empty(); })) {
+  const bool is_numbered = std::ranges::any_of(shards, HasNumbers);
+  if (is_numbered) {
     CollectByNumber(paths, shards, columns);
   } else {
     CollectByClass(shards, columns);
   }
+  LeftOut left_out;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    columns.stamps.push_back(shards[i].stamp);
+    const std::string prefix = fs::path(paths[i]).filename().string() + ": ";
+    left_out.Add(shards[i].left_out, prefix);
+    if (!is_numbered) left_out.Add(shards[i].other_files, prefix);
+  }
+  for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
   return columns;
 }
 

@@ -133,6 +133,10 @@ TEST_F(ImageSourceOrder, IsThatOfPathsInFoldersAndShards) {
   files.emplace_back("a/no image.txt", "");
   files.emplace_back("a/.jpg", "");
   files.emplace_back("a/._z.jpg", "");
+  for (const char* hidden : {".ipynb_checkpoints/1.jpg", "b/.git/1.jpg", "__MACOSX/a/1.jpg",
+                             "lost+found/1.jpg", "a/@eaDir/1.jpg"}) {
+    files.emplace_back(hidden, "");
+  }
   for (const auto& [name, content] : files) WriteFile("folder/" + name, content);
   std::mt19937 random(1);
   for (int round = 0; round < 10; ++round) {
@@ -209,11 +213,75 @@ TEST_F(ImageShards, RefusesLabelsThatDoNotFit) {
   EXPECT_THAT(error_of({{"1.jpg", ""}, {"1.png", ""}, {"1.cls", "1"}}),
               HasSubstr("1.png: a second image of one sample, beside 1.jpg"));
   EXPECT_THAT(error_of({{"1.jpg", ""}, {"1.cls", "1"}, {"dog/2.jpg", ""}}),
-              HasSubstr("0.tar: dog/2.jpg: no label: there is no .cls member"));
+              HasSubstr("0.tar: dog/2.jpg: no label: there is no .cls member of its name, as there "
+                        "is of all others: add"));
+  EXPECT_THAT(
+      error_of({{"1.jpg", ""}, {"1.cls", "1"}, {"2.jpg", ""}, {"3.jpg", ""}}),
+      HasSubstr("0.tar: 2.jpg: no label: there is no .cls member of its name (2 of 3 images "
+                "have none): add"));
   EXPECT_THAT(error_of({{"dog/1.jpg", ""}, {"2.jpg", ""}}),
               HasSubstr("0.tar: 2.jpg: no label: put it"));
   EXPECT_THAT(error_of({{"1.txt", ""}}), HasSubstr("no .jpg, .jpeg, .png, .webp or .bmp members"));
   EXPECT_THAT(error_of({{"1.cls", "1"}}), HasSubstr("no .jpg, .jpeg, .png, .webp or .bmp members"));
+}
+
+TEST_F(ImageShards, RefusesNamesThatFallTogether) {
+  const auto error_of = [&](const Files& files) {
+    WriteFile("0.tar", TarOf(files));
+    return ErrorOf();
+  };
+  const std::string two = error_of({{"1.jpg", ""},
+                                    {"1.cls", "1"},
+                                    {"s/scan_2.5_1.jpg", ""},
+                                    {"s/scan_2.5_1.cls", "0"},
+                                    {"s/scan_2.5_2.jpg", ""},
+                                    {"s/scan_2.5_2.cls", "0"}});
+  EXPECT_THAT(two, HasSubstr("0.tar: s/scan_2.5_1.jpg: an image of the sample \"s/scan_2\", as a "
+                             "sample's name ends at the first dot, so that it and another one "
+                             "would be lost"));
+  EXPECT_THAT(two, HasSubstr("names with one dot, such as s/scan_2_5_1.jpg"));
+  EXPECT_THAT(error_of({{"1.jpg", ""}, {"1.cls", "1"}, {"2.left.png", ""}, {"2.cls", "1"}}),
+              HasSubstr("0.tar: 2.left.png: an image of the sample \"2\""));
+  EXPECT_THAT(error_of({{"1.5.jpg", ""}, {"1.5.cls", "1"}}), HasSubstr("0.tar: 1.5.jpg: an image"));
+}
+
+TEST_F(ImageShards, SaysWhatIsLeftOut) {
+  WriteFile("0.tar", TarOf({{"1.jpg", "one"},
+                            {"1.CLS", "1"},
+                            {"1.mask.png", "mask"},
+                            {"1.fine.cls", "7"},
+                            {"2.cls", "0"},
+                            {"._1.jpg", "hidden"},
+                            {"._1.cls", "hidden"},
+                            {"__MACOSX/2.jpg", "hidden"}}));
+  const auto source = Open();
+  EXPECT_THAT(Samples(*source), ElementsAre("1: one"));
+  EXPECT_THAT(source->Remarks(),
+              AllOf(Contains(HasSubstr("0.tar: ._1.jpg and another one are left out: hidden")),
+                    Contains(HasSubstr("0.tar: 1.mask.png is left out: a further image")),
+                    Contains(HasSubstr("0.tar: 2.cls is left out: a label whose sample has no"))));
+}
+
+TEST_F(ImageShards, FollowsLinksToFiles) {
+  const auto link = [](const std::string& name, const std::string& target, bool is_hard) {
+    // A pax record begins with its own length, which has two digits here.
+    const std::string records = fmt::format("{} linkpath={}\n", 13 + target.size(), target);
+    return TarMemberOf("pax", records, 'x') + TarMemberOf(name, "", is_hard ? '1' : '2');
+  };
+  const std::string first = TarMemberOf("a/1.jpg", "one") + TarMemberOf("b/2.jpg", "two");
+  const auto write = [&](const std::string& links) {
+    WriteFile("0.tar", first + links + TarEnd());
+  };
+  write(link("b/3.jpg", "a/1.jpg", true) + link("b/4.jpg", "../a/1.jpg", false));
+  EXPECT_THAT(Samples(*Open()), ElementsAre("0: one", "1: two", "1: one", "1: one"));
+  write(link("b/3.jpg", "/data/3.jpg", false));
+  EXPECT_THAT(ErrorOf(), HasSubstr("0.tar: b/3.jpg: a link to /data/3.jpg, which this archive does "
+                                   "not hold: pack what it leads to (tar --dereference)"));
+  write(link("classes", "a", false) + link("b/more", "../a", false));
+  EXPECT_THAT(ErrorOf(), HasSubstr("0.tar: classes: a link to a, a folder: pack"));
+  write(link("b/more", "../a", false));
+  EXPECT_THAT(Open()->Remarks(),
+              ElementsAre(HasSubstr("0.tar: b/more is left out: a link to a folder")));
 }
 
 TEST_F(ImageShards, LabelsAreOptionalForPredictions) {

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -16,7 +18,9 @@
 #include "base/in_threads.h"
 #include "data/dataset/dataset.h"
 #include "data/images/image_decoder.h"
+#include "data/images/image_folder.h"
 #include "data/images/image_format.h"
+#include "data/images/image_names.h"
 #include "data/images/png_file.h"
 
 namespace lockstep {
@@ -97,6 +101,7 @@ Masks::Masks(std::string folder, std::shared_ptr<const ImageSource> images)
     : folder_(std::move(folder)), images_(std::move(images)) {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) throw DataError("{}: no such folder", folder_);
+  FindMasksOfAnyCase();
   std::mutex mutex;
   int64_t missing = 0;
   int64_t first = size();
@@ -114,8 +119,51 @@ Masks::Masks(std::string folder, std::shared_ptr<const ImageSource> images)
                                  : fmt::format(", and {} other images have none", missing - 1));
 }
 
+// Finds the masks whose extension is not ".png" but, for example, ".PNG", and makes the remarks on what else lies in the
+// folder.
+void Masks::FindMasksOfAnyCase() {
+  const ImageIndex listed = ListImageFolder(folder_);
+  for (int64_t i = 0; i < listed.left_out().size(); ++i) {
+    remarks_.push_back(fmt::format("{}/{}", folder_, listed.left_out()[i]));
+  }
+  const auto stem_of = [](std::string_view path) { return path.substr(0, path.rfind('.')); };
+  std::unordered_set<std::string> stems;  // the paths of the images without extension
+  for (int64_t i = 0; i < size(); ++i) stems.emplace(stem_of(images_->PathOf(i)));
+  LeftOut left_out;
+  std::unordered_map<std::string, std::string>
+      other_case;                         // by stem, the first name in the order of names
+  std::unordered_set<std::string> usual;  // the stems of masks whose extension is ".png"
+  for (int64_t row = 0; row < listed.size(); ++row) {
+    const std::string path = listed.PathWithClass(row);
+    const std::string stem(stem_of(path));
+    const bool is_usual = path.ends_with(".png");
+    if (!IsMaskName(path) || !stems.contains(stem)) {
+      left_out.Add(LeftOut::kMasks, path);
+    } else if (is_usual) {
+      usual.insert(stem);
+    } else if (!other_case.emplace(stem, path).second) {
+      left_out.Add(LeftOut::kMasks, path);
+    }
+  }
+  for (const auto& [stem, path] : other_case) {
+    if (usual.contains(stem)) left_out.Add(LeftOut::kMasks, path);
+  }
+  for (const std::string& line : left_out.Lines()) {
+    remarks_.push_back(fmt::format("{}/{}", folder_, line));
+  }
+  for (int64_t i = 0; i < size() && !other_case.empty(); ++i) {
+    const std::string stem(stem_of(images_->PathOf(i)));
+    const auto mask = other_case.find(stem);
+    if (mask != other_case.end() && !usual.contains(stem)) other_case_.emplace(i, mask->second);
+  }
+}
+
 std::string Masks::PathOf(int64_t i) const {
-  return (fs::path(folder_) / fs::path(images_->PathOf(i)).replace_extension(".png")).string();
+  const auto mask = other_case_.find(i);
+  return (fs::path(folder_) / (mask != other_case_.end()
+                                   ? fs::path(mask->second)
+                                   : fs::path(images_->PathOf(i)).replace_extension(".png")))
+      .string();
 }
 
 void Masks::Read(int64_t i, Mask& mask) const {

@@ -1,8 +1,9 @@
 // Masks: PNG files that hold the class of each pixel of an image.
 //
-// Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. A pixel's value (the
-// index in the file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] stands for class
-// c, the value MaskValues::ignored means that the pixel has no class (kIgnoredPixel), and any other value is an error.
+// Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. If there is no such file,
+// MASKS/a/b.PNG is the mask, or another file whose extension has these letters. A pixel's value (the index in the
+// file's palette, or the grey level) gives its class: the value MaskValues::of_classes[c] stands for class c, the value
+// MaskValues::ignored means that the pixel has no class (kIgnoredPixel), and any other value is an error.
 //
 // For each output pixel, CutMask() takes the mask's pixel that contains the centre of the output pixel. Resizer uses
 // the same centres (data/images/resize.h), so a mask matches an image that was resized with the same box.
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "data/images/image.h"
@@ -51,13 +53,22 @@ class Masks {
   // Returns the path of the mask of image `i`.
   std::string PathOf(int64_t i) const;
 
+  // Returns lines for Dataset::Remarks(): which files of the folder are left out, because no image has their names or
+  // because they are hidden (base/files/hidden_name.h).
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
   // Reads the mask of image `i` into `mask`, with the values of its file. Any number of threads may call Read(). Throws
   // Error (kData).
   void Read(int64_t i, Mask& mask) const;
 
  private:
+  void FindMasksOfAnyCase();
+
   std::string folder_;
   std::shared_ptr<const ImageSource> images_;
+  // The paths below folder_ of the masks that are not named .png, by the numbers of their images.
+  std::unordered_map<int64_t, std::string> other_case_;
+  std::vector<std::string> remarks_;
 };
 
 // The masks of a data set, and the classes that their values mean.

@@ -109,6 +109,25 @@ TEST(Masks, GiveTheNumbersThatTheFilesHold) {
               ElementsAre(3, 255));
 }
 
+TEST(Masks, AreFoundInAnyCase) {
+  const std::string file = Grey(1, {0});
+  const Folders folders({{"a.jpg", ""}, {"b/c.jpg", file}, {"d.e.jpg", ""}});
+  for (const char* name : {"a.PNG", "b/c.PNG", "b/f.png", "d.e.Png", "b/.c.png", "notes.txt"}) {
+    WriteFile(folders.masks() + "/" + name, file);
+  }
+  const Masks masks = folders.Open();
+  std::vector<std::string> paths;
+  for (int64_t i = 0; i < masks.size(); ++i) paths.push_back(masks.PathOf(i));
+  EXPECT_THAT(
+      paths, testing::UnorderedElementsAre(folders.masks() + "/a.PNG", folders.masks() + "/b/c.png",
+                                           folders.masks() + "/d.e.Png"));
+  EXPECT_THAT(masks.remarks(),
+              testing::UnorderedElementsAre(
+                  HasSubstr("/b/.c.png is left out: hidden"),
+                  HasSubstr("/notes.txt is left out: not named"),
+                  HasSubstr("/b/c.PNG and another one are left out: a mask that is named like")));
+}
+
 TEST(Masks, RefusesImagesWithoutMasks) {
   const std::string mask = Grey(1, {1});
   const Folders folders({{"a.jpg", mask}, {"b.jpg", ""}, {"c.jpg", ""}, {"d.jpg", ""}});

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/files/hidden_name.h"
+#include "base/small_letters.h"
 #include "data/images/image_folder.h"
 #include "data/images/image_names.h"
 #include "data/images/image_shards.h"
@@ -18,10 +20,10 @@ namespace fs = std::filesystem;
 bool IsCompressedShardName(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == name.npos) return false;
-  const std::string_view last = name.substr(dot);
+  const std::string last = InSmallLetters(name.substr(dot));
   return last == ".tgz" ||
          (IsShardName(name.substr(0, dot)) && (last == ".gz" || last == ".zst" || last == ".xz" ||
-                                               last == ".bz2" || last == ".lz4" || last == ".Z"));
+                                               last == ".bz2" || last == ".lz4" || last == ".z"));
 }
 
 // The entries of a folder that decide how the folder is read: all shards, and for each of the other three kinds the
@@ -39,7 +41,7 @@ Content ContentOf(const std::string& path) {
     if (first.empty() || name < first) first = name;
   };
   VisitDirectory(path, [&](std::string_view name, EntryKind kind) {
-    if (name.starts_with('.')) return;
+    if (IsHiddenName(name)) return;
     if (kind != EntryKind::kOther) {
       keep_first(content.folder, name);
     } else if (IsShardName(name)) {

@@ -14,6 +14,7 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/files/hidden_name.h"
 #include "base/small_letters.h"
 
 namespace lockstep {
@@ -131,16 +132,15 @@ class Archive {
     if (!file_) FailDamaged(path, kCutShort);
   }
 
-  // Returns the names of the files, without folders, hidden files and files below __MACOSX. Makes the first of these
-  // files the archive's current file.
+  // Returns the names of the files, without folders and hidden files. Makes the first of these files the archive's
+  // current file.
   std::vector<std::string> Names() {
     std::vector<std::string> names;
     unz64_file_pos place{};
     for (int status = unzGoToFirstFile(file_.get()); status == UNZ_OK;
          status = unzGoToNextFile(file_.get())) {
       const std::string name = NameHere();
-      const bool is_hidden = name.starts_with("__MACOSX/") || BaseNameOf(name).starts_with('.');
-      if (name.ends_with('/') || is_hidden) continue;
+      if (name.ends_with('/') || HasHiddenName(name)) continue;
       names.push_back(name);
       if (names.size() == 1) unzGetFilePos64(file_.get(), &place);
     }
@@ -195,10 +195,6 @@ class Archive {
   }
 
  private:
-  static std::string BaseNameOf(const std::string& name) {
-    return name.substr(name.rfind('/') + 1);  // if there is no slash, npos + 1 is 0
-  }
-
   std::string NameHere() const {
     unz_file_info64 info{};
     if (unzGetCurrentFileInfo64(file_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) != UNZ_OK) {

@@ -2,8 +2,8 @@
 //
 // Promise: text() returns the text of the file. The text of a gzip file or a zip archive is what gunzip or unzip would
 // write. The first bytes of the file, not its name, decide whether it is compressed. A gzip file may have several
-// members, one after the other. A zip archive must hold exactly one file; folders, hidden files and the files that
-// macOS adds below __MACOSX are ignored. Checksums and lengths are compared before the text is returned.
+// members, one after the other. A zip archive must hold exactly one file; folders and hidden files
+// (base/files/hidden_name.h) are ignored. Checksums and lengths are compared before the text is returned.
 //
 // Invariants:
 //   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/files/hidden_name.h"
 #include "base/small_letters.h"
 #include "data/arrays/cifar10.h"
 #include "data/images/image_names.h"
@@ -104,7 +105,7 @@ struct Folder {
 
   explicit Folder(std::string at) : path(std::move(at)) {
     VisitDirectory(path, [&](std::string_view name, EntryKind kind) {
-      if (name.starts_with('.')) return;
+      if (IsHiddenName(name)) return;
       (kind == EntryKind::kOther ? files : folders).emplace_back(name);
     });
     std::ranges::sort(files);

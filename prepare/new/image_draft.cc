@@ -65,6 +65,7 @@ class ImageDraft {
       draft.found.push_back(fmt::format("{}: {} to evaluate on", NameOfFile(data_.validation[0]),
                                         Count(validation_->size(), "image")));
     }
+    for (const std::string& remark : source_->Remarks()) draft.found.push_back("note: " + remark);
     if (!sizes_.damaged.empty()) draft.found.push_back("note: damaged: " + sizes_.damaged);
     draft.next.push_back(data_.test.empty() ? EvaluateCommand(request_, {})
                                             : PredictCommand(request_, data_));

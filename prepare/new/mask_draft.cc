@@ -28,7 +28,8 @@ class MaskDraft {
       : data_(data),
         request_(request),
         source_(OpenImageSource({.files = {data.train[0]}, .label_optional = true})),
-        found_(FindMaskValues(Masks(data.train[1], source_), {.threads = ReadingThreads()})),
+        masks_(data.train[1], source_),
+        found_(FindMaskValues(masks_, {.threads = ReadingThreads()})),
         sizes_(SizesOf(*source_)),
         side_(SideFor(sizes_, kSides)) {
     constexpr int64_t kFewest = 10;
@@ -55,7 +56,9 @@ class MaskDraft {
                 .found = {FoundText(data_.train[0], images, sizes_)},
                 .next = {ExportCommand(), TrainCommand(request_), PredictCommand(request_, data_)},
                 .stand_in = source_->NameOf(0)};
-    for (const std::string& remark : found_.remarks) draft.found.push_back("note: " + remark);
+    for (const auto& remarks : {source_->Remarks(), masks_.remarks(), found_.remarks}) {
+      for (const std::string& remark : remarks) draft.found.push_back("note: " + remark);
+    }
     if (!sizes_.damaged.empty()) draft.found.push_back("note: damaged: " + sizes_.damaged);
     return draft;
   }
@@ -100,6 +103,7 @@ class MaskDraft {
   const FoundData& data_;
   const NewRequest& request_;
   std::shared_ptr<const ImageSource> source_;
+  Masks masks_;
   MaskFindings found_;
   ImageSizes sizes_;
   int64_t side_;
