@@ -3,36 +3,59 @@
 
 #include "data/tokens/tokens.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "data/tokens/token_file.h"
+#include "data/tokens/token_width.h"
 
 namespace lockstep {
 namespace {
 
 constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(TokenFileHeader));
 
+// Throws Error (kData) if the file is of a known kind that holds no bare tokens.
+void RefuseOtherFiles(const std::string& path, std::string_view bytes) {
+  static constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
+      {"\x93NUMPY", "a .npy array"},
+      {"PK\x03\x04", "a zip archive"},
+      {"\x1f\x8b\x08", "compressed with gzip"},
+      {"\x28\xb5\x2f\xfd", "compressed with zstd"},
+      {"PAR1", "a Parquet file"},
+      {"MMIDIDX\0", "Megatron's index of a token file"}};
+  for (const auto& [begin, kind] : kKinds) {
+    if (!bytes.starts_with(begin)) continue;
+    throw DataError(
+        "{}: {}: give a file of 16-bit tokens alone (array.astype(\"<u2\").tofile(NEW) writes one, "
+        "`lockstep prepare tokens` makes one of texts)",
+        path, kind);
+  }
+}
+
 class TokenFile {
  public:
   explicit TokenFile(const std::string& path) : file_(path) {
-    int32_t header[3] = {};
-    if (file_.bytes() >= kHeaderBytes) std::memcpy(header, file_.data(), sizeof(header));
-    const bool has_header = header[0] == kTokenFileMagic;
-    if (has_header && header[1] != kTokenFileVersion) {
-      throw DataError("{}: version {} of llm.c's format; {} is known", path, header[1],
-                      kTokenFileVersion);
-    }
+    RefuseOtherFiles(path, {file_.data(), static_cast<size_t>(file_.bytes())});
+    const bool has_header = ReadHeader();
     begin_ = has_header ? kHeaderBytes : 0;
     const int64_t bytes = file_.bytes() - begin_;
     tokens_ = bytes / static_cast<int64_t>(sizeof(uint16_t));
-    if (bytes % sizeof(uint16_t) != 0 || (has_header && tokens_ != header[2])) {
+    if (has_header && header_[2] > 0) RefuseOtherWidths(bytes);
+    if (bytes % sizeof(uint16_t) != 0 || (has_header && tokens_ != header_[2])) {
       throw DataError(
           "{}: {} bytes of tokens where {} are expected: it is cut short or no token file", path,
-          bytes, has_header ? std::to_string(int64_t{2} * header[2]) : "an even number");
+          bytes, has_header ? std::to_string(int64_t{2} * header_[2]) : "an even number");
     }
+    if (has_header) return;
+    const std::string why = WhyNot16Bits({data(), static_cast<size_t>(tokens_)});
+    if (!why.empty()) throw DataError("{}: {}", path, why);
   }
 
   const std::string& path() const { return file_.path(); }
@@ -40,7 +63,56 @@ class TokenFile {
   const uint16_t* data() const { return reinterpret_cast<const uint16_t*>(file_.data() + begin_); }
 
  private:
+  // Returns whether the file begins with llm.c's header. Throws Error (kData) if this is the header of other files.
+  bool ReadHeader() {
+    std::memcpy(header_.data(), file_.data(),
+                std::min<size_t>(sizeof(header_), static_cast<size_t>(file_.bytes())));
+    const int32_t magic = header_[0];
+    if (magic == kWideTokenFileMagic) {
+      throw DataError("{}: its tokens have 32 bits (llm.c's magic number {}, version {}): {}",
+                      file_.path(), magic, header_[1],
+                      HowToGet16Bits("<u4", kHeaderBytes, HasTokensAbove()));
+    }
+    if (magic == static_cast<int32_t>(__builtin_bswap32(kTokenFileMagic))) {
+      throw DataError("{}: its numbers are big-endian, and little-endian ones are read",
+                      file_.path());
+    }
+    if (magic != kTokenFileMagic) return false;
+    if (header_[1] != kTokenFileVersion) {
+      throw DataError("{}: version {} of llm.c's format; {} is known", file_.path(), header_[1],
+                      kTokenFileVersion);
+    }
+    if (file_.bytes() < kHeaderBytes) {
+      throw DataError("{}: {} bytes, fewer than llm.c's header has: it is cut short", file_.path(),
+                      file_.bytes());
+    }
+    return true;
+  }
+
+  // Throws Error (kData) if the number of tokens that the header says would fill the `bytes` bytes after it in another
+  // width.
+  void RefuseOtherWidths(int64_t bytes) const {
+    for (const int64_t width : {1, 4, 8}) {
+      if (bytes != width * header_[2]) continue;
+      throw DataError(
+          "{}: its tokens have {} bits, as its header and its size say: {}", file_.path(),
+          8 * width,
+          HowToGet16Bits(fmt::format("<u{}", width), kHeaderBytes, width == 4 && HasTokensAbove()));
+    }
+  }
+
+  // Returns whether a token of 32 bits after the header is above 65,535.
+  bool HasTokensAbove() const {
+    for (int64_t at = kHeaderBytes; at + 4 <= file_.bytes(); at += 4) {
+      uint32_t token = 0;
+      std::memcpy(&token, file_.data() + at, sizeof(token));
+      if (token > UINT16_MAX) return true;
+    }
+    return false;
+  }
+
   MappedFile file_;
+  std::array<int32_t, 3> header_{};  // the numbers of llm.c's header that have a meaning
   int64_t begin_ = 0;
   int64_t tokens_ = 0;
 };

@@ -3,6 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/tokens/tokens_test.cc)
 //   a file that is missing, empty, truncated, of another kind, or ends in the middle of a token
 //     -> Error (kData) with path -> Tokens.RefusesWhatIsNoTokenFile
+//   tokens of another width or byte order, which the header or the numbers show (data/tokens/token_width.h)
+//     -> Error (kData) with path, the width and what to do -> Tokens.RefusesOtherWidths, tests/binary_files_test.py
 //   a token out of range -> Error (kData) from Read(), with path and place -> Tokens.RefusesATokenOutOfRange
 #pragma once
 

@@ -56,6 +56,34 @@ TEST(Tokens, RefusesWhatIsNoTokenFile) {
   EXPECT_THAT(DataErrorOf([] { MapTokens({.files = {"/none.bin"}}); }), HasSubstr("No such file"));
 }
 
+TEST(Tokens, RefusesOtherWidths) {
+  const auto error = [](const std::string& bytes) {
+    return DataErrorOf([&] { MapTokens({.files = {WriteTestFile("t.bin", bytes)}, .length = 2}); });
+  };
+  // 12 tokens of 32 bits are the fewest that are recognized for sure; two of them may be 16-bit tokens.
+  std::vector<uint16_t> wide;
+  for (uint16_t token = 1; token <= 12; ++token) wide.insert(wide.end(), {token, 0});
+  EXPECT_THAT(error(TokenBytes(wide, false)),
+              HasSubstr("t.bin: its tokens have 32 bits (every second of its 16-bit numbers is 0): "
+                        "16 bits are read: write them so (numpy.fromfile(FILE, \"<u4\")"));
+  EXPECT_EQ(
+      MapTokens({.files = {WriteTestFile("t.bin", TokenBytes({1, 0, 2, 0}, false))}, .length = 2})
+          ->size(),
+      1);
+  EXPECT_EQ(
+      MapTokens({.files = {WriteTestFile("t.bin", TokenBytes(wide, true))}, .length = 2})->size(),
+      11);
+  std::string header = TokenBytes(wide, true);
+  header[8] = 12;  // half of the number of tokens
+  EXPECT_THAT(error(header), HasSubstr("its tokens have 32 bits, as its header and its size say"));
+  const int32_t llama[] = {20240801, 7, 12};
+  header.replace(0, sizeof(llama), reinterpret_cast<const char*>(llama), sizeof(llama));
+  EXPECT_THAT(error(header), HasSubstr("its tokens have 32 bits (llm.c's magic number 20240801, "
+                                       "version 7): 16 bits are read: write them so "
+                                       "(numpy.fromfile(FILE, \"<u4\", offset=1024)"));
+  EXPECT_THAT(error("\x93NUMPY" + std::string(100, 'x')), HasSubstr("t.bin: a .npy array: give"));
+}
+
 TEST(Tokens, RefusesATokenOutOfRange) {
   const std::string path = WriteTestFile("t.bin", TokenBytes({1, 2, 3, 50, 4}, false));
   const auto dataset = MapTokens({.files = {path}, .length = 2, .classes = 50});
