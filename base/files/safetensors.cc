@@ -35,6 +35,11 @@ constexpr std::pair<at::ScalarType, const char*> kDtypes[] = {
     {at::kFloat, "F32"}, {at::kDouble, "F64"},
 };
 
+// The dtypes of the format that are not read (safetensors 0.8.0, safetensors/src/tensor.rs, enum Dtype).
+constexpr std::string_view kOtherDtypes[] = {"F4",      "F6_E2M3", "F6_E3M2",     "F8_E5M2",
+                                             "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+                                             "U16",     "U32",     "U64",         "C64"};
+
 std::string NameOf(at::ScalarType dtype) {
   for (const auto& [known, name] : kDtypes) {
     if (known == dtype) return name;
@@ -47,6 +52,20 @@ std::optional<at::ScalarType> DtypeOf(const std::string& name) {
     if (name == known) return dtype;
   }
   return std::nullopt;
+}
+
+// Throws Error (kCheckpoint) if the tensor `name` of the file `path` has a dtype that the format knows and that is not
+// read. `json` is the tensor's entry in the header.
+void RequireReadDtype(const std::string& path, const std::string& name, const Json& json) {
+  const auto dtype = json.at("dtype").get<std::string>();
+  if (std::ranges::find(kOtherDtypes, dtype) == std::end(kOtherDtypes)) return;
+  std::vector<std::string_view> read;
+  for (const auto& [known, known_name] : kDtypes) read.emplace_back(known_name);
+  throw CheckpointError(
+      "{}: {} has the dtype {}, which is not read: convert it to one of {} (in PyTorch, "
+      "tensor.to() "
+      "does)",
+      path, name, dtype, fmt::join(read, ", "));
 }
 
 // One tensor's entry in the header. ParseEntry() checks it, also against the number of bytes after the header, and
@@ -205,14 +224,18 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
     for (const auto& [key, json] : header.items()) {
       name = key;
       if (name == "__metadata__") {
-        metadata_ = json.get<std::map<std::string, std::string>>();
+        // The library reads null as no metadata.
+        if (!json.is_null()) metadata_ = json.get<std::map<std::string, std::string>>();
         continue;
       }
+      RequireReadDtype(path_, name, json);
       const Entry entry = ParseEntry(json, file_bytes - data_begin);
       places_[name] = {entry.dtype, entry.shape, data_begin + entry.begin, entry.end - entry.begin};
     }
     name.clear();
     RequireFilled(data_begin, file_bytes);
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     throw CheckpointError("{}: damaged safetensors header{}: {}", path_,
                           name.empty() ? "" : " at \"" + name + "\"", FirstLine(error.what()));

@@ -11,6 +11,8 @@
 //   a file that is missing, truncated or no safetensors file, tensors that overlap or leave gaps, bytes after the last
 //     -> Error (kCheckpoint) with path and reason -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation,
 //     .RefusesWhatDoesNotFillTheFile
+//   a tensor of a dtype that the format knows and that is not read (U16, F8_E4M3, ...)
+//     -> Error (kCheckpoint) with path, name and dtype -> Safetensors.NamesDtypesThatAreNotRead
 //   bytes that changed since they were written -> likewise -> Safetensors.NoticesAFlippedBit
 //   names or shapes that are not the model's -> Error (kCheckpoint) naming them
 //     -> Safetensors.NamesWhatDoesNotFit

@@ -119,6 +119,22 @@ TEST(Safetensors, RefusesDamagedFiles) {
               HasSubstr("/nowhere/x"));
 }
 
+TEST(Safetensors, NamesDtypesThatAreNotRead) {
+  WriteRaw(
+      WithHeader(R"({"a": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}})", "12"));
+  EXPECT_EQ(ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); }),
+            Path() +
+                ": a has the dtype F8_E4M3, which is not read: convert it to one of BOOL, U8, I8, "
+                "I16, I32, I64, F16, BF16, F32, F64 (in PyTorch, tensor.to() does)");
+}
+
+TEST(Safetensors, ReadsMetadataThatIsNull) {
+  WriteRaw(WithHeader(
+      R"({"__metadata__": null, "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})",
+      "12"));
+  EXPECT_EQ(ReadSafetensors(Path(), kGivenByUser).size(), 1u);
+}
+
 TEST(Safetensors, RefusesWhatDoesNotFillTheFile) {
   const auto error_of = [](const std::string& header, const std::string& data) {
     WriteRaw(WithHeader(header, data));
