@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -26,11 +27,11 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// Calls visit(T{}) with the type T that `descr` names; the name "<f4", for example, stands for float. Returns false if
-// the type is not supported.
+// Calls visit(T{}) with the type T that `descr` names, whatever its byte order is; the names "<f4" and ">f4", for
+// example, stand for float. Returns false if the type is not supported.
 template <typename Visit>
 bool WithType(std::string_view descr, const Visit& visit) {
-  if (descr.size() != 3 || descr[0] == '>') return false;
+  if (descr.size() != 3 || std::string_view("<>|=").find(descr[0]) == descr.npos) return false;
   const std::string_view type = descr.substr(1);
   if (type == "f2") return visit(at::Half{}), true;
   if (type == "f4") return visit(float{}), true;
@@ -46,8 +47,20 @@ bool WithType(std::string_view descr, const Visit& visit) {
   return false;
 }
 
-bool HoldsIntegers(const std::string& type) {
-  return type[1] == 'i' || type[1] == 'u' || type[1] == 'b';
+// Returns a number whose bytes are those of `number` in the opposite order.
+template <typename Number>
+Number WithSwappedBytes(Number number) {
+  std::array<std::byte, sizeof(Number)> bytes;
+  std::memcpy(bytes.data(), &number, sizeof(number));
+  std::ranges::reverse(bytes);
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  return number;
+}
+
+// Returns whether a number is an integer that a float64 holds exactly.
+bool IsInteger(double number) {
+  constexpr double kMost = 9007199254740992;  // 2^53
+  return number == std::floor(number) && std::abs(number) <= kMost;
 }
 
 class Array {
@@ -89,25 +102,96 @@ class Array {
   const std::string& type() const { return type_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   bool holds_bytes() const { return type_ == "|u1"; }
-  bool holds_integers() const { return HoldsIntegers(type_); }
 
-  // Converts the `count` elements from index `begin` on to the type To, and writes them to `to`.
+  // Converts the `count` elements from index `begin` on, in the order of rows, to the type To, and writes them to `to`.
   template <typename To>
   void Read(int64_t begin, int64_t count, To* to) const {
+    if (lies_by_columns_) {
+      ReadByColumns(begin, count, to);
+      return;
+    }
     const char* from = numbers_ + begin * item_bytes_;
     if (holds_bytes() && std::is_same_v<To, uint8_t>) {
       std::memcpy(to, from, count);
       return;
     }
-    WithType(type_, [&](auto number) {
-      for (int64_t i = 0; i < count; ++i, from += sizeof(number)) {
-        std::memcpy(&number, from, sizeof(number));
-        to[i] = c10::convert<To>(number);
+    WithNumbers([&](const auto& number_at) {
+      for (int64_t i = 0; i < count; ++i, from += sizeof(number_at(from))) {
+        to[i] = c10::convert<To>(number_at(from));
       }
     });
   }
 
+  // Reads as Read() does, where integers are wanted. Numbers of any type are integers by their values: 2.0 is one.
+  // Returns the index, from `begin` on, of the first number that is none; nullopt if all are integers.
+  std::optional<int64_t> ReadIntegers(int64_t begin, int64_t count, int64_t* to) const {
+    if (type_[1] != 'f') {
+      Read(begin, count, to);
+      return std::nullopt;
+    }
+    std::vector<double> numbers(count);
+    Read(begin, count, numbers.data());
+    const auto bad = std::ranges::find_if_not(numbers, IsInteger);
+    if (bad != numbers.end()) return bad - numbers.begin();
+    std::ranges::transform(numbers, to, [](double number) { return static_cast<int64_t>(number); });
+    return std::nullopt;
+  }
+
+  // Returns the element at `index` as a text for messages.
+  std::string TextOf(int64_t index) const {
+    double number = 0;
+    Read(index, 1, &number);
+    return fmt::format("{}", number);
+  }
+
  private:
+  // Calls read(number_at), in which number_at(from) returns the element whose bytes begin at `from`.
+  template <typename ReadNumbers>
+  void WithNumbers(const ReadNumbers& read) const {
+    WithType(type_, [&](auto zero) {
+      using Number = decltype(zero);
+      const auto number_at = [](const char* from) {
+        Number number;
+        std::memcpy(&number, from, sizeof(number));
+        return number;
+      };
+      if (type_[0] == '>') {
+        read([&](const char* from) { return WithSwappedBytes(number_at(from)); });
+      } else {
+        read(number_at);
+      }
+    });
+  }
+
+  // Does Read() for an array in Fortran's order, in which the first index changes fastest.
+  template <typename To>
+  void ReadByColumns(int64_t begin, int64_t count, To* to) const {
+    const size_t dimensions = shape_.size();
+    std::vector<int64_t> index(dimensions), step_bytes(dimensions);
+    int64_t bytes = item_bytes_;
+    for (size_t d = 0; d < dimensions; ++d) {
+      step_bytes[d] = bytes;
+      bytes *= shape_[d];
+    }
+    const char* from = numbers_;
+    for (size_t d = dimensions; d-- > 0;) {
+      index[d] = begin % shape_[d];
+      begin /= shape_[d];
+      from += index[d] * step_bytes[d];
+    }
+    WithNumbers([&](const auto& number_at) {
+      for (int64_t i = 0; i < count; ++i) {
+        to[i] = c10::convert<To>(number_at(from));
+        for (size_t d = dimensions; d-- > 0;) {
+          from += step_bytes[d];
+          if (++index[d] < shape_[d] || d == 0) break;
+          from -= shape_[d] * step_bytes[d];
+          index[d] = 0;
+        }
+      }
+    });
+  }
+
   void ParseHeader(std::string_view header) {
     const auto value_of = [&](std::string_view key) {
       const size_t at = header.find(key);
@@ -120,12 +204,14 @@ class Array {
     type_ = descr.starts_with('\'') && end != descr.npos ? descr.substr(1, end - 1) : "";
     if (!WithType(type_, [](auto) {})) {
       throw DataError(
-          "{}: numbers of type {}: known are little-endian floats, integers and booleans", path(),
-          type_.empty() ? "several fields" : type_);
+          "{}: numbers of type {}: known are floats, integers and booleans of up to 64 bits",
+          path(), type_.empty() ? "several fields" : type_);
     }
-    if (!value_of("'fortran_order'").starts_with("False")) {
-      throw DataError("{}: the array lies column by column: save numpy.ascontiguousarray() of it",
-                      path());
+    if (type_[2] == '1') type_[0] = '|';  // a byte has no order
+    const std::string_view order = value_of("'fortran_order'");
+    lies_by_columns_ = order.starts_with("True");
+    if (!lies_by_columns_ && !order.starts_with("False")) {
+      throw DataError("{}: the header's fortran_order is neither True nor False", path());
     }
     std::string_view sizes = value_of("'shape'");
     sizes = sizes.substr(0, sizes.find(')'));
@@ -147,6 +233,7 @@ class Array {
   MappedFile file_;
   std::string type_;
   std::vector<int64_t> shape_;
+  bool lies_by_columns_ = false;
   const char* numbers_ = nullptr;
   int64_t item_bytes_ = 0;
 };
@@ -207,7 +294,10 @@ class Npy : public Dataset {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<uint8_t*>(input));
     } else if (spec_.dtype == at::kLong) {
       auto* tokens = reinterpret_cast<int64_t*>(input);
-      inputs_.Read(index * elements_, elements_, tokens);
+      if (const auto bad = inputs_.ReadIntegers(index * elements_, elements_, tokens)) {
+        throw DataError("{}: sample {}: {} is no token", inputs_.path(), index,
+                        inputs_.TextOf(index * elements_ + *bad));
+      }
       // A negative token is refused, because models use tokens as indices of a table.
       if (const auto* bad =
               std::find_if(tokens, tokens + elements_, [](int64_t token) { return token < 0; });
@@ -257,11 +347,10 @@ class Npy : public Dataset {
   }
 
   void SetTexts(const std::vector<int64_t>& shape) {
-    if (!inputs_.holds_integers() || (shape.size() != 2 && shape.size() != 3)) {
+    if (shape.size() != 2 && shape.size() != 3) {
       throw DataError(
-          "{}: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens], not [{}]{}",
-          inputs_.path(), fmt::join(shape, ", "),
-          inputs_.holds_integers() ? "" : " of another type");
+          "{}: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens], not [{}]",
+          inputs_.path(), fmt::join(shape, ", "));
     }
     spec_.shape = {shape.begin() + 1, shape.end()};
   }
@@ -276,17 +365,20 @@ class Npy : public Dataset {
     const bool fits = shape == std::vector<int64_t>{size_, rows, columns} ||
                       shape == std::vector<int64_t>{size_, 1, rows, columns} ||
                       shape == std::vector<int64_t>{size_, rows, columns, 1};
-    if (!fits || !targets.holds_integers()) {
-      throw DataError("{}: masks are integers of [samples, {}, {}] as the images are, not [{}]{}",
-                      targets.path(), rows, columns, fmt::join(shape, ", "),
-                      targets.holds_integers() ? "" : " of another type");
+    if (!fits) {
+      throw DataError("{}: masks are integers of [samples, {}, {}] as the images are, not [{}]",
+                      targets.path(), rows, columns, fmt::join(shape, ", "));
     }
     const bool finds_classes = spec_.classes == 0;
     const int64_t limit = finds_classes ? kIgnoredPixel : spec_.classes;
     std::set<int64_t> found;
     std::vector<int64_t> mask(pixels);
     for (int64_t i = 0; i < size_; ++i) {
-      targets.Read(i * pixels, pixels, mask.data());
+      if (const auto bad = targets.ReadIntegers(i * pixels, pixels, mask.data())) {
+        throw DataError("{}: sample {}, row {}, column {}: {} is no integer, as classes are",
+                        targets.path(), i, *bad / columns, *bad % columns,
+                        targets.TextOf(i * pixels + *bad));
+      }
       for (int64_t pixel = 0; pixel < pixels; ++pixel) {
         const int64_t label = mask[pixel];
         if (label != kIgnoredPixel && (label < 0 || label >= limit)) {
@@ -308,12 +400,19 @@ class Npy : public Dataset {
   }
 
   void ReadLabels(const Array& targets) {
-    if (c10::multiply_integers(targets.shape()) != size_ || !targets.holds_integers()) {
-      throw DataError("{}: labels are one integer for each sample, not [{}]", targets.path(),
-                      fmt::join(targets.shape(), ", "));
+    if (c10::multiply_integers(targets.shape()) != size_) {
+      throw DataError(
+          "{}: labels are one integer for each sample, not an array of [{}]: of a column for each "
+          "class take numpy.argmax(labels, 1), or set data.task: MULTI_LABEL",
+          targets.path(), fmt::join(targets.shape(), ", "));
     }
     labels_.resize(size_);
-    targets.Read(0, size_, labels_.data());
+    if (const auto bad = targets.ReadIntegers(0, size_, labels_.data())) {
+      throw DataError(
+          "{}: sample {}: label {} is no integer: labels count the classes from 0 (numbers are "
+          "learnt with data.task: REGRESSION)",
+          targets.path(), *bad, targets.TextOf(*bad));
+    }
     const bool finds_classes = spec_.classes == 0;
     if (finds_classes) {
       const auto greatest = std::ranges::max_element(labels_);
@@ -366,11 +465,20 @@ std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options) {
   return std::make_shared<Npy>(options);
 }
 
-bool NpyInfo::holds_integers() const { return HoldsIntegers(type); }
-
 NpyInfo ReadNpyInfo(const std::string& path) {
   const Array array(path);
   return {.type = array.type(), .shape = array.shape()};
+}
+
+bool HoldsIntegers(const std::string& path) {
+  constexpr int64_t kAtOnce = 65'536;
+  const Array array(path);
+  const int64_t all = c10::multiply_integers(array.shape());
+  std::vector<int64_t> numbers(std::min(all, kAtOnce));
+  for (int64_t begin = 0; begin < all; begin += kAtOnce) {
+    if (array.ReadIntegers(begin, std::min(kAtOnce, all - begin), numbers.data())) return false;
+  }
+  return true;
 }
 
 std::string NpyHeader(std::string_view type, std::span<const int64_t> shape) {

@@ -1,7 +1,7 @@
 // Reads arrays from NumPy's .npy files.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/npy_test.cc)
-//   a file that is missing, empty or truncated; an array of another type, order or shape; fewer or more
+//   a file that is missing, empty or truncated; an array of another type or shape; fewer or more
 //   numbers than its header says -> Error (kData) with path -> Npy.RefusesWhatItCannotRead
 //   a label that is no integer or outside [0, classes), a multi-label target that is not 0 or 1, a mask of another size
 //   than its image, tokens that are no integers
@@ -34,21 +34,23 @@ struct NpyOptions {
 };
 
 // Returns a data set of arrays that NumPy saved. The elements of an array may be floats of 16, 32 or 64 bits, integers
-// of 8 to 64 bits, or booleans; the floats and integers must be little-endian. Inputs become float32, except that
-// pixels stay bytes and tokens become int64. MapNpy() maps the inputs into memory without reading them, and reads and
+// of 8 to 64 bits, or booleans, of either byte order, in C's order or in Fortran's. (Reading a sample of an array in
+// Fortran's order takes longer, because its elements lie apart.) Where integers are wanted, such as for labels, floats
+// must have integer values. Inputs become float32, except that pixels stay bytes and tokens become int64. MapNpy() maps the inputs into memory without reading them, and reads and
 // checks the targets. Throws Error (kData). Read() of the data set throws Error (kData) if a token is below 0.
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 struct NpyInfo {
   std::string type;  // NumPy's name of the elements' type, such as "|u1" or "<f4"
   std::vector<int64_t> shape;
-
-  bool holds_integers() const;  // whether the elements are integers or booleans
 };
 
 // Returns the type and the shape that the header of a .npy file holds. Throws the same errors about the file as
 // MapNpy().
 NpyInfo ReadNpyInfo(const std::string& path);
+
+// Returns whether all elements of a .npy file are integers by their values, such as 2 and 2.0. Throws Error (kData).
+bool HoldsIntegers(const std::string& path);
 
 // Returns the header of a .npy file for an array in row-major order. `type` is NumPy's name of the elements' type, such
 // as "|u1" or "<f4".

@@ -54,9 +54,9 @@ TEST(Npy, SaysWhatAHeaderSays) {
       ReadNpyInfo(WriteTestFile("i.npy", NpyOf<int16_t>("<i2", "3, 2", {0, 4, 2, 5, 6, 7})));
   EXPECT_EQ(info.type, "<i2");
   EXPECT_EQ(info.shape, (std::vector<int64_t>{3, 2}));
-  EXPECT_TRUE(info.holds_integers());
-  EXPECT_FALSE(
-      ReadNpyInfo(WriteTestFile("f.npy", NpyOf<float>("<f4", "2,", {1, 2}))).holds_integers());
+  EXPECT_TRUE(HoldsIntegers(testing::TempDir() + "/i.npy"));
+  EXPECT_TRUE(HoldsIntegers(WriteTestFile("f.npy", NpyOf<float>("<f4", "2,", {1, 2}))));
+  EXPECT_FALSE(HoldsIntegers(WriteTestFile("f.npy", NpyOf<float>("<f4", "2,", {1, 2.5}))));
   EXPECT_THAT(DataErrorOf([] { ReadNpyInfo(WriteTestFile("n.npy", "none")); }),
               HasSubstr("no .npy file"));
 }
@@ -125,6 +125,19 @@ TEST(Npy, ReadsTexts) {
   }
 }
 
+TEST(Npy, ReadsEachOrder) {
+  // The array is numpy.arange(12).reshape(2, 2, 3), of big-endian numbers in Fortran's order.
+  std::string numbers;
+  for (const char number : {0, 6, 3, 9, 1, 7, 4, 10, 2, 8, 5, 11}) numbers += {'\0', number};
+  const auto dataset =
+      MapNpy({.inputs = WriteTestFile(
+                  "x.npy", NpyText("{'descr': '>i2', 'fortran_order': True, 'shape': (2, 2, 3)}",
+                                   numbers))});
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(*dataset, 0, &label), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{6, 7, 8, 9, 10, 11}));
+}
+
 TEST(Npy, HeaderIsThatOfNumPy) {
   // The header that NumPy writes for numpy.zeros((2, 3), numpy.uint8) has 128 bytes.
   const std::string header = NpyHeader("|u1", std::vector<int64_t>{2, 3});
@@ -148,13 +161,13 @@ TEST(Npy, RefusesWhatItCannotRead) {
               HasSubstr("17 bytes of numbers where the header says 16: there"));
   EXPECT_THAT(error_of(good.substr(0, good.size() - 1)), HasSubstr("it is cut short"));
   EXPECT_THAT(error_of("PK\x03\x04 an archive"), HasSubstr("no .npy file: take the arrays out"));
-  EXPECT_THAT(error_of(NpyOf<float>(">f4", "2, 2", four)), HasSubstr("numbers of type >f4"));
+  EXPECT_THAT(error_of(NpyOf<float>("!f4", "2, 2", four)), HasSubstr("numbers of type !f4"));
   EXPECT_THAT(error_of(NpyOf<float>("<c8", "2", four)), HasSubstr("numbers of type <c8"));
   EXPECT_THAT(
       error_of(NpyText("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234")),
       HasSubstr("numbers of type several fields"));
-  EXPECT_THAT(error_of(NpyText("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1)}", "1234")),
-              HasSubstr("column by column"));
+  EXPECT_THAT(error_of(NpyText("{'descr': '<f4', 'fortran_order': 1, 'shape': (1, 1)}", "1234")),
+              HasSubstr("fortran_order is neither True nor False"));
   EXPECT_THAT(error_of(NpyText("{'descr': '<f4', 'shape': (1, 1)}", "1234")),
               HasSubstr("no 'fortran_order'"));
   EXPECT_THAT(error_of(NpyOf<float>("<f4", "99999999999, 99999999999", four)),
@@ -179,8 +192,20 @@ TEST(Npy, RefusesTargetsThatDoNotFit) {
   constexpr Task kClasses = Task::kClassification;
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "3,", {0, 1, 2}), kClasses, 0),
               HasSubstr("3 targets for the 2 inputs of"));
-  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1}), kClasses, 0),
-              HasSubstr("labels are one integer for each sample"));
+  EXPECT_EQ(MapNpy({.inputs = inputs,
+                    .targets = WriteTestFile("y.npy", NpyOf<float>("<f4", "2,", {0, 1}))})
+                ->spec()
+                .classes,
+            2);
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1.5}), kClasses, 0),
+              HasSubstr("sample 1: label 1.5 is no integer: labels count the classes from 0"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {NAN, 0}), kClasses, 0),
+              HasSubstr("sample 0: label nan is no integer"));
+  EXPECT_THAT(error_of(NpyOf<double>("<f8", "2,", {0, 1e300}), kClasses, 0),
+              HasSubstr("sample 1: label 1e+300 is no integer"));
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "2, 2", {0, 1, 1, 0}), kClasses, 0),
+              HasSubstr("labels are one integer for each sample, not an array of [2, 2]: of a "
+                        "column for each class take numpy.argmax(labels, 1)"));
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "2,", {0, 3}), kClasses, 3),
               HasSubstr("sample 1: label 3 is out of range: data.classes is 3"));
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "2,", {0, -1}), kClasses, 0),
@@ -228,7 +253,8 @@ TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
   };
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 3", {0, 1, 2}), 0),
               HasSubstr("masks are integers of [samples, 1, 3] as the images are, not [1, 3]"));
-  EXPECT_THAT(error_of(NpyOf<float>("<f4", "1, 1, 3", {0, 1, 2}), 0), HasSubstr("of another type"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "1, 1, 3", {0, 1, 0.5}), 0),
+              HasSubstr("sample 0, row 0, column 2: 0.5 is no integer, as classes are"));
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 1, 3", {0, 2, 255}), 2),
               HasSubstr("sample 0, row 0, column 1: class 2 is out of range: data.classes is 2"));
   EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 1, 3", {0, -1, 0}), 0),
@@ -239,7 +265,7 @@ TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
               }),
               HasSubstr("are no images of [channels, height, width]"));
   EXPECT_THAT(DataErrorOf([&] {
-                MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 3", {0, 0, 0})),
+                MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "3,", {0, 0, 0})),
                         .dtype = at::kLong});
               }),
               HasSubstr("TEXTS are integers of [samples, tokens]"));
@@ -249,6 +275,11 @@ TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
   std::vector<std::byte> text(24), label(8);
   EXPECT_THAT(DataErrorOf([&] { padded->Read(0, 0, text.data(), label.data()); }),
               HasSubstr("x.npy: sample 0: -100 is no token"));
+  const auto halves =
+      MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 3", {4, 0.5, 0})),
+              .dtype = at::kLong});
+  EXPECT_THAT(DataErrorOf([&] { halves->Read(0, 0, text.data(), label.data()); }),
+              HasSubstr("x.npy: sample 0: 0.5 is no token"));
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ bool IsPixels(const NpyInfo& info) {
          (shape.size() == 4 && (is_channels(shape[1]) || is_channels(shape[3])));
 }
 
-// Returns whether the targets are a mask for each image.
-bool AreMasks(const NpyInfo& inputs, const NpyInfo& targets) {
-  return targets.holds_integers() && targets.shape.size() >= 3 && inputs.shape.size() >= 3;
+// Returns whether the targets, which are those of the file `path`, are a mask for each image.
+bool AreMasks(const NpyInfo& inputs, const NpyInfo& targets, const std::string& path) {
+  return targets.shape.size() >= 3 && inputs.shape.size() >= 3 && HoldsIntegers(path);
 }
 
 std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, const Reading& as,
@@ -67,7 +67,8 @@ int64_t GreatestToken(const NpyInfo& info, const Dataset& samples) {
   constexpr float kLeastVocabulary = 1000;
   constexpr double kAlike = 0.7, kOwnRange = 0.2;
   const bool has_rows = info.shape.size() == 3 && info.shape[1] <= kMostInputs;
-  if (!info.holds_integers() || info.type.ends_with("1")) return 0;  // bytes and booleans
+  // Token numbers are stored as integers, and as wider ones than bytes and booleans.
+  if (info.type[1] == 'f' || info.type.ends_with("1")) return 0;
   if ((info.shape.size() != 2 && !has_rows) || info.shape.back() < kFewestTokens) return 0;
   const int64_t length = info.shape.back();
   std::vector<float> input(samples.spec().bytes() / sizeof(float)), before;
@@ -107,9 +108,10 @@ bool AreYesOrNo(const Dataset& samples) {
   return true;
 }
 
-// Returns whether the targets, which are integers, are classes: no negative numbers, at most 1000 different ones, and
-// at least three samples of each on average.
-bool AreClasses(const Dataset& numbers) {
+// Returns whether the targets are classes: integers from 0, at most 1000 different ones, and at least three samples of
+// each on average. With `without_gaps`, each integer up to the greatest must be there, as is usual for classes and not
+// for measured numbers.
+bool AreClasses(const Dataset& numbers, bool without_gaps) {
   constexpr size_t kMost = 1000;
   constexpr int64_t kRowsOfAClass = 3;
   std::set<float> different;
@@ -117,15 +119,16 @@ bool AreClasses(const Dataset& numbers) {
   for (int64_t i = 0; i < numbers.size(); ++i) {
     numbers.ReadTarget(i, reinterpret_cast<std::byte*>(&target));
     different.insert(target);
-    if (target < 0 || different.size() > kMost) return false;
+    if (target < 0 || target != std::floor(target) || different.size() > kMost) return false;
   }
+  if (without_gaps && *different.rbegin() >= static_cast<float>(different.size())) return false;
   return static_cast<int64_t>(different.size()) * kRowsOfAClass <= numbers.size();
 }
 
 Reading ReadNpy(const FoundData& data, const NewRequest& request) {
   const NpyInfo inputs = ReadNpyInfo(data.train[0]);
   const NpyInfo targets = ReadNpyInfo(data.train[1]);
-  if (AreMasks(inputs, targets)) {
+  if (AreMasks(inputs, targets, data.train[1])) {
     throw DataError(
         "{}: masks [{}], a class for each pixel, and no built-in model predicts pixels: export a "
         "PyTorch module such as a U-Net with `python -m lockstep.export`, and give it a config "
@@ -141,10 +144,11 @@ Reading ReadNpy(const FoundData& data, const NewRequest& request) {
     reading.greatest_token = GreatestToken(inputs, *open(Task::kRegression));
     reading.tokens = reading.greatest_token > 0;
   }
+  const bool are_floats = targets.type[1] == 'f';
   if (request.task) {
     reading.task = *request.task;
     reading.task_reason = "as --task says";
-  } else if (one && targets.holds_integers() && AreClasses(*open(Task::kRegression))) {
+  } else if (one && AreClasses(*open(Task::kRegression), /*without_gaps=*/are_floats)) {
     reading.task = LearnTask::kClassification;
     reading.task_reason = "the targets are integers from 0";
   } else if (!one && AreYesOrNo(*open(Task::kRegression))) {

@@ -8,6 +8,8 @@ what can fail -> what the caller sees -> the test that shows it (tests/python_te
     -> test_an_error_is_one_line
   a folder that is not a run's -> LockstepError -> test_what_is_no_run
   a frame or an array for a run that was trained on another format -> LockstepError -> test_inputs_that_do_not_fit
+  a frame or an array that the program refuses -> LockstepError that speaks of the frame or array, and not of the
+    temporary file in which the program got it -> test_arrays_as_numpy_has_them (tests/binary_files_test.py)
 """
 
 from __future__ import annotations
@@ -252,7 +254,13 @@ class Run:
             words = [*_start(ranks), "predict", self.point, "--input", *files, "--output", path, "--format", form]
             words += ["--probabilities"] if probabilities else []
             words += [] if submission is None else ["--submission", os.fspath(submission)]
-            run_program(words)
+            try:
+                run_program(words)
+            except LockstepError as error:
+                if frame is None and not is_array:
+                    raise
+                given = "the array" if frame is None else "the data frame"
+                raise LockstepError(str(error).replace(files[0], given), error.status) from None
             if has_masks:
                 import numpy
 
@@ -303,6 +311,9 @@ class Run:
         if data["format"] == "NPY":
             import numpy
 
+            if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+                what = f"the array has the dtype {array.dtype}"
+                raise LockstepError(f"{what}: give floats, integers or booleans of up to 64 bits", USAGE)
             path = os.path.join(folder, "inputs.npy")
             numpy.save(path, array)
             return path
