@@ -130,8 +130,8 @@ void Masks::FindMasksOfAnyCase() {
   std::unordered_set<std::string> stems;  // the paths of the images without extension
   for (int64_t i = 0; i < size(); ++i) stems.emplace(stem_of(images_->PathOf(i)));
   LeftOut left_out;
-  std::unordered_map<std::string, std::string>
-      other_case;                         // by stem, the first name in the order of names
+  // For each stem the first mask, in the order of names, whose extension is written otherwise than ".png".
+  std::unordered_map<std::string, std::string> other_case;
   std::unordered_set<std::string> usual;  // the stems of masks whose extension is ".png"
   for (int64_t row = 0; row < listed.size(); ++row) {
     const std::string path = listed.PathWithClass(row);
