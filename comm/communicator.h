@@ -93,6 +93,9 @@ class Communicator {
   // communicators return 0, because with NCCL only the device waits for an operation.
   virtual double waited_s() const { return 0; }
 
+  // Returns for how many of these seconds the thread that exchanges data was ready to run but waited for a core.
+  virtual double waited_for_core_s() const { return 0; }
+
   // Marks in the flight record which operations are done. Throws Error (kPeer) if the communicator has failed. Any
   // thread may call this function, such as the watchdog's thread. It never waits.
   virtual void Poll() {}

@@ -140,6 +140,7 @@ MpiCommunicator::MpiCommunicator(FlightRecorder& recorder)
     : recorder_(recorder), thread_([this] { Run(); }) {
   try {
     OnThread([this] {
+      core_wait_.emplace();
       int provided = 0;
       Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
       if (provided < MPI_THREAD_FUNNELED) {
@@ -161,6 +162,7 @@ MpiCommunicator::MpiCommunicator(FlightRecorder& recorder)
       Check(MPI_Allreduce(MPI_IN_PLACE, &first_elsewhere_, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD),
             "MPI_Allreduce");
     }).Wait();
+    is_initialised_ = true;
   } catch (...) {
     StopThread();
     throw;
@@ -268,11 +270,13 @@ Work MpiCommunicator::Enqueue(Op op, size_t bytes, Label label, std::function<vo
 
 Work MpiCommunicator::OnThread(std::function<void()> act) {
   using Clock = std::chrono::steady_clock;
-  // The load and the store of waited_s_ need not be one atomic operation, because only the training thread calls
-  // count_since().
-  const auto count_since = [this](Clock::time_point begin) {
+  // A load and a store of waited_s_ need not be one atomic operation, because only the training thread counts.
+  const auto count = [](std::atomic<double>& sum, double seconds) {
+    sum.store(sum + seconds, std::memory_order_relaxed);
+  };
+  const auto count_since = [this, count](Clock::time_point begin) {
     const std::chrono::duration<double> seconds = Clock::now() - begin;
-    waited_s_.store(waited_s_ + seconds.count(), std::memory_order_relaxed);
+    count(waited_s_, seconds.count());
   };
   const auto begin = Clock::now();
   std::packaged_task<void()> task(std::move(act));
@@ -284,9 +288,13 @@ Work MpiCommunicator::OnThread(std::function<void()> act) {
   }
   queued_.notify_one();
   count_since(begin);
-  return Work([count_since, done] {
+  return Work([this, count, count_since, done] {
     const auto begin = Clock::now();
+    // Reading the thread's wait takes microseconds, so it is not read where there is nothing to wait for.
+    const bool is_done = done->wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    const double before_s = is_done || !is_initialised_ ? -1 : core_wait_->Read().waiting;
     done->get();
+    if (before_s >= 0) count(waited_for_core_s_, core_wait_->Read().waiting - before_s);
     count_since(begin);
   });
 }

@@ -21,8 +21,10 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "base/files/core_wait.h"
 #include "comm/communicator.h"
 
 namespace lockstep {
@@ -53,6 +55,7 @@ class MpiCommunicator : public Communicator {
   Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) override;
   void Barrier(Label label) override;
   double waited_s() const override { return waited_s_; }
+  double waited_for_core_s() const override { return waited_for_core_s_; }
   at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override;
 
   // Calls MPI_Finalize. Every rank must call Finalize() after its last operation.
@@ -73,6 +76,9 @@ class MpiCommunicator : public Communicator {
   int first_elsewhere_ = 1;
 
   std::atomic<double> waited_s_ = 0;
+  std::atomic<double> waited_for_core_s_ = 0;
+  std::optional<CoreWait> core_wait_;  // of thread_, which makes it
+  bool is_initialised_ = false;        // whether core_wait_ may be read on other threads
   std::mutex mutex_;
   std::condition_variable queued_;
   std::deque<std::packaged_task<void()>> queue_;

@@ -179,18 +179,19 @@ def more_ranks_than_cores(severity, images):
 
 
 class BusyNeighbours(Plant):
-    """Plants other processes that use the core on which the run trains."""
+    """Plants `count` other processes that use the cores on which the run trains. `launcher` chooses the cores of both.
+    """
 
-    def __init__(self, severity):
+    def __init__(self, count, steps, launcher, **options):
         model = 'name: "mlp" mlp { hidden: [512, 512] }'
-        text = config(DIGITS_DATA, model, "loader { threads: 0 }", steps=2000)
-        super().__init__("cores", text, text, remedy="other processes use this machine's cores", launcher=ONE_CORE)
-        self.count = severity + 1
+        text = config(DIGITS_DATA, model, "loader { threads: 0 }", steps=steps)
+        super().__init__("cores", text, text, remedy="other processes use this machine's cores", launcher=launcher, **options)
+        self.count = count
 
     @contextlib.contextmanager
     def around(self):
         neighbours = [
-            subprocess.Popen([*ONE_CORE, sys.executable, "-c", "while True: pass"]) for _ in range(self.count)
+            subprocess.Popen([*self.launcher, sys.executable, "-c", "while True: pass"]) for _ in range(self.count)
         ]
         try:
             yield
@@ -201,7 +202,13 @@ class BusyNeighbours(Plant):
 
 
 def busy_neighbours(severity, images):
-    return BusyNeighbours(severity)
+    return BusyNeighbours(severity + 1, 2000, ONE_CORE)
+
+
+def busy_neighbours_of_ranks(severity, images):
+    """Plants other processes on all cores. While one rank has no core, the other rank waits for it."""
+    # The threads of the ranks share the cores also without neighbours, so the shares of the two runs differ more.
+    return BusyNeighbours(CORES + severity, 40, (), ranks=2, points=0.12)
 
 
 PLANTS = [
@@ -217,6 +224,7 @@ PLANTS = [
     frequent_evaluation,
     more_ranks_than_cores,
     busy_neighbours,
+    busy_neighbours_of_ranks,
 ]
 SEVERITIES = range(3)
 

@@ -55,6 +55,9 @@ struct RankSeconds {
   // ready to run but had no core.
   double running_s = 0;
   double core_wait_s = 0;
+  // The seconds for which the training thread waited for other ranks while this rank's thread that exchanges data was
+  // ready to run but had no core.
+  double exchange_core_wait_s = 0;
 
   double& lost(Loss loss) { return lost_s[static_cast<size_t>(loss)]; }
   double lost(Loss loss) const { return lost_s[static_cast<size_t>(loss)]; }

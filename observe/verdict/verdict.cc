@@ -43,6 +43,30 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
 }
 
+// Returns for how many seconds the training thread of `rank` waited for a core while it computed or, if it reads the
+// samples itself (`reads`), while it read them. A thread that has waited for other ranks may still wait for a core
+// afterwards. This second wait is part of RankSeconds::core_wait_s, but was measured as waiting for other ranks.
+double CoreWaitOfWork(const RankSeconds& rank, bool reads) {
+  const double works_s =
+      rank.computed_s + (reads ? rank.lost(Loss::kReading) + rank.lost(Loss::kDecoding) : 0);
+  return std::clamp(works_s - rank.running_s, 0.0, std::max(0.0, rank.core_wait_s));
+}
+
+// Returns for how many seconds rank `critical` waited for other ranks because a thread had no core: the other ranks'
+// training threads came late to the exchange, a thread that exchanges data could not go on, or the rank's training
+// thread could not go on after the exchange.
+double CoreWaitOfExchange(const std::vector<RankSeconds>& ranks, size_t critical, bool reads) {
+  double exchanging_s = 0;
+  double late_s = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    exchanging_s = std::max(exchanging_s, ranks[rank].exchange_core_wait_s);
+    if (rank != critical) late_s += CoreWaitOfWork(ranks[rank], reads);
+  }
+  const RankSeconds& own = ranks[critical];
+  const double after_s = std::max(0.0, own.core_wait_s - CoreWaitOfWork(own, reads));
+  return std::min(own.lost(Loss::kCommunication), exchanging_s + late_s + after_s);
+}
+
 // Returns the seconds in which the GPU had nothing to do because the host had not launched the GPU's next kernel yet.
 // Steps that run as a CUDA graph lose no time in this way.
 double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& report,
@@ -169,13 +193,11 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // A thread that has waited for other ranks may still wait for a core afterwards. This second wait was measured as
-  // waiting for other ranks, too, and must not count twice. Without loader threads the training thread also reads the
-  // samples, and may wait for a core while it reads.
+  // Without loader threads the training thread also reads the samples, and may wait for a core while it reads.
   const bool reads = facts.loader_threads == 0;
-  const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
-  const double works_s = own.computed_s + reads_s;
-  double core_wait_s = std::clamp(works_s - own.running_s, 0.0, std::max(0.0, own.core_wait_s));
+  double core_wait_s = CoreWaitOfWork(own, reads);
+  const double works_s =
+      own.computed_s + (reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0);
   if (reads && works_s > 0) {
     const double share = core_wait_s / works_s;
     for (const Loss loss : {Loss::kReading, Loss::kDecoding}) {
@@ -191,8 +213,12 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
 
   // If there are more ranks than cores, ranks wait for each other because one of them has no core, so this wait counts
   // as a wait for a core.
-  if (!facts.on_gpu && facts.ranks_here > facts.cores_here) {
-    lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
+  if (!facts.on_gpu) {
+    const double exchange_s = facts.ranks_here > facts.cores_here
+                                  ? lost(Loss::kCommunication)
+                                  : CoreWaitOfExchange(ranks, critical, reads);
+    lost(Loss::kCommunication) -= exchange_s;
+    lost(Loss::kCores) += exchange_s;
   }
 
   // take() moves seconds from the computing time to a loss, but not more seconds than are left of the computing time.

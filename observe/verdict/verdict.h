@@ -3,9 +3,12 @@
 // All ranks make a step together, so the step takes the same time on each of them. The rank that waits least for the
 // other ranks is the rank for which the other ranks wait. The losses of the job are computed from the ledger of this
 // rank, called the critical rank below:
-//   communication  the time for which the critical rank still waits for the exchange with other ranks
+//   communication  the time for which the critical rank still waits for the exchange with other ranks, and no rank
+//                  waits for a core
 //   slow_rank      the time by which the critical rank's computing time exceeds the mean of the other ranks
-//   cores          the time in which the critical rank's training thread was ready to run and had no core
+//   cores          the time in which the critical rank's training thread was ready to run and had no core; and the time
+//                  for which it waited for other ranks because they, or the thread of a rank that exchanges data, were
+//                  ready to run and had no core
 //   reading, decoding, copying   the time for which the critical rank waits for samples, split by the share that the
 //                  loader measured for each
 //   launching      the time in which the GPU was idle for no other known reason

@@ -80,16 +80,54 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
   EXPECT_EQ(report.remedy, "2 ranks share 1 cores: start 1 (-n 1)");
 }
 
+TEST(Verdict, WaitingForARankThatWaitsForACoreIsNoCommunication) {
+  // Each rank waits for a core for 4 s, but never while the other rank does, so each waits 4 s for the other.
+  RankSeconds rank = With(Loss::kCommunication, 5);
+  rank.running_s = 1;
+  rank.core_wait_s = 4;
+  const SecondsReport report = Judge({rank, rank}, {.ranks_here = 2, .cores_here = 2});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 8, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kCommunication), 1, 1e-9);
+  EXPECT_EQ(report.cause, Loss::kCores);
+  EXPECT_EQ(report.remedy,
+            "other processes use this machine's cores, or loader.threads is too high");
+}
+
+TEST(Verdict, AnExchangeThatWaitsForACoreIsNoCommunication) {
+  // The exchange waits for the core of one rank's thread, whichever rank is the critical one.
+  RankSeconds starved = With(Loss::kCommunication, 7);
+  starved.running_s = 3;
+  starved.exchange_core_wait_s = 6;
+  RankSeconds other = With(Loss::kCommunication, 6.5);
+  other.running_s = 3.5;
+  const SecondsReport report = Judge({starved, other}, {.ranks_here = 2, .cores_here = 2});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 6, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kCommunication), 0.5, 1e-9);
+  EXPECT_EQ(report.cause, Loss::kCores);
+}
+
+TEST(Verdict, NoMoreIsWaitingForACoreThanWasWaited) {
+  RankSeconds rank = With(Loss::kCommunication, 2);
+  rank.running_s = 8;
+  rank.exchange_core_wait_s = 50;
+  const SecondsReport report = Judge({rank, rank}, {.ranks_here = 2, .cores_here = 2});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 2, 1e-9);
+}
+
 TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
   RankSeconds rank = With(Loss::kCommunication, 6);
   rank.running_s = 3.5;
   // The computing time is 10 - 6 = 4 s, of which the thread ran for 3.5 s, so only 0.5 s of core_wait_s lie in the
-  // computing time. The other 4.5 s are already measured as waiting for other ranks.
+  // computing time. The other 4.5 s were measured as waiting for other ranks.
   rank.core_wait_s = 5;
   const SecondsReport report = Judge({rank}, {});
   ExpectAddsUp(report);
-  EXPECT_NEAR(report.lost(Loss::kCores), 0.5, 1e-9);
-  EXPECT_EQ(report.cause, Loss::kCommunication);
+  EXPECT_NEAR(report.lost(Loss::kCores), 5, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kCommunication), 1.5, 1e-9);
+  EXPECT_EQ(report.cause, Loss::kCores);
 }
 
 TEST(Verdict, AThreadThatReadsItsSamplesItselfWaitsForACoreThereToo) {

@@ -68,6 +68,7 @@ bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
 void TimeAccount::CountFromHere(Input& input) {
   data_wait_.CountFromHere(input);
   cores_elsewhere_ = core_wait_.Read();
+  exchange_cores_elsewhere_s_ = world_.host.waited_for_core_s();
   reported_at_s_ = SecondsSinceBoot();
   counting_since_ = UnixSeconds();
 }
@@ -93,6 +94,7 @@ void TimeAccount::TakeReading(const MachineReading& reading) {
 double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   const double begin_s = SecondsSinceBoot();
   const double waited_s = world_.host.waited_s();
+  const double waited_for_core_s = world_.host.waited_for_core_s();
   // CPU time is measured only for evaluations, which use much of it. For other acts the measurement would take too
   // long, because some of them happen in each step.
   const bool computes = loss == Loss::kEvaluation;
@@ -100,6 +102,7 @@ double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   act();
   if (computes) cores_elsewhere_ = cores_elsewhere_ + (core_wait_.Read() - cores);
   exchange_elsewhere_s_ += world_.host.waited_s() - waited_s;
+  exchange_cores_elsewhere_s_ += world_.host.waited_for_core_s() - waited_for_core_s;
   const double seconds = SecondsSinceBoot() - begin_s;
   if (loss == Loss::kMemory) ledger_.ForgetUnbroken();
   // Time before the end of the first step does not count. While steps are made again after a failure, all time counts
@@ -163,6 +166,7 @@ RankSeconds TimeAccount::Own(Input& input) const {
   const CoreSeconds cores = core_wait_.Read() - cores_elsewhere_;
   own.running_s = cores.running;
   own.core_wait_s = cores.waiting;
+  own.exchange_core_wait_s = world_.host.waited_for_core_s() - exchange_cores_elsewhere_s_;
   own.lost(Loss::kRestarts) += restart_s_;
   own.wall_s += restart_s_;
   return own;

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "base/files/core_wait.h"
 #include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
-#include "observe/machine/core_wait.h"
 #include "observe/run_event.h"
 #include "observe/verdict/ledger.h"
 #include "observe/verdict/machine_means.h"
@@ -112,7 +112,9 @@ class TimeAccount {
   int64_t steps_queued_ = 0;         // number of steps queued after the first one
   double queued_step_s_ = 0;         // seconds between the last two calls of OnQueued()
   double exchange_elsewhere_s_ = 0;  // seconds of waiting for other ranks outside of steps
-  CoreSeconds cores_elsewhere_;      // CPU time before CountFromHere() and in evaluations
+  // The part of waited_for_core_s() that lies outside of steps.
+  double exchange_cores_elsewhere_s_ = 0;
+  CoreSeconds cores_elsewhere_;  // CPU time before CountFromHere() and in evaluations
   // The time when the last step was queued, and the sums of seconds up to that time.
   struct Moment {
     double at_s = 0;

@@ -1,4 +1,4 @@
-#include "observe/machine/core_wait.h"
+#include "base/files/core_wait.h"
 
 #include <fcntl.h>
 
