@@ -56,13 +56,14 @@ std::vector<Call> CallsOf(const Json& trace, bool on_gpu) {
   return in_steps.empty() ? all : in_steps;
 }
 
-// Returns for how long at least one of the calls was running, in microseconds.
+// Returns for how long at least one of the calls was running, in microseconds. An operation runs while the operations
+// nested in it run.
 double BusyUs(std::vector<Call> calls) {
   std::ranges::sort(calls, {}, &Call::begin_us);
   double busy = 0;
   double until = -std::numeric_limits<double>::infinity();
   for (const Call& call : calls) {
-    const double end = call.begin_us + call.us;
+    const double end = call.begin_us + Number(*call.event, "dur");
     busy += std::max(0.0, end - std::max(until, call.begin_us));
     until = std::max(until, end);
   }
@@ -113,6 +114,8 @@ bool IsLibTorchs(std::string_view kernel) {
   });
 }
 
+double ShareOf(double ms, double step_ms) { return step_ms > 0 ? ms / step_ms : 0; }
+
 struct Sum {
   double us = 0;
   double calls = 0;
@@ -127,8 +130,7 @@ std::string RemarkOn(const KernelRow& row) {
   constexpr double kDominates = 0.5;
   constexpr double kLow = 0.3;
   constexpr double kWorthwhile = 0.05;
-  if (row.share > kDominates)
-    return fmt::format("takes {:.0f} % of the device's time", 100 * row.share);
+  if (row.share > kDominates) return fmt::format("takes {:.0f} % of the step", 100 * row.share);
   if (row.calls > kManyCalls) {
     return fmt::format("is called {:.0f} times a step: fuse what calls it", row.calls);
   }
@@ -239,7 +241,7 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   double span_us = 0;
   for (const auto& [step, span] : spans) span_us += span.second - span.first;
   profile.step_ms = span_us / kUsPerMs / count;
-  profile.busy_share = on_gpu ? BusyUs(calls) / span_us : 1;
+  profile.busy_share = BusyUs(calls) / span_us;
   profile.attributed_share = attributed_us / all_us;
   profile.fused_share = fused_us / all_us;
   profile.libtorch_share = libtorch_us / all_us;
@@ -250,8 +252,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
                   .module = CommonName(sum.modules),
                   .ms = sum.us / kUsPerMs / count,
                   .calls = sum.calls / count,
-                  .us = sum.us / sum.calls,
-                  .share = sum.us / all_us};
+                  .us = sum.us / sum.calls};
+    row.share = ShareOf(row.ms, profile.step_ms);
     std::vector<double> by_step;
     for (const auto& [step, us] : sum.by_step) by_step.push_back(us);
     row.median_ms = MedianOf(std::move(by_step)) / kUsPerMs;
@@ -311,7 +313,7 @@ RankProfile RankProfileOf(const nlohmann::ordered_json& json) {
                                .median_ms = kernel.at("median_ms").get<double>(),
                                .calls = kernel.at("calls").get<double>(),
                                .us = kernel.at("us").get<double>(),
-                               .share = kernel.at("share").get<double>(),
+                               .share = ShareOf(kernel.at("ms").get<double>(), profile.step_ms),
                                .of_peak = Number(kernel, "of_peak"),
                                .remark = Text(kernel, "remark")});
   }
@@ -346,12 +348,13 @@ std::string TableOf(const RankProfile& profile, size_t most) {
   for (const auto& [phase, ms] : profile.phases_ms) {
     if (ms > 0) phases += fmt::format("{}{} {:.3f}", phases.empty() ? "" : ", ", phase, ms);
   }
-  std::string works;
-  if (profile.device != "CPU") {
-    works = fmt::format(
-        ", kernels run in {:.1f} % of it: {:.1f} % are fused operations, {:.1f} % LibTorch's, "
-        "{:.1f} % libraries'",
-        100 * profile.busy_share, 100 * profile.fused_share, 100 * profile.libtorch_share,
+  const bool on_gpu = profile.device != "CPU";
+  std::string works = fmt::format(", {} run in {:.1f} % of it", on_gpu ? "kernels" : "operations",
+                                  100 * profile.busy_share);
+  if (on_gpu) {
+    works += fmt::format(
+        ": {:.1f} % of that are fused operations, {:.1f} % LibTorch's, {:.1f} % libraries'",
+        100 * profile.fused_share, 100 * profile.libtorch_share,
         100 * (1 - profile.fused_share - profile.libtorch_share));
   }
   std::string text = fmt::format(

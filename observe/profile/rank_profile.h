@@ -25,7 +25,7 @@ struct KernelRow {
   double median_ms = 0;  // the median time over the steps with calls
   double calls = 0;
   double us = 0;         // the mean time of a call
-  double share = 0;      // the fraction of the device's time
+  double share = 0;      // ms as a fraction of the step's time, RankProfile::step_ms
   double of_peak = 0;    // FLOP/s as a fraction of the device's peak; 0: unknown
   std::string remark{};  // a remark for the user; empty: none
 };
@@ -34,8 +34,8 @@ struct RankProfile {
   int rank = 0;
   std::string device;  // the GPU's name, or "CPU"
   int64_t steps = 0;
-  double step_ms = 0;           // the mean time from a step's first work to its last work's end
-  double busy_share = 0;        // the share of step_ms in which the device worked
+  double step_ms = 0;     // the mean time from a step's first work to its last work's end
+  double busy_share = 0;  // the share of step_ms in which a kernel ran, or on a CPU an operation
   double attributed_share = 0;  // the share of the device's time whose phase is known
   // On a GPU: the shares of the GPU's time in kernels of Lockstep's fused operations, and in kernels of LibTorch's own
   // operations. The rest is the matrix products, convolutions and attention of NVIDIA's libraries, and copies.
@@ -51,7 +51,8 @@ RankProfile ProfileOf(const nlohmann::json& trace, bool on_gpu, double peak_flop
 
 nlohmann::ordered_json JsonOf(const RankProfile& profile);
 
-// Returns the profile from which JsonOf() made `json`. Throws nlohmann::json::exception if `json` is not such an
+// Returns the profile from which JsonOf() made `json`. KernelRow::share is computed anew, because older versions wrote
+// the fraction of the time in which kernels ran. Throws nlohmann::json::exception if `json` is not such an
 // object.
 RankProfile RankProfileOf(const nlohmann::ordered_json& json);
 

@@ -194,12 +194,36 @@ TEST(ProfileOf, GivesTheFiguresOfAStep) {
   EXPECT_EQ(product.module, "block.mlp");
   EXPECT_DOUBLE_EQ(product.ms, 0.06);
   EXPECT_DOUBLE_EQ(product.calls, 1);
-  EXPECT_DOUBLE_EQ(product.share, 0.8);
-  EXPECT_THAT(product.remark, HasSubstr("80 % of the device's time"));
+  EXPECT_DOUBLE_EQ(product.share, 120.0 / 390);
+  EXPECT_EQ(product.remark, "");
   const KernelRow& sum = profile.kernels[1];
   EXPECT_EQ(sum.phase, "backward");
   EXPECT_DOUBLE_EQ(sum.ms, 0.015);
   EXPECT_DOUBLE_EQ(sum.median_ms, 0.02);
+}
+
+TEST(ProfileOf, AShareIsOfTheStepAndNotOfTheWork) {
+  // Two operations at the ends of a step that otherwise waits: 3 us and 1 us of 100 us.
+  std::vector<Json> events = Step(3, 100);
+  events.push_back(Span("cpu_op", "outer", kTraining, 100, 4));
+  events.push_back(Span("cpu_op", "inner", kTraining, 102, 1));
+  events.push_back(Span("cpu_op", "last", kTraining, 199, 1));
+  Json trace = TraceOf(std::move(events));
+  AddPlaces(trace, {}, /*on_gpu=*/false);
+  RankProfile profile = ProfileOf(trace, /*on_gpu=*/false, 0);
+  profile.device = "CPU";
+  EXPECT_DOUBLE_EQ(profile.step_ms, 0.1);
+  EXPECT_DOUBLE_EQ(profile.busy_share, 0.05);
+  ASSERT_THAT(profile.kernels, SizeIs(3));
+  EXPECT_EQ(profile.kernels[0].name, "outer");
+  EXPECT_DOUBLE_EQ(profile.kernels[0].share, 0.03);
+  EXPECT_EQ(profile.kernels[0].remark, "");
+  EXPECT_THAT(TableOf(profile, 3), HasSubstr("step of 0.100 ms, operations run in 5.0 % of it"));
+}
+
+TEST(ProfileOf, AKernelThatTakesMostOfAStepIsRemarked) {
+  EXPECT_THAT(ProfileOf(TwoSteps(200), /*on_gpu=*/true, 0).kernels[0].remark,
+              HasSubstr("% of the step"));
 }
 
 TEST(ProfileOf, IsTheSameFromItsJson) {

@@ -23,5 +23,7 @@ function phaseStack(rank) {
   const phases = phasesOf(rank);
   if (phases.length === 0) return '';
   const parts = phases.map(([name, ms]) => [name, phaseColour(name), ms, `${Text.number(ms)} ms`]);
-  return stack({className: 'stack thin'}, parts, sum(phases.map(([, ms]) => ms)));
+  return stack(
+      {className: 'stack thin'}, parts,
+      Math.max(sum(phases.map(([, ms]) => ms)), numberOf(rank.step_ms) || 0));
 }

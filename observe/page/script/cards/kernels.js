@@ -53,7 +53,8 @@ function factsOf(profile, rank) {
 function phaseBar(rank) {
   const phases = phasesOf(rank);
   if (phases.length === 0) return [];
-  const total = sum(phases.map(([, ms]) => ms));
+  // Without a part for the time in which the device worked in no phase, shares would be greater than they are.
+  const total = Math.max(sum(phases.map(([, ms]) => ms)), numberOf(rank.step_ms) || 0);
   const keys = phases.map(([name, ms]) => {
     return key(phaseColour(name), Text.percent(ms / total), ` ${name}, ${Text.number(ms)} ms`);
   });
@@ -77,7 +78,11 @@ function kernelName(kernel) {
       remark ? make('span', {className: 'remark'}, remark) : null);
 }
 
-function kernelTable(kernels) {
+function kernelTable(rank) {
+  // Profiles of older versions have shares of the time in which kernels ran, so the share is computed here.
+  const kernels = objectsOf(rank.kernels).map((kernel) => {
+    return {...kernel, share: numberOf(kernel.ms) / numberOf(rank.step_ms)};
+  });
   if (kernels.length === 0) return sentence('No kernel ran in these steps.');
   const greatest = Math.max(...kernels.map((kernel) => numberOf(kernel.share) || 0), 1e-9);
   const number = (field) => (kernel) => Text.number(numberOf(kernel[field]));
@@ -125,7 +130,7 @@ function showKernels(run) {
         ...listOf(profile.slower).map((words) => warning(textOf(words))),
         factsOf(profile, rank),
         ...phaseBar(rank),
-        kernelTable(objectsOf(rank.kernels)),
+        kernelTable(rank),
         ...kernelNotes(run, profile, rank),
     );
   }
