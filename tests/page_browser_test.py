@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import urllib.parse
 
 import pytest
@@ -19,7 +20,7 @@ from harness import DONE, Run, digits_config, digits_data, events, path_of, sets
 from page_test import served
 
 HOLDOUT = digits_data("validation_fraction: 0.2")
-PANELS = ("#verdict", "#curve-charts", "#shares-chart", "#verdicts", "#machine-now", "#machine-charts", "#ranks-table",
+PANELS = ("#progress", "#verdict", "#curve-charts", "#shares-chart", "#verdicts", "#machine-now", "#machine-charts", "#ranks-table",
           "#kernels-table", "#memory-now", "#config-table")  # fmt: skip
 # This JavaScript returns the names of the visible charts whose canvas is hidden or has no coloured pixels, but only
 # grey axes.
@@ -36,6 +37,13 @@ BLANK_CHARTS = """[...document.querySelectorAll('.chart')].filter((chart) => cha
     }
     return colours.size === 0;
   }).map((chart) => chart.querySelector('.name').textContent)"""
+# This JavaScript returns the visible elements that are cut off: their content is wider than they are and is hidden or has
+# to be scrolled, or they lie beyond the screen. (The text of a closed list is never wrapped.)
+CUT_OFF = """[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()).filter((e) => {
+    const {left, right} = e.getBoundingClientRect();
+    const hides = e.tagName !== 'SELECT' && getComputedStyle(e).overflowX !== 'visible';
+    return (hides && e.scrollWidth > e.clientWidth + 1) || right > innerWidth + 1 || left < -1;
+  }).map((e) => `${e.tagName} ${e.className} ${e.innerText}`)"""
 SLOWER = "aten::addmm takes 0.4 ms a step, and took 0.3 ms in the first profile"
 
 
@@ -99,12 +107,15 @@ def test_every_panel_is_filled(browser, folder, size, is_dark):
         browser.open(url)
         expect_filled(browser)
         last = events(folder / "a", "step")[-1]
-        assert f"{last['step']:,}" in browser.text("#verdict")
+        assert f"{last['step']:,}" in browser.text("#progress")
         assert browser.text("#title") == "a"
         assert browser.text("#state") == "done"
         assert SLOWER in browser.text("#kernels-table")
-        # Nothing is wider than the screen, except elements that scroll on their own.
+        # Nothing is wider than the screen. On a desk, some elements may scroll on their own.
         assert browser.evaluate("document.documentElement.scrollWidth") <= size[0]
+        if size == PHONE:
+            browser.evaluate("document.querySelectorAll('details').forEach((all) => { all.open = true; })")
+            assert browser.evaluate(CUT_OFF) == []
         background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, background[4:-1].split(", "))) < 200) == is_dark, background
         if pictures := os.environ.get("PICTURES"):
@@ -133,12 +144,13 @@ def test_several_runs(browser, folder):
         browser.open(url)
         assert browser.text("#title") == "2 runs"
         assert [line.split("\t")[0] for line in browser.text("#runs-table").splitlines() if line[:2] in ("a", "a\t", "b", "b\t")] == ["a", "b"]
-        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["a", "b"]
+        names = ["a", "b", "a, validation", "b, validation"]
+        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == names
         config = browser.text("#config-table")
         assert "optimizer.lr" in config and "0.003" in config and "0.01" in config
         # A click on the legend hides a run, and another click shows it again.
         browser.evaluate("document.querySelector('#legend button').click()")
-        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["b"]
+        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == names[1::2]
         browser.evaluate("document.querySelector('#legend button').click()")
         # Run a has a profile, and run b has none.
         assert "aten::addmm" in browser.text("#kernels-table")
@@ -150,6 +162,63 @@ def test_several_runs(browser, folder):
         expect_quiet(browser, url)
 
 
+def test_losses_stand_in_one_chart_before_the_speed(browser, folder):
+    browser.show(DESK)
+    with served(folder / "a") as url:
+        browser.open(url)
+        training, validation = browser.evaluate("charts.loss.lines.map(({name, x, mean}) => [name, x, mean])")
+        assert training[0] == "Training loss" and validation[0] == "Validation loss"
+        evaluations = events(folder / "a", "eval")
+        assert validation[1] == [line["step"] for line in evaluations]
+        assert validation[2] == pytest.approx([line["val_loss"] for line in evaluations], rel=1e-5)
+        titles = browser.evaluate("[...document.querySelectorAll('#curve-charts .name')].map((name) => name.textContent)")
+        assert titles[:2] == ["Loss", "Metrics"] and titles.index("Speed (samples/s)") > 1
+        assert browser.evaluate("page.metric") != "val_loss"
+        tops = [browser.evaluate(f"document.querySelector('{part}').getBoundingClientRect().top") for part in ("#curves", "#verdict", "#machine")]
+        assert tops == sorted(tops)
+
+
+FOLDS = ((0.9, 0.8, 0.85), (0.7, 0.75, 0.8), (0.6, 0.9, 0.7))  # val_auc of three folds after each of three epochs
+
+
+@pytest.mark.parametrize("keeps_best", [True, False], ids=["best", "last"])
+def test_folds_have_a_mean_and_a_deviation(browser, tmp_path, keeps_best):
+    for fold, values in enumerate(FOLDS):
+        run = tmp_path / "cross" / f"fold-{fold}"
+        run.mkdir(parents=True)
+        best = 'checkpoint { keep_best: "auc" }' if keeps_best else ""
+        (run / "config.pbtxt").write_text(f"data {{ folds {{ count: 3 fold: {fold} }} }} epochs: 3 {best}")
+        lines = [{"event": "start", "time": 1, "world_size": 1, "device": "cpu", "steps": 30}]
+        for epoch, auc in enumerate(values, 1):
+            lines.append({"event": "step", "time": epoch, "step": 10 * epoch, "epoch": epoch, "loss": 1 / epoch})
+            lines.append({"event": "eval", "time": epoch, "step": 10 * epoch, "epoch": epoch, "val_loss": 1 - auc, "val_auc": auc})
+        (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    browser.show(PHONE)
+    url = report(tmp_path / "report.html", tmp_path / "cross")
+    browser.open(url)
+    kept = [max(values) if keeps_best else values[-1] for values in FOLDS]
+    mean, deviation = statistics.mean(kept), statistics.stdev(kept)
+    text = browser.text("#folds")
+    assert f"{float(f'{mean:.4g}'):g} ± {float(f'{deviation:.2g}'):g}" in text, text
+    assert "3 of 3 folds" in text and ("best" if keeps_best else "last") + " evaluation" in text
+    assert browser.evaluate(CUT_OFF) == []
+    line = browser.evaluate("charts.evaluations.lines.find(({name}) => name === 'mean of 3 folds')")
+    for i, values in enumerate(zip(*FOLDS)):
+        spread = statistics.stdev(values)
+        assert line["mean"][i] == pytest.approx(statistics.mean(values))
+        assert line["least"][i] == pytest.approx(line["mean"][i] - spread)
+        assert line["greatest"][i] == pytest.approx(line["mean"][i] + spread)
+    assert line["x"] == [10, 20, 30]
+    expect_quiet(browser, url)
+
+
+def test_runs_without_folds_have_no_mean(browser, folder):
+    browser.show(DESK)
+    with served(folder) as url:
+        browser.open(url)
+        assert not browser.evaluate("document.querySelector('#folds').checkVisibility()")
+
+
 def test_the_page_follows_a_run(browser, folder, tmp_path):
     browser.show(DESK)
     copy = tmp_path / "run"
@@ -159,7 +228,7 @@ def test_the_page_follows_a_run(browser, folder, tmp_path):
         last = events(copy, "step")[-1]
         with open(copy / "log.jsonl", "a") as log:
             log.write(json.dumps(last | {"step": 123456, "loss": 0.0625}) + "\n")
-        browser.wait_until("document.querySelector('#verdict').innerText.includes('123,456')")
+        browser.wait_until("document.querySelector('#progress').innerText.includes('123,456')")
         assert browser.evaluate("charts.loss.lines[0].mean.at(-1)") == 0.0625
         expect_quiet(browser, url)
     # The server has ended, so the page gets no answer.
@@ -205,7 +274,7 @@ def test_empty_panels_say_why(browser, tmp_path):
     browser.show(PHONE)
     url = report(tmp_path / "report.html", run)
     browser.open(url)
-    assert "log.jsonl cannot be read: No such file or directory" in browser.text("#verdict")
+    assert "log.jsonl cannot be read: No such file or directory" in browser.text("#progress")
     sentences = {
         "#curve-charts": ["no line of a step yet", "no evaluation yet", "no learning rate", "no gradient norm", "no speed"],
         "#shares-chart": ["no account of the seconds"],
@@ -266,7 +335,7 @@ def test_what_files_hold_stays_text(browser, tmp_path):
     browser.open(url)
     assert browser.evaluate("document.title") == "<b>run · Lockstep"
     assert browser.evaluate("document.images.length") == 0
-    for panel in ("#verdict", "#verdicts", "#machine-now", "#kernels-table", "#memory-now", "#config-table"):
+    for panel in ("#progress", "#verdict", "#verdicts", "#machine-now", "#kernels-table", "#memory-now", "#config-table"):
         # The config's printer puts a backslash before quotation marks.
         assert ATTACK in browser.text(panel).replace("\\", ""), panel
     expect_quiet(browser, url)

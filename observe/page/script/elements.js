@@ -54,14 +54,16 @@ function stack(properties, parts, total) {
 }
 
 // Makes a table. A column is [title, cell] or [title, cell, kind], where cell(row) is text or an element, and `kind` is
-// the CSS class of the column's cells, such as 'number'. decorate(line, row) is called for each row.
+// the CSS class of the column's cells, such as 'number'. decorate(line, row) is called for each row. Each cell has the
+// title of its column, which narrow screens show beside the cell (page.css).
 function table(columns, rows, decorate = () => {}) {
   const titles = columns.map(([title, , kind]) => make('th', {className: kind || ''}, title));
   const lines = rows.map((row) => {
-    const line = make('tr', {}, ...columns.map(([, cell, kind]) => {
+    const line = make('tr', {}, ...columns.map(([title, cell, kind]) => {
       const content = cell(row);
       const isEmpty = content === undefined || content === '';
-      return make('td', {className: kind || ''}, isEmpty ? '–' : content);
+      const words = typeof title === 'string' ? title : title.textContent;
+      return make('td', {className: kind || '', 'data-title': words}, isEmpty ? '–' : content);
     }));
     decorate(line, row);
     return line;

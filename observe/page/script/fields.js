@@ -14,4 +14,14 @@ const figuresOf = (source) => objectOf(objectOf(source).figures);
 // Returns the last of a figure's values other than null; undefined if there is no such value.
 const lastOf = (figure) => listOf(objectOf(figure).mean).filter((value) => value !== null).pop();
 
+// Returns the value of a field of the run's config, as config.pbtxt has it but without quotation marks; '' if it is not
+// set. `run.config` has lines such as `optimizer.lr: 0.1`.
+function configField(run, name) {
+  const line = listOf(run.config).map(textOf).find((text) => text.startsWith(`${name}: `));
+  return line === undefined ? '' : line.slice(name.length + 2).replace(/^"(.*)"$/, '$1');
+}
+
+// The name of the validation's loss among the evaluations' figures.
+const VALIDATION_LOSS = 'val_loss';
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);

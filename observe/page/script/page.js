@@ -4,6 +4,7 @@
 function showFocused() {
   const run = focusedRun();
   showTitle(run);
+  showProgress(run);
   showVerdict(run);
   showHistory(run);
   showMachine(run);
@@ -16,8 +17,8 @@ function showFocused() {
 function showAll() {
   showFocused();
   showRuns();
-  showLegend();
   showCurves();
+  showLegend();
 }
 
 function focusOn(id) {
@@ -71,7 +72,7 @@ function listen() {
     if (!document.hidden) curveGroup.draw();
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    curveGroup.draw();
+    showCurves();
     historyGroup.draw();
   });
 }

@@ -13,7 +13,9 @@ function allFields(run, lines) {
   ];
   const fields = lines.length === 1 ? 'The field' : `All ${lines.length} fields`;
   const summary = make('summary', {}, `${fields} of ${nameOf(run)}`);
-  return make('details', {}, summary, table(columns, rows));
+  const fieldsTable = table(columns, rows);
+  fieldsTable.className = 'pairs';
+  return make('details', {}, summary, fieldsTable);
 }
 
 function differencesTable() {

@@ -1,5 +1,5 @@
-// Card 'Curves': loss, validation metrics, learning rate, gradient norm, speed and waiting for samples of all runs,
-// over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each run. If the user has zoomed into
+// Card 'Curves': the losses of training and validation, validation metrics, learning rate, gradient norm, speed and
+// waiting for samples of all runs, over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each run. If the user has zoomed into
 // a part, finer columns come from /curves of the server (RunData::CurvesWithin()).
 
 const curveGroup = new Group(Axes.step);
@@ -16,14 +16,14 @@ function whyNoEvaluation(run) {
 const CURVES = [
   {
     figure: 'loss',
-    title: 'Training loss',
-    options: {hasLog: true},
+    title: 'Loss',
+    options: {hasLog: true, label: 'Training loss'},
     whyNone: () => 'The log has no line of a step yet: the first one comes after ' +
         'log.every_steps steps.',
   },
   {
     figure: 'evaluations',
-    title: 'Validation',
+    title: 'Metrics',
     options: {hasLog: true},
     whyNone: whyNoEvaluation,
   },
@@ -92,11 +92,32 @@ function linesOf(figure, axis) {
   return lines;
 }
 
+// Returns the lines of the validation's loss, which are dotted, so that they differ from those of training.
+function validationLines(axis) {
+  const lines = [];
+  for (const run of shownRuns()) {
+    const {mean} = objectOf(figuresOf(run.evaluations)[VALIDATION_LOSS]);
+    const x = listOf(objectOf(run.evaluations)[listName(axis)]);
+    if (!Array.isArray(mean) || x.length === 0 || x[0] === null) continue;
+    lines.push({
+      name: page.runs.length > 1 ? `${nameOf(run)}, validation` : 'Validation loss',
+      colour: page.runs.length > 1 ? colourOf(run) : COLOURS[1],
+      isDotted: true,
+      isFocused: run.id === page.focus,
+      x,
+      mean,
+    });
+  }
+  return [...lines, ...foldLines(VALIDATION_LOSS, listName(axis))];
+}
+
 function showMetrics() {
   const names = [...new Set(page.runs.flatMap((run) => Object.keys(figuresOf(run.evaluations))))];
   if (!names.includes(page.metric)) {
+    // The chart of losses has the loss, so another metric comes first.
     const best = textOf(objectOf(focusedRun().best).metric);
-    page.metric = names.includes(best) ? best : names[0] || '';
+    const others = names.filter((name) => name !== VALIDATION_LOSS);
+    page.metric = others.includes(best) ? best : others[0] || names[0] || '';
   }
   choose(charts.metric, names, names, page.metric);
 }
@@ -126,6 +147,10 @@ function showCurves() {
   showMetrics();
   for (const curve of CURVES) {
     const lines = linesOf(curve.figure, curveGroup.axis);
+    if (curve.figure === 'loss') lines.push(...validationLines(curveGroup.axis));
+    if (curve.figure === 'evaluations') {
+      lines.push(...foldLines(page.metric, listName(curveGroup.axis)));
+    }
     charts[curve.figure].say(lines.length > 0 ? '' : whyNoLines(curve));
     charts[curve.figure].set(lines);
   }

@@ -23,6 +23,7 @@ function showRuns() {
   find('runs').hidden = isOne;
   find('runs-link').hidden = isOne;
   if (isOne) return;
+  showFolds();
   find('runs-table').replaceChildren(table(RUN_COLUMNS, page.runs, (line, run) => {
     line.classList.add('pick');
     line.classList.toggle('focused', run.id === page.focus);

@@ -1,21 +1,5 @@
 // Card 'Verdict': whether the run is fast and what costs its time, as a sentence, a remedy and a bar. The figures are
-// `seconds` of a run, the log's last `seconds` line. Above the sentence the card shows state, why and why_no_log, and
-// below the bar it shows warnings and bad_lines.
-
-function bannersOf(run) {
-  const banners = [];
-  if (run.why && run.state === 'stopped') {
-    banners.push(warning(`stopped: ${run.why}`));
-  } else if (run.why && run.state === 'failed') {
-    banners.push(banner(`failed: ${run.why}`));
-  } else if (run.state === 'killed') {
-    banners.push(banner(
-        'killed: the log ends without a last line. ' +
-        'The command that started the run continues it.'));
-  }
-  if (run.why_no_log) banners.push(banner(`log.jsonl cannot be read: ${run.why_no_log}`));
-  return banners;
-}
+// `seconds` of a run, the log's last `seconds` line.
 
 const remedy = (...words) => make('p', {className: 'remedy'}, ...words);
 
@@ -102,26 +86,12 @@ function findingsOf(seconds) {
   }))];
 }
 
-function warningsOf(run) {
-  const parts = [];
-  if (run.warnings > 0) {
-    const last = listOf(run.last_warnings).map(textOf).pop() || '';
-    parts.push(after(`${run.warnings} warning${run.warnings === 1 ? '' : 's'}; the last: `, last));
-  }
-  if (run.bad_lines > 0) parts.push(after(`${run.bad_lines} lines of the log cannot be read.`));
-  return parts;
-}
-
 function showVerdict(run) {
   const seconds = objectOf(run.seconds);
-  const title = page.runs.length > 1 ? [make('h3', {}, runDot(run), nameOf(run))] : [];
   find('verdict').replaceChildren(
-      ...title,
-      ...bannersOf(run),
+      ...titleOf(run),
       ...(numberOf(seconds.wall_s) > 0 ? accountOf(seconds) : withoutAccount(run)),
       ...bestStepsOf(seconds),
       ...findingsOf(seconds),
-      tilesOf(run),
-      ...warningsOf(run),
   );
 }

@@ -2,7 +2,8 @@
 // column. The figures are the lists `mean`, `least` and `greatest` of the data (observe/page/run_data.h), which a card
 // passes in.
 
-// A line is {name, colour, isDashed, isFocused, x, mean, least, greatest}; x must ascend, and the values may be null.
+// A line is {name, colour, isDashed, isDotted, isFocused, x, mean, least, greatest}; x must ascend, and the values may be
+// null.
 class LineChart extends Plot {
   // Makes a chart without lines. `isOfParts` says whether the lines are parts of one thing, such as the GPUs of a
   // machine. If not, the lines are runs.
@@ -77,7 +78,7 @@ class LineChart extends Plot {
       const [begin, end] = this.seen(line);
       context.strokeStyle = line.colour;
       context.fillStyle = line.colour;
-      context.setLineDash(line.isDashed ? [5, 3] : []);
+      context.setLineDash(line.isDotted ? [2, 3] : line.isDashed ? [5, 3] : []);
       if (line.least && weight === 0) {
         // If there are many lines, their intervals are more transparent, so that the intervals do not hide the lines
         // below.
@@ -176,10 +177,20 @@ class LineChart extends Plot {
     return NaN;
   }
 
-  // Shows the values in the title of the chart: the value of a single line, or the least and the greatest value of
-  // several parts.
+  // Shows the values in the title of the chart: the value of a single line, the values of two lines that differ in how
+  // they are drawn, or the least and the greatest value of several parts.
   showNow(values) {
     const known = values.filter(Number.isFinite);
+    if (this.lines.length === 2 && this.lines[1].isDotted) {
+      const text = (line, i) => make(
+          'span', {},
+          make(
+              'span',
+              {className: line.isDotted ? 'dot hollow' : 'dot', style: {color: line.colour}}),
+          `${line.name} ${this.unit.text(values[i])}`);
+      this.now.replaceChildren(...this.lines.map(text));
+      return;
+    }
     if (known.length === 0 || (this.lines.length > 1 && !this.isOfParts)) {
       this.now.textContent = '';
       return;
