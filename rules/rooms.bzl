@@ -106,8 +106,8 @@ _USES = {
     "launch/crew": ["base", "base/files", "launch/machine", "launch/job"],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
-        "base", "base/files", "config/schema", "config", "observe/machine", "observe/history",
-        "trainer/step", "trainer/run", "launch/crew",
+        "base", "base/files", "config/schema", "config", "observe/machine", "observe",
+        "observe/history", "trainer/step", "trainer/run", "launch/crew",
     ],
     "launch/folds": ["base", "observe/history", "use", "launch/crew"],
     "launch/cli/command": [

@@ -69,6 +69,9 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     run = tune(config, "--json", ranks=ranks)
     assert run.status == DONE, run
     curve, *trials, found, written = lines_of(run)
+    # At last the user's rate and the best one are trained with another seed.
+    assert [(trial["lr"], trial["seed"]) for trial in trials[-2:]] == [(1e-5, 4), (found["suggestion"]["optimizer.lr"], 4)]
+    trials = [trial for trial in trials if "seed" not in trial]
     assert list((tmp_path / "runs").iterdir()) == [] and not (tmp_path / "alerted").exists()
     # In a range test of the digits the loss starts at about ln 10, because all ten classes are equally likely at first;
     # then it falls, and at last it rises again.
@@ -86,6 +89,33 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     trained = train(written["config"], tmp_path / "runs/mine", ranks=ranks)
     assert trained.status == DONE, trained
     assert events(tmp_path / "runs/mine", "eval")[-1]["val_loss"] == found["val_loss"]
+
+
+# Maps a name to (what the config adds, the figure by which trials are compared, whether more of it is better).
+CHOOSING = {
+    "early_stopping": ('early_stopping { metric: "accuracy" patience: 9 }', "val_accuracy", True),
+    "keep_best": ('checkpoint { keep_best: "log_loss" } early_stopping { metric: "accuracy" patience: 9 }', "val_log_loss", False),
+}
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_trials_are_compared_by_the_metric_that_chooses_the_weights(tmp_path, name):
+    """Checks that each trial is judged by the best value of the metric, which a training with its settings repeats, and
+    that the suggestion is the best trial."""
+    more, figure, more_is_better = CHOOSING[name]
+    # At the end, the constant high rates among those that are tried have lost what they had.
+    config = config_in(tmp_path, more)
+    run = tune(config, "--json", *sets("schedule.type=CONSTANT", "epochs=3"))
+    assert run.status == DONE, run
+    lines = [line for line in lines_of(run) if "lr" in line and "seed" not in line]
+    assert all("val_loss" not in line for line in lines)
+    best = (max if more_is_better else min)((line for line in lines if figure in line), key=lambda line: line[figure])
+    found = next(line for line in lines_of(run) if "suggestion" in line)
+    assert found["suggestion"]["optimizer.lr"] == best["lr"] and found[figure] == best[figure]
+    settings = sets("schedule.type=CONSTANT", "epochs=3", f"optimizer.lr={best['lr']}", f"schedule.warmup_steps={best['warmup_steps']}")
+    assert train(config, tmp_path / "runs/mine", *settings).status == DONE
+    values = [line[figure] for line in events(tmp_path / "runs/mine", "eval")]
+    assert best[figure] == (max if more_is_better else min)(values)
 
 
 def test_it_tells_what_it_does(tmp_path):

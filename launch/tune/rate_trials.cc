@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "config/check_config.h"
 #include "launch/tune/rate_search.h"
+#include "observe/metric_order.h"
 #include "trainer/run/input.h"
 #include "trainer/step/schedule.h"
 
@@ -21,8 +22,9 @@ constexpr double kLowestRate = 1e-7;
 constexpr double kHighestRate = 10;
 constexpr int64_t kRangeSteps = 240;  // 30 steps for each decade of rates
 
-// The time limit is divided among kTrials trainings, because a search rarely needs more of them.
-constexpr double kTrials = 9;
+// The time limit is divided among kTrials trainings, because a search rarely needs more of them. Two of them are the
+// second trainings of the user's rate and the best one.
+constexpr double kTrials = 11;
 constexpr int64_t kLeastSteps = 50;
 
 double TwoDigits(double value) {
@@ -55,13 +57,38 @@ RangeTest Read(const Trial& trial, double scaling) {
   return RangeTest(points);
 }
 
-double LossOf(const Trial& trial, bool validates) {
+// Returns the metric by which the run chooses its weights; empty if it keeps its last weights.
+std::string ChoosingMetric(const config::Config& config) {
+  if (!Validates(config)) return "";
+  const std::string& best = config.checkpoint().keep_best();
+  return best.empty() ? config.early_stopping().metric() : best;
+}
+
+// Returns a value that is worse than each value of `figure`.
+double WorstOf(const std::string& figure) {
+  return IsBetter(figure, kInfinite, 0) ? -kInfinite : kInfinite;
+}
+
+// Returns the best value of the validation's metric `figure`, among the evaluations that have one.
+double BestOf(const std::vector<LoggedMetrics>& evaluations, const std::string& figure) {
+  double best = WorstOf(figure);
+  for (const LoggedMetrics& evaluation : evaluations) {
+    const double value = evaluation.ValueOf(figure);
+    if (IsBetter(figure, value, best)) best = value;
+  }
+  return best;
+}
+
+double FigureOf(const Trial& trial, const config::Config& config) {
+  const std::string figure = FigureName(config);
   const std::vector<LoggedMetrics>& evaluations = trial.log.evaluations;
   const std::vector<LoggedStep>& steps = trial.log.steps;
+  const bool validates = Validates(config);
   if (!trial.failure.empty() || steps.empty() || (validates && evaluations.empty())) {
-    return kInfinite;
+    return WorstOf(figure);
   }
-  if (validates) return evaluations.back().ValueOf("val_loss");
+  if (!ChoosingMetric(config).empty()) return BestOf(evaluations, figure);
+  if (validates) return evaluations.back().ValueOf(figure);
   const size_t counted = std::max<size_t>(steps.size() / 10, 1);
   double sum = 0;
   for (size_t i = steps.size() - counted; i < steps.size(); ++i) sum += steps[i].loss;
@@ -101,6 +128,7 @@ config::Config TrialConfig(config::Config config, const RateTrial& trial) {
   config.mutable_schedule()->set_warmup_steps(trial.warmup_steps);
   config.mutable_log()->set_every_steps(std::max<int64_t>(trial.steps / kLines, 1));
   config.set_max_steps(trial.steps);
+  if (trial.seed) config.set_seed(*trial.seed);
   return config;
 }
 
@@ -112,6 +140,7 @@ class RateFinder {
       : runner_(runner),
         config_(config),
         end_s_(end_s),
+        figure_(FigureName(config)),
         run_steps_(StepsOfRun(config, range.log.start.at("samples").get<int64_t>())),
         on_trial_(on_trial) {
     const double step_s = std::max(StepSeconds(range.log), 1e-6);
@@ -127,19 +156,22 @@ class RateFinder {
     const double users_rate = config_.optimizer().lr();
     const int64_t users_warmup = config_.schedule().warmup_steps();
     if (users_rate > 0) {
-      search.Add(users_rate, LossWith(users_rate, users_warmup, /*is_users=*/true));
+      search.Add(users_rate, CostWith(users_rate, users_warmup, /*is_users=*/true));
     }
     const int64_t warmup =
         users_warmup > 0 ? users_warmup : UsualWarmup(config_.optimizer(), run_steps_);
     while (const std::optional<double> rate = HasTime() ? search.Next() : std::nullopt) {
       const double tidy = TwoDigits(*rate);
-      search.Add(tidy, LossWith(tidy, warmup, /*is_users=*/false));
+      search.Add(tidy, CostWith(tidy, warmup, /*is_users=*/false));
     }
     if (HasTime() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
-      LossWith(found_.best->rate, 0, /*is_users=*/false);
+      CostWith(found_.best->rate, 0, /*is_users=*/false);
     }
+    Confirm();
     if (found_.best) {
-      found_.warmup_steps = found_.best->warmup_steps == 0 ? 0 : warmup;
+      found_.warmup_steps = found_.best->warmup_steps == 0 ? 0
+                            : found_.best->is_users        ? users_warmup
+                                                           : warmup;
       found_.out_of_time = !found_.stopped && search.Next().has_value();
     }
     return found_;
@@ -151,30 +183,57 @@ class RateFinder {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }
 
-  // Returns the loss at the end of a training with `rate`; infinity if the training failed or was stopped.
-  // `warmup_steps` is the number of warm-up steps of a whole run.
-  double LossWith(double rate, int64_t warmup_steps, bool is_users) {
+  // Returns the figure of a training with `rate` as a cost, which is lower the better the training was; infinity if the
+  // training failed or was stopped. `warmup_steps` is the number of warm-up steps of a whole run.
+  double CostWith(double rate, int64_t warmup_steps, bool is_users) {
     RateTrial trial{.rate = rate,
                     .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),
                     .steps = steps_,
                     .is_users = is_users};
+    if (!Try(trial)) return kInfinite;
+    if (!trial.failure.empty()) found_.last_failure = trial.failure;
+    if (is_users) found_.users = trial;
+    if (IsBetter(figure_, trial.figure, found_.best ? found_.best->figure : WorstOf(figure_))) {
+      found_.best = trial;
+    }
+    return IsBetter(figure_, 1, 0) ? -trial.figure : trial.figure;
+  }
+
+  // Trains as `trial` says, and sets its figure and how it ended. Returns false if a signal has come.
+  bool Try(RateTrial& trial) {
     const Trial result = runner_.Run(TrialConfig(config_, trial));
     found_.stopped = result.stopped;
-    if (found_.stopped) return kInfinite;
-    trial.loss = LossOf(result, Validates(config_));
+    if (found_.stopped) return false;
+    trial.figure = FigureOf(result, config_);
     trial.failure = result.failure;
     trial.wall_s = result.wall_s;
-    if (!trial.failure.empty()) found_.last_failure = trial.failure;
     slowest_s_ = std::max(slowest_s_, trial.wall_s);
-    if (is_users) found_.users = trial;
-    if (trial.loss < (found_.best ? found_.best->loss : kInfinite)) found_.best = trial;
     on_trial_(trial);
-    return trial.loss;
+    return true;
+  }
+
+  // Trains with the user's rate and with the best rate once more. If the best rate is not better in the mean, the
+  // user's becomes the best.
+  void Confirm() {
+    if (!found_.best || !found_.users || found_.best->is_users) return;
+    if (!std::isfinite(found_.users->figure)) return;
+    RateTrial best = *found_.best, users = *found_.users;
+    for (RateTrial* trial : {&users, &best}) {
+      if (!HasTime()) return;
+      trial->seed = config_.seed() + 1;
+      if (!Try(*trial)) return;
+    }
+    if (IsBetter(figure_, found_.best->figure + best.figure, found_.users->figure + users.figure)) {
+      return;
+    }
+    found_.was_chance = true;
+    found_.best = found_.users;
   }
 
   TrialRunner& runner_;
   const config::Config& config_;
   double end_s_;
+  std::string figure_;
   int64_t run_steps_;
   const std::function<void(const RateTrial&)>& on_trial_;
   int64_t steps_ = 0;  // the number of steps of each training
@@ -184,7 +243,9 @@ class RateFinder {
 
 }  // namespace
 
-std::string LossName(const config::Config& config) {
+std::string FigureName(const config::Config& config) {
+  const std::string metric = ChoosingMetric(config);
+  if (!metric.empty()) return "val_" + metric;
   return Validates(config) ? "val_loss" : "train_loss";
 }
 

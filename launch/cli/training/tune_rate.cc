@@ -48,7 +48,10 @@ std::string CurveText(const RangeTest& range) {
   return TableText(rows);
 }
 
-void PrintRange(const RangeTest& range, const Trial& trial, const std::string& loss_name,
+// Returns the width of the column of the figure.
+size_t WidthOf(const std::string& figure_name) { return std::max<size_t>(11, figure_name.size()); }
+
+void PrintRange(const RangeTest& range, const Trial& trial, const std::string& figure_name,
                 bool json) {
   if (json) {
     Json curve = Json::array();
@@ -66,39 +69,42 @@ void PrintRange(const RangeTest& range, const Trial& trial, const std::string& l
           "the loss falls from {:.1e} on, is lowest at {:.1e}, and is higher than at first from "
           "{:.1e} on\n\n",
           range.begins(), range.lowest(), range.diverges());
-      Print("{:>9} {:>8} {:>8} {:>11} {:>8}\n", "lr", "warm-up", "steps", loss_name, "seconds");
+      Print("{:>9} {:>8} {:>8} {:>{}} {:>8}\n", "lr", "warm-up", "steps", figure_name,
+            WidthOf(figure_name), "seconds");
     }
   }
   std::fflush(stdout);
 }
 
-void PrintTrial(const RateTrial& trial, const std::string& loss_name, bool json) {
+void PrintTrial(const RateTrial& trial, const std::string& figure_name, bool json) {
   if (json) {
     Json line{{"lr", trial.rate}, {"warmup_steps", trial.warmup_steps}, {"steps", trial.steps}};
-    if (std::isfinite(trial.loss)) line[loss_name] = trial.loss;
+    if (std::isfinite(trial.figure)) line[figure_name] = trial.figure;
+    if (trial.seed) line["seed"] = *trial.seed;
     if (!trial.failure.empty()) line["failure"] = trial.failure;
     line["seconds"] = trial.wall_s;
     Tuning::PrintLine(line);
   } else {
     std::string note = trial.is_users ? "  yours" : "";
+    if (trial.seed) note += fmt::format("  with seed {}", *trial.seed);
     if (!trial.failure.empty()) note += (note.empty() ? "  " : ": ") + trial.failure;
-    Print("{:>9} {:>8} {:>8} {:>11} {:>8.1f}{}\n", RateText(trial.rate), trial.warmup_steps,
-          trial.steps, std::isfinite(trial.loss) ? FigureText(trial.loss) : "-", trial.wall_s,
-          note);
+    Print("{:>9} {:>8} {:>8} {:>{}} {:>8.1f}{}\n", RateText(trial.rate), trial.warmup_steps,
+          trial.steps, std::isfinite(trial.figure) ? FigureText(trial.figure) : "-",
+          WidthOf(figure_name), trial.wall_s, note);
   }
   std::fflush(stdout);
 }
 
-void Adopt(const FoundRate& found, Tuning& tuning, const std::string& loss_name) {
+void Adopt(const FoundRate& found, Tuning& tuning, const std::string& figure_name) {
   const RateTrial& best = *found.best;
   const std::string users =
-      found.users && std::isfinite(found.users->loss)
-          ? fmt::format(", with a {} of {}", loss_name, FigureText(found.users->loss))
+      found.users && std::isfinite(found.users->figure)
+          ? fmt::format(", with a {} of {}", figure_name, FigureText(found.users->figure))
           : "";
   tuning.Adopt({"optimizer.lr", RateText(best.rate),
                 fmt::format("lr was {}{}; now {} after {} steps (lockstep tune)",
                             RateText(tuning.config().optimizer().lr()), users,
-                            FigureText(best.loss), best.steps)});
+                            FigureText(best.figure), best.steps)});
   if (found.warmup_steps != tuning.config().schedule().warmup_steps()) {
     tuning.Adopt({"schedule.warmup_steps", std::to_string(found.warmup_steps),
                   fmt::format("warmup_steps was {}; lr was found with this one",
@@ -106,25 +112,28 @@ void Adopt(const FoundRate& found, Tuning& tuning, const std::string& loss_name)
   }
 }
 
-void Conclude(const FoundRate& found, Tuning& tuning, const std::string& loss_name) {
+void Conclude(const FoundRate& found, Tuning& tuning, const std::string& figure_name) {
   if (!found.best) return;
   const RateTrial& best = *found.best;
   const bool is_whole = best.steps == found.run_steps;
-  if (!best.is_users) Adopt(found, tuning, loss_name);
+  if (!best.is_users) Adopt(found, tuning, figure_name);
   if (tuning.options().json) {
     Tuning::PrintLine(
         {{"suggestion",
           {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
-         {loss_name, best.loss},
+         {figure_name, best.figure},
          {"whole_run", is_whole}});
     return;
   }
   Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n",
         best.is_users ? "nothing better was found than yours: " : "suggestion: ",
-        RateText(best.rate), found.warmup_steps, loss_name, FigureText(best.loss),
-        found.users && !best.is_users && std::isfinite(found.users->loss)
-            ? fmt::format(", where yours gives {}", FigureText(found.users->loss))
+        RateText(best.rate), found.warmup_steps, figure_name, FigureText(best.figure),
+        found.users && !best.is_users && std::isfinite(found.users->figure)
+            ? fmt::format(", where yours gives {}", FigureText(found.users->figure))
             : "");
+  if (found.was_chance) {
+    Print("another rate was better at first, but not with another seed: yours stays\n");
+  }
   const int more_s = 4 * tuning.options().time_s;
   if (!is_whole) {
     Print(
@@ -139,15 +148,15 @@ void Conclude(const FoundRate& found, Tuning& tuning, const std::string& loss_na
 }  // namespace
 
 std::optional<ExitStatus> TuneRate(Tuning& tuning, double time_s) {
-  const std::string loss_name = LossName(tuning.config());
+  const std::string figure_name = FigureName(tuning.config());
   const bool json = tuning.options().json;
   const FoundRate found = FindRate(
       tuning.runner(), tuning.config(), time_s,
       [&](const RangeTest& range, const Trial& trial) {
-        PrintRange(range, trial, loss_name, json);
+        PrintRange(range, trial, figure_name, json);
       },
-      [&](const RateTrial& trial) { PrintTrial(trial, loss_name, json); });
-  Conclude(found, tuning, loss_name);
+      [&](const RateTrial& trial) { PrintTrial(trial, figure_name, json); });
+  Conclude(found, tuning, figure_name);
   if (!found.stopped && !found.best) {
     throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
   }
