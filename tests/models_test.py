@@ -147,6 +147,18 @@ class Embedded(nn.Module):
         return self.apart[0](torch.cat([x[:, :1], x[:, 7:], embedded], 1))
 
 
+class Binned(Embedded):
+    """Computes `model` on the samples of categories(). The two numbers become five features each, one for each bin of a
+    normal distribution, and come first."""
+
+    def forward(self, x):
+        edges = torch.special.ndtri(torch.linspace(0, 1, 6, dtype=torch.float64)).clamp(-3.5, 3.5).to(x)
+        low, high = edges[:-1], edges[1:]
+        bins = [((x[:, [place]] - low) / (high - low)).clamp(0, 1) for place in (0, 7)]
+        embedded = self.embeddings[0](x[:, 1:7].argmax(1))
+        return self.apart[0](torch.cat([*bins, x[:, 8:], embedded], 1))
+
+
 def images(folder):
     random = np.random.default_rng(2)
     labels = random.integers(0, 10, (64, 1), dtype=np.uint8)
@@ -207,6 +219,13 @@ CASES = {
         lambda: Embedded(tabm_reference.TabM(9, [16], 4, 3)),
         categories,
         'name: "tabm" tabm { members: 3 hidden: 16 dropout: 0 embed_categories: 4 }',
+        64,
+        ADAMW,
+    ),
+    "binned_tabm": (
+        lambda: Binned(tabm_reference.TabM(17, [16], 4, 3)),
+        categories,
+        'name: "tabm" tabm { members: 3 hidden: 16 dropout: 0 embed_categories: 4 number_bins: 5 }',
         64,
         ADAMW,
     ),

@@ -31,7 +31,9 @@ TabM::TabM(const ModelSpec& spec)
       classes_(spec.classes),
       dropout_(spec.config.tabm().dropout()),
       task_(spec.task),
-      embeddings_(spec, spec.config.tabm().embed_categories(), "model.tabm.embed_categories") {
+      bins_(spec, spec.config.tabm().number_bins()),
+      embeddings_(bins_.spec(), spec.config.tabm().embed_categories(),
+                  "model.tabm.embed_categories") {
   if (task_ == Task::kSegmentation) {
     throw UsageError("model tabm: it predicts classes, labels or numbers, and not pixels");
   }
@@ -63,7 +65,8 @@ TabM::TabM(const ModelSpec& spec)
 at::Tensor TabM::Forward(const at::Tensor& input) {
   const NoAutocast plain(input.device());
   // x is [count, members, width], or [count, 1, width] before the first layer.
-  at::Tensor x = embeddings_.Forward(input.flatten(1).to(plain.dtype())).unsqueeze(1);
+  const at::Tensor features = bins_.Forward(input.flatten(1));
+  at::Tensor x = embeddings_.Forward(features.to(plain.dtype())).unsqueeze(1);
   for (const Layer& layer : layers_) {
     const Range range(layer.name);
     x = ops::Linear(x * layer.r.to(x.scalar_type()), layer.weight, /*bias=*/{},

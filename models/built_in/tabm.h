@@ -12,7 +12,8 @@
 //
 // Parameters: "layers.I.weight" [outputs, inputs], "layers.I.r" [members, inputs], "layers.I.s" [members, outputs],
 // "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes].
-// Categorical columns may be embedded first (category_embeddings.h); all members share the embeddings.
+// Numbers may be divided into bins (number_bins.h) and categorical columns embedded (category_embeddings.h) first; all
+// members share these features.
 #pragma once
 
 #include <set>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "models/built_in/category_embeddings.h"
+#include "models/built_in/number_bins.h"
 #include "models/model.h"
 
 namespace lockstep {
@@ -49,6 +51,7 @@ class TabM : public Model {
   int64_t classes_;
   double dropout_;
   Task task_;
+  NumberBins bins_;
   CategoryEmbeddings embeddings_;
 };
 
