@@ -7,7 +7,9 @@ import re
 import struct
 import zipfile
 
+import noisy_tables
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
@@ -125,6 +127,61 @@ def test_dates_in_compressed_files(tmp_path):
     assert "becomes the days since 1970, and the places in the year and the week" in config
     train(tmp_path)
     assert len(predict(tmp_path / "runs/train", tmp_path / "test.csv.zip")) == 20
+
+
+def test_ids_that_rows_share_divide_the_folds(tmp_path):
+    """Tests a table whose rows belong to customers: the id is no input, and no customer is in two folds. Common cities
+    are categories, and all others are one."""
+    draw = np.random.default_rng(5)
+    rows = []
+    for i in range(600):
+        customer, x = i % 150, draw.normal()
+        city = ["Bern", "Basel", f"Village {i}"][i % 3]
+        rows.append([f"C{customer:04}", f"{x:.4f}", city, [3000, 4000, 8000 + i][i % 3], int(x + draw.normal() > 0)])
+    write_table(tmp_path / "t.csv", rows, ["customer_id", "x", "city", "postal_code", "bought"])
+    out, config = new(tmp_path, "t.csv")
+    assert 'ignore: "customer_id"  # an id: 150 different values in 600 rows' in config
+    assert 'folds { by: GROUP group: "customer_id" }' in config and "GROUP folds" in config
+    assert "several rows have the same" in out
+    assert field(config, "category") == ["city", "postal_code"] and field(config, "category_min_rows") == ["10"]
+    run = Run(["train", "train.pbtxt", "--folds", "2", *sets("epochs=1", f"device={DEVICE}")], cwd=tmp_path)
+    assert run.status == DONE, run
+    fold_of = {}
+    for row in rows_of(tmp_path / "runs/train/held_back.csv"):
+        customer = rows[int(next(iter(row.values())))][0]
+        assert fold_of.setdefault(customer, row["fold"]) == row["fold"]
+    assert len(fold_of) == 150 and set(fold_of.values()) == {"0", "1"}
+    (columns,) = {tuple(re.findall(r'category: "((?:Bern|Basel|Village)[^"]*)"', (tmp_path / f"runs/train/fold-{fold}/config.pbtxt").read_text())) for fold in range(2)}
+    assert columns == ("Basel", "Bern")
+
+
+# The AUC of scikit-learn's HistGradientBoostingClassifier (1.9.1, random_state=seed, categories by dtype), which has
+# learnt the table of `rows` rows of a seed, on the table of 20,000 rows of seed + 1000.
+GRADIENT_BOOSTING = {
+    ("churn", 6000, 1): 0.7423,
+    ("churn", 6000, 2): 0.7323,
+    ("loans", 6000, 1): 0.7107,
+    ("loans", 6000, 2): 0.6836,
+    ("clicks", 10_000, 1): 0.7022,
+    ("clicks", 10_000, 2): 0.7253,
+}
+
+
+@pytest.mark.parametrize("name, rows, seed", GRADIENT_BOOSTING)
+@pytest.mark.all_tier("one noisy table stands for all", unless=lambda name, rows, seed: (name, rows, seed) == ("loans", 6000, 1))
+def test_noise_is_not_learnt(name, rows, seed, tmp_path):
+    """Tests tables with 7 % positive rows, most of whose labels are chance. The config is within 0.005 of gradient
+    boosting, which knows all rows and no validation, and its log loss is below that of a constant."""
+    for file, count, number in (("train", rows, seed), ("test", 20_000, seed + 1000)):
+        columns, label = noisy_tables.TABLES[name](rows=count, seed=number)
+        pandas.DataFrame(columns).to_csv(tmp_path / f"{file}.csv", index=False)
+    new(tmp_path, "train.csv", "--label", label)
+    run = Run(["train", "train.pbtxt", *sets(f"device={DEVICE}", f"seed={seed}")], cwd=tmp_path)
+    assert run.status == DONE, run
+    found = json.loads(Run(["evaluate", "runs/train", "--input", "test.csv", "--json"], cwd=tmp_path).out)
+    share = float(np.mean(columns[label]))
+    assert found["auc"] > GRADIENT_BOOSTING[name, rows, seed] - 0.005, found
+    assert found["log_loss"] < -share * np.log(share) - (1 - share) * np.log(1 - share), found
 
 
 def test_nothing_is_overwritten(titanic, tmp_path):

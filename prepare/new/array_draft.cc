@@ -194,7 +194,7 @@ class ArrayDraft {
     is_image_ =
         !reading_.tokens && spec.shape.size() == 3 && spec.shape[1] >= 8 && spec.shape[2] >= 8;
     recipe_ = is_image_ ? RecipeOfImages(training_samples_)
-                        : RecipeOfTable(training_samples_, Inputs(), reading_.task, spec.classes);
+                        : RecipeOfNumbers(training_samples_, Inputs(), reading_.task, spec.classes);
     if (reading_.tokens) {
       // The library transformers fine-tunes with this rate by default, and with 3 epochs.
       constexpr double kFineTuning = 5e-5;

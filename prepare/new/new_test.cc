@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "base/testing/message_of.h"
@@ -10,6 +12,7 @@
 #include "prepare/new/config_text.h"
 #include "prepare/new/names.h"
 #include "prepare/new/plan_table.h"
+#include "prepare/new/recipe.h"
 #include "prepare/new/table_sketch.h"
 
 namespace lockstep {
@@ -220,6 +223,141 @@ TEST(TablePlan, FindsDates) {
   EXPECT_THAT(other.missing, HasSubstr("1 of 1 rows of test.csv have no when"));
 }
 
+// A column, its cell in row i of 600, and how it must be used.
+struct PlannedColumn {
+  std::string name;
+  std::function<std::string(int)> cell;
+  Kind kind;
+  bool is_group = false;
+  std::string why = "";
+};
+
+// Returns row i's number among `count` numbers, in no order.
+int Drawn(int i, int count) { return i * 7 % count; }
+
+class NamesOfThings : public ::testing::TestWithParam<PlannedColumn> {};
+
+TEST_P(NamesOfThings, AreNoQuantities) {
+  const PlannedColumn& planned = GetParam();
+  const TablePlan plan = PlanOf(Table("a," + planned.name + ",y", 600, [&](int i) {
+    return fmt::format("{},{},{}", Drawn(i, 599) * 0.37, planned.cell(i), i % 2);
+  }));
+  const ColumnPlan& column = ColumnOf(plan, planned.name);
+  EXPECT_EQ(column.kind, planned.kind) << column.reason;
+  EXPECT_EQ(plan.group, planned.is_group ? planned.name : "");
+  EXPECT_THAT(column.reason + column.remark, HasSubstr(planned.why));
+  EXPECT_EQ(plan.category_min_rows > 1,
+            planned.why.find("the others are one") != std::string::npos);
+}
+
+std::string Number(int i) { return std::to_string(i); }
+
+INSTANTIATE_TEST_SUITE_P(
+    TablePlan, NamesOfThings,
+    ::testing::ValuesIn(std::vector<PlannedColumn>{
+        {"customer_id", [](int i) { return Number(1000 + Drawn(i, 200)); }, Kind::kIgnored, true,
+         "an id: 200 different values in 600 rows"},
+        {"customerId", [](int i) { return "c" + Number(Drawn(i, 200)); }, Kind::kIgnored, true},
+        {"Patient ID", [](int i) { return Number(Drawn(i, 20)); }, Kind::kIgnored, true},
+        {"patient", [](int i) { return Number(Drawn(i, 40)); }, Kind::kIgnored, true},
+        {"session", [](int i) { return Number(Drawn(i, 250)); }, Kind::kIgnored, true},
+        {"household_number", [](int i) { return Number(Drawn(i, 250)); }, Kind::kIgnored, true},
+        {"store_id", [](int i) { return Number(Drawn(i, 12)); }, Kind::kCategory, false,
+         "12 different values; numbers that are names"},
+        {"product_id", [](int i) { return Number(Drawn(i, 300)); }, Kind::kIgnored, true},
+        {"customer", [](int i) { return i % 3 == 0   ? "firm"
+                                        : i % 3 == 1 ? "state"
+                                                     : "person"; },
+         Kind::kCategory},
+        {"customer_id", [](int i) { return Number(10000 + 17 * Drawn(i, 1009)); }, Kind::kIgnored,
+         false, "an id: all rows have different values"},
+        {"user_id", [](int i) { return Number(i % 2); }, Kind::kNumber},
+        {"postal_code", [](int i) { return Number(10115 + 3 * Drawn(i, 12)); }, Kind::kCategory,
+         false, "numbers that are names"},
+        {"PostalCode",
+         [](int i) { return Number(i % 3 == 0   ? 8001
+                                   : i % 3 == 1 ? 3000
+                                                : 5000 + i); },
+         Kind::kCategory, false,
+         "2 of 202 different values have 20 rows or more; the others are one"},
+        {"zip", [](int i) { return Number(10000 + 7 * Drawn(i, 400)); }, Kind::kIgnored, false,
+         "numbers that are names, not quantities: 400 different ones"},
+        {"country_code", [](int i) { return Number(30 + Drawn(i, 9)); }, Kind::kCategory},
+        {"zip_distance", [](int i) { return Number(i % 97) + ".5"; }, Kind::kNumber},
+        {"encoded", [](int i) { return Number(i % 97); }, Kind::kNumber},
+        {"employer",
+         [](int i) { return i % 2 == 0 ? "Works " + Number(i % 3) : "Shop " + Number(i); },
+         Kind::kCategory, false,
+         "3 of 303 different values have 20 rows or more; the others are one"},
+        {"city", [](int i) { return i % 5 == 0 ? "Bern" : "Village " + Number(i / 2); },
+         Kind::kCategory, false, "the others are one"},
+        {"postcode",
+         [](int i) { return i % 2 == 0   ? "SW1A"
+                            : i % 4 == 1 ? "8001"
+                                         : "E" + Number(i); },
+         Kind::kCategory, false,
+         "2 of 152 different values have 20 rows or more; the others are one"},
+        {"power", [](int i) { return i % 3 == 0 ? "?" : Number(i); }, Kind::kIgnored, false,
+         "it mixes numbers and texts"},
+        {"day", [](int i) { return i % 3 == 0 ? "01.05.2024" : "1.1." + Number(1900 + i); },
+         Kind::kIgnored, false, "dates such as 01.05.2024"},
+        {"name", [](int i) { return "Person " + Number(i); }, Kind::kIgnored, false,
+         "600 different texts in 600 rows"},
+        {"nickname", [](int i) { return i % 20 == 0 ? "Al" : "Person " + Number(i); },
+         Kind::kIgnored, false, "571 different texts in 600 rows"},
+    }));
+
+TEST(TablePlan, RareTextsCountAsOneInput) {
+  const TablePlan plan = PlanOf(Table("a,city,y", 600, [](int i) {
+    return fmt::format("{},{},{}", Drawn(i, 599) * 0.37,
+                       i % 3 == 0   ? ""
+                       : i % 3 == 1 ? "Bern"
+                                    : "Village " + Number(i),
+                       i % 2);
+  }));
+  // Bern, the rare ones, and that there is none.
+  EXPECT_EQ(ColumnOf(plan, "city").categories, 3);
+  EXPECT_EQ(plan.inputs, 1 + 3);
+  EXPECT_EQ(plan.numbers, 1);
+  EXPECT_EQ(plan.category_min_rows, 10);
+}
+
+TablePlan OfClasses(int64_t classes, double rarest) {
+  TablePlan plan{.task = LearnTask::kClassification};
+  plan.classes = classes;
+  plan.rarest = rarest;
+  plan.numbers = plan.inputs = 20;
+  return plan;
+}
+
+TEST(Recipe, ATableWithEnoughRowsGetsAnEnsemble) {
+  const Recipe few = RecipeOfTable(OfClasses(2, 0.4), 1900, 2);
+  EXPECT_EQ(few.members, 0);
+  EXPECT_EQ(few.epochs, 66);
+  const Recipe many = RecipeOfTable(OfClasses(2, 0.4), 24'000, 2);
+  EXPECT_EQ(many.members, 16);
+  EXPECT_EQ(many.number_bins, 8);
+  EXPECT_EQ(many.batch, 256);
+  EXPECT_EQ(many.epochs, 20);
+  EXPECT_EQ(RecipeOfTable(OfClasses(2, 0.4), 1'000'000, 2).batch, 4096);
+  TablePlan wide = OfClasses(10, 0.1);
+  wide.numbers = wide.inputs = 784;
+  EXPECT_EQ(RecipeOfTable(wide, 24'000, 10).members, 0);
+}
+
+TEST(Recipe, ARareClassGetsAShortTraining) {
+  for (const int64_t rows : {400, 1600, 8000, 24'000}) {
+    const Recipe recipe = RecipeOfTable(OfClasses(2, 0.07), rows, 2);
+    const int64_t each = (rows + recipe.batch - 1) / recipe.batch;
+    EXPECT_EQ(recipe.members, 16) << rows;
+    EXPECT_GE(recipe.epochs, 20) << rows;
+    EXPECT_LE(recipe.epochs, 60) << rows;
+    // The rate has grown to its peak long before the first epochs from which one is chosen.
+    EXPECT_LE(recipe.warmup_steps, std::max<int64_t>(1, 3 * each)) << rows;
+    EXPECT_EQ(recipe.metric, "auc");
+  }
+}
+
 TEST(TablePlan, RegressionIfTheSampleHasFractions) {
   const std::string train = Table(
       "id,a,y", 60, [](int i) { return fmt::format("{},{},{}", i * 3 % 61, i * 0.3, i % 4); });
@@ -235,6 +373,27 @@ TEST(Names, OfIds) {
   }
   for (const char* name : {"valid", "humid", "paid", "width"})
     EXPECT_FALSE(IsNameOfIds(name)) << name;
+}
+
+TEST(Names, OfPersonsAndCodes) {
+  for (const char* name :
+       {"customer", "customer_id", "CustomerID", "patient number", "sessionKey"}) {
+    EXPECT_TRUE(IsNameOfPersons(name)) << name;
+  }
+  for (const char* name : {"customers", "customer_age", "store_id", "", "id"}) {
+    EXPECT_FALSE(IsNameOfPersons(name)) << name;
+  }
+  for (const char* name : {"store_id", "shopId", "ID", "order id"}) {
+    EXPECT_TRUE(EndsWithId(name)) << name;
+  }
+  for (const char* name : {"paid", "PAID", "humid", "valid"})
+    EXPECT_FALSE(EndsWithId(name)) << name;
+  for (const char* name : {"zip", "Zip Code", "postalCode", "PLZ", "postcode", "area_code"}) {
+    EXPECT_TRUE(IsNameOfCodes(name)) << name;
+  }
+  for (const char* name : {"codec", "zipper", "encoded", "decode"}) {
+    EXPECT_FALSE(IsNameOfCodes(name)) << name;
+  }
 }
 
 TEST(ConfigText, QuotesAndCutsLines) {

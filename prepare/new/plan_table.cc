@@ -48,14 +48,15 @@ class Planner {
       } else {
         Plan(static_cast<int64_t>(i), column);
       }
-      if (column.kind == Kind::kNumber) ++plan_.inputs;
+      if (column.kind == Kind::kNumber) ++plan_.numbers;
       if (column.kind == Kind::kDate) {
-        plan_.inputs +=
+        plan_.numbers +=
             1 + DateCircleNumbers(column.has_times ? CsvDates::kTimes : CsvDates::kDays);
       }
       if (column.kind == Kind::kCategory) plan_.inputs += column.categories;
       plan_.columns.push_back(std::move(column));
     }
+    plan_.inputs += plan_.numbers;
     if (plan_.inputs == 0) RefuseAll();
     for (size_t i = 0; i < plan_.columns.size(); ++i) NoteSpelling(i);
     plan_.missing = Missing();
@@ -123,6 +124,7 @@ class Planner {
     if (IsNameOfIds(name) && all_differ && (!is_numbers || train.holds_integers())) {
       return Ignore(column, "an id: all rows have different values");
     }
+    if (PlanCodes(train, is_numbers, column)) return;
     constexpr int64_t kFewRows = 10;
     if (is_numbers && train.counts_rows() && train.rows() >= kFewRows) {
       return Ignore(column, "it counts the rows");
@@ -153,19 +155,98 @@ class Planner {
     return column.has_many_texts() ? 0 : most;
   }
 
+  // Plans a column whose name says that its values are no quantities, although they may be integers: ids that several
+  // rows share, and codes such as postal codes. Returns whether the column is such a column.
+  bool PlanCodes(const ColumnSketch& train, bool is_numbers, ColumnPlan& column) {
+    const bool is_person = IsNameOfPersons(column.name);
+    const bool is_id = is_person || EndsWithId(column.name);
+    if (!is_id && !IsNameOfCodes(column.name)) return false;
+    // Numbers with fractions are quantities, whatever their name is. Columns of two values need no category.
+    if (is_numbers && !train.holds_integers()) return false;
+    if (!train.has_many_texts() && train.values().size() <= 2) return false;
+    const std::string different = CountDifferent(train);
+    constexpr size_t kPersons = 10;  // fewer numbers may be kinds of persons
+    if (train.repeats() && ((is_id && IsOfManyGroups(train)) ||
+                            (is_person && is_numbers && train.values().size() >= kPersons))) {
+      Ignore(column,
+             fmt::format("an id: {} different values in {} rows; it is for folds, see `folds`",
+                         different, train.present()));
+      if (plan_.group.empty()) {
+        plan_.group = column.name;
+        plan_.group_reason = fmt::format(
+            "{} rows have {} different values of {}",
+            train.present() < train.rows() ? fmt::format("{} of {}", train.present(), train.rows())
+                                           : fmt::format("The {}", train.rows()),
+            different, ForComment(column.name));
+        plan_.notes.push_back(fmt::format(
+            "several rows have the same \"{:.40}\": with --folds, all rows of one are in "
+            "one fold (the config says more)",
+            column.name));
+      }
+      return true;
+    }
+    if (TakeAsCategory(train, /*groups_rare=*/true, column)) {
+      if (column.remark.empty()) column.remark = fmt::format("{} different values", different);
+      if (train.numbers() > 0) column.remark += "; numbers that are names, not quantities";
+      return true;
+    }
+    if (!is_numbers) return false;  // PlanTexts() says why it is left out
+    Ignore(column,
+           fmt::format("numbers that are names, not quantities: {} different ones in {} rows",
+                       different, train.present()));
+    return true;
+  }
+
+  // Returns whether a column of ids has so many different values that a model would only learn them by heart: each of
+  // them has too few rows.
+  static bool IsOfManyGroups(const ColumnSketch& train) {
+    if (train.has_many_texts()) return true;
+    const auto different = static_cast<int64_t>(train.values().size());
+    return different > kFewTexts && different * kRowsOfEach > train.present();
+  }
+
+  static std::string CountDifferent(const ColumnSketch& column) {
+    return column.has_many_texts() ? "very many" : std::to_string(column.values().size());
+  }
+
+  // Makes the column a category if there are enough rows for each of its texts or, with `groups_rare`, if enough rows
+  // have a common text. In the latter case the rare texts become one. Returns whether it is a category.
+  bool TakeAsCategory(const ColumnSketch& train, bool groups_rare, ColumnPlan& column) {
+    if (train.has_many_texts()) return false;
+    const auto different = static_cast<int64_t>(train.values().size());
+    const int64_t missing = train.missing() > 0 ? 1 : 0;
+    if ((different <= kFewTexts && 2 * different <= train.present()) ||
+        (different <= kMostTexts && different * kRowsOfEach <= train.present())) {
+      column.kind = Kind::kCategory;
+      column.categories = different + missing;
+      return true;
+    }
+    if (!groups_rare) return false;
+    int64_t common = 0, rows_of_common = 0;
+    for (const auto& [text, count] : train.values()) {
+      if (count < kRowsOfEach) continue;
+      ++common;
+      rows_of_common += count;
+    }
+    if (common == 0 || common > kMostTexts || rows_of_common * kLeastShare < train.present()) {
+      return false;
+    }
+    column.kind = Kind::kCategory;
+    column.categories = common + 1 + missing;
+    column.remark =
+        fmt::format("{} of {} different values have {} rows or more; the others are one", common,
+                    different, kRowsOfEach);
+    plan_.category_min_rows = kRowsOfEach / 2;
+    return true;
+  }
+
   // Plans a column that holds texts, or that holds one number and missing cells (two categories).
   void PlanTexts(const ColumnSketch& train, const ColumnSketch* test, bool is_numbers,
                  ColumnPlan& column) {
-    // A column is a category only if there are enough rows for each text.
-    constexpr int64_t kFew = 50, kMost = 1000, kRowsOfEach = 20;
-    const auto different = static_cast<int64_t>(train.values().size());
     const std::string mixture = is_numbers ? "" : Mixture(train, test);
-    const bool few = !train.has_many_texts() &&
-                     ((different <= kFew && 2 * different <= train.present()) ||
-                      (different <= kMost && different * kRowsOfEach <= train.present()));
-    if (few) {
-      column.kind = Kind::kCategory;
-      column.categories = different + (train.missing() > 0 ? 1 : 0);
+    // Numbers among texts, and dates that are written otherwise, are worth more once they are written well.
+    const bool groups_rare = mixture.empty() && !is_numbers && !LooksLikeDate(train.first_text());
+    if (TakeAsCategory(train, groups_rare, column)) {
       if (!mixture.empty()) {
         plan_.notes.push_back(
             fmt::format("\"{:.40}\" is a category, because it {}", column.name, mixture));
@@ -173,7 +254,6 @@ class Planner {
       return;
     }
     if (is_numbers) return IgnoreAsEmpty(train, column);
-    const std::string count = train.has_many_texts() ? "very many" : std::to_string(different);
     if (!mixture.empty()) return Ignore(column, "it " + mixture);
     if (LooksLikeDate(train.first_text())) {
       plan_.has_dates = true;
@@ -188,8 +268,8 @@ class Planner {
     }
     constexpr int64_t kLongBytes = 20;
     Ignore(column, fmt::format("{}{} different texts in {} rows",
-                               train.text_bytes() >= kLongBytes ? "free text: " : "", count,
-                               train.present()));
+                               train.text_bytes() >= kLongBytes ? "free text: " : "",
+                               CountDifferent(train), train.present()));
   }
 
   // Returns why a column with numbers and texts is not a column of numbers; empty if it has no numbers.
@@ -258,6 +338,11 @@ class Planner {
     }
     return "";
   }
+
+  // A column is a category if it has at most kFewTexts different texts, with two rows for each on average, or at most
+  // kMostTexts with kRowsOfEach rows for each. Otherwise the texts with kRowsOfEach rows or more may be categories, if
+  // one row of kLeastShare has one of them.
+  static constexpr int64_t kFewTexts = 50, kMostTexts = 1000, kRowsOfEach = 20, kLeastShare = 10;
 
   const TablePlanRequest& request_;
   TablePlan& plan_;

@@ -72,7 +72,7 @@ class TableDraft {
     training_rows_ = plan_.rows - HeldBackOf(plan_.rows, kHeldBack);
     outputs_ = plan_.task == LearnTask::kClassification ? plan_.classes
                                                         : static_cast<int64_t>(plan_.labels.size());
-    recipe_ = RecipeOfTable(training_rows_, plan_.inputs, plan_.task, outputs_);
+    recipe_ = RecipeOfTable(plan_, training_rows_, outputs_);
   }
 
   Draft Make() {
@@ -102,6 +102,7 @@ class TableDraft {
           "rows into a file of their own and name it as `validation` instead of "
           "validation_fraction.");
     }
+    WriteFolds();
     config_.Line(fmt::format("task: {}", NameOf(plan_.task)), plan_.task_reason);
     if (plan_.task == LearnTask::kRegression) WriteStandardTargets(config_);
     config_.Open("csv");
@@ -121,9 +122,24 @@ class TableDraft {
           "category of its own.");
       config_.Line("missing: MEAN");
     }
-    config_.Line("scaling: STANDARD", "numbers have mean 0 and standard deviation 1");
+    if (recipe_.number_bins > 0) {
+      config_.Line("scaling: QUANTILE", "numbers have a normal distribution, also with far values");
+    } else {
+      config_.Line("scaling: STANDARD", "numbers have mean 0 and standard deviation 1");
+    }
     config_.Close();
     config_.Close();
+  }
+
+  void WriteFolds() {
+    if (plan_.group.empty()) return;
+    config_.Comment(fmt::format(
+        "{}. With GROUP folds, which `lockstep train --folds 5` trains, all rows of one are in one "
+        "fold, so the folds tell how well those that training has not seen are predicted; "
+        "validation_fraction, without --folds, holds single rows back. If the rows to predict are "
+        "of the same ones, leave these folds out, and take the column as a category.",
+        plan_.group_reason));
+    config_.Line(fmt::format("folds {{ by: GROUP group: {} }}", InQuotes(plan_.group)));
   }
 
   void WriteLabels() {
@@ -157,9 +173,16 @@ class TableDraft {
       config_.Line("ignore: " + ListInQuotes(names), reason);
     for (const ColumnPlan& column : plan_.columns) {
       if (column.kind != Kind::kCategory) continue;
-      config_.Line("category: " + InQuotes(column.name),
-                   fmt::format("{} different values{}", column.categories,
-                               column.missing > 0 ? ", one of which is that there is none" : ""));
+      config_.Line(
+          "category: " + InQuotes(column.name),
+          column.remark.empty()
+              ? fmt::format("{} different values{}", column.categories,
+                            column.missing > 0 ? ", one of which is that there is none" : "")
+              : column.remark);
+    }
+    if (plan_.category_min_rows > 1) {
+      config_.Line(fmt::format("category_min_rows: {}", plan_.category_min_rows),
+                   "values that fewer training rows have are one category, and so are new ones");
     }
     for (const ColumnPlan& column : plan_.columns) {
       if (column.kind != Kind::kDate) continue;
@@ -173,12 +196,26 @@ class TableDraft {
   void WriteModel() {
     config_.Comment(fmt::format("{} of a row, {} to train on, {}.", Count(plan_.inputs, "input"),
                                 Count(training_rows_, "row"), CountOutputs(plan_.task, outputs_)));
+    const std::string hidden = fmt::format("hidden: [{}]", fmt::join(recipe_.hidden, ", "));
+    const std::string dropout = "dropout: " + AsSetting(recipe_.dropout);
     config_.Open("model");
-    config_.Line("name: \"mlp\"");
-    config_.Open("mlp");
-    config_.Line(fmt::format("hidden: [{}]", fmt::join(recipe_.hidden, ", ")));
-    config_.Line("batch_norm: true");
-    config_.Line("dropout: " + AsSetting(recipe_.dropout));
+    if (recipe_.members > 0) {
+      config_.Line("name: \"tabm\"", "an ensemble of perceptrons that share their weights");
+      config_.Open("tabm");
+      config_.Line(fmt::format("members: {}", recipe_.members));
+      config_.Line(hidden);
+      config_.Line(dropout);
+      if (recipe_.number_bins > 0) {
+        config_.Line(fmt::format("number_bins: {}", recipe_.number_bins),
+                     "so that thresholds are found soon");
+      }
+    } else {
+      config_.Line("name: \"mlp\"");
+      config_.Open("mlp");
+      config_.Line(hidden);
+      config_.Line("batch_norm: true");
+      config_.Line(dropout);
+    }
     config_.Close();
     config_.Close();
   }

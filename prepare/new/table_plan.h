@@ -16,7 +16,9 @@ struct ColumnPlan {
   enum class Kind { kNumber, kDate, kCategory, kLabel, kIgnored };
   std::string name;
   Kind kind = Kind::kNumber;
-  std::string reason;      // why the column is left out
+  std::string reason;  // why the column is left out
+  std::string
+      remark;  // for a category: why it is one, or which values it has; empty: nothing to say
   int64_t categories = 0;  // for a category: number of different values
   bool has_times = false;  // for dates: whether there are times of day
   int64_t missing = 0;     // cells without a value in the training file
@@ -37,6 +39,10 @@ struct TablePlan {
   int64_t rows = 0;
   int64_t inputs = 0;              // number of inputs that a row gives the model
   std::string missing;             // which cells lack a value, in words; empty: none
+  int64_t numbers = 0;             // number of these inputs that are numbers or belong to dates
+  int64_t category_min_rows = 1;   // data.csv.category_min_rows
+  std::string group;               // column whose equal values rows must share a fold; empty: none
+  std::string group_reason;        // why, in words
   bool has_dates = false;          // whether a column holds dates
   std::vector<std::string> notes;  // remarks for the user
 };

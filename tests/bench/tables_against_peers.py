@@ -1,10 +1,13 @@
 """Compares Lockstep (`lockstep new` and `lockstep train --folds 5`) with scikit-learn's HistGradientBoosting and
-pytabkit's RealMLP on five small tables, from the table's file to the predictions, with the same folds.
+pytabkit's RealMLP on five small tables, and on the three noisy ones of noisy_tables.py, from the table's file to the
+predictions, with the same folds.
 
-    python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
-                                   [--peers gradient_boosting real_mlp] [--model tabm] [--set FIELD=VALUE ...]
+    python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic churn loans clicks]
+                                   [--seeds 1 2 3 4 5] [--peers gradient_boosting real_mlp] [--model tabm]
+                                   [--set FIELD=VALUE ...]
 
-The score of a table with classes is the area under the ROC curve (each class against the rest, averaged over the
+A noisy table is drawn anew for each seed. For these tables the results also have Lockstep's log loss, and the log loss
+of a constant: of the share of positive rows as the prediction for each row. The score of a table with classes is the area under the ROC curve (each class against the rest, averaged over the
 classes). The score of a table with numbers as targets is R2. A score is computed on the held-back rows of each fold,
 and averaged over the folds and then over the seeds. A seed determines the folds and all random numbers. The seconds are
 those of all five trainings of a seed; for Lockstep they include the start of the program and the predictions. The
@@ -18,6 +21,7 @@ import argparse
 import json
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -25,7 +29,11 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import noisy_tables  # noqa: E402
 
 FOLDS = 5
 
@@ -59,6 +67,11 @@ def of_sklearn(name):
 
 TABLES = {name: lambda name=name: of_sklearn(name) for name in ("breast_cancer", "wine", "diabetes", "digits")}
 TABLES["titanic"] = titanic_like
+
+
+def noisy(name, seed):
+    columns, label = noisy_tables.TABLES[name](seed=seed)
+    return pd.DataFrame(columns), label
 
 
 def score_of(truth, predicted):
@@ -120,42 +133,59 @@ def of_peer(make, inputs, truth, folds, seed, has_classes):
     return float(np.mean(scores)), time.monotonic() - begin
 
 
+def prepared(options, name, seed, folder):
+    """Writes the table and the config that `lockstep new` makes for it into `folder`. Returns the table, its label, and
+    the config's text."""
+    table, label = noisy(name, seed) if name in noisy_tables.TABLES else TABLES[name]()
+    table.to_csv(folder / "train.csv", index=False)
+    config = folder / "train.pbtxt"
+    config.unlink(missing_ok=True)
+    words = [options.lockstep, "new", "train.csv", "--label", label]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    text = config.read_text()
+    if options.model == "tabm" and 'name: "mlp"' in text:
+        text = text.replace('name: "mlp"', 'name: "tabm"').replace("mlp {", "tabm {").replace("batch_norm: true", "")
+        config.write_text(text)
+    return table, label, text
+
+
+def compared(options, name, seed, folder):
+    """Returns the results of all programs on a table with the folds of a seed."""
+    table, label, text = prepared(options, name, seed, folder)
+    truth = table[label].to_numpy()
+    ignored = [c for c in table.columns if f'ignore: "{c}"' in text]
+    classes = None if "REGRESSION" in text else sorted(table[label].unique())
+    inputs = features_of(table, label, ignored)
+    line = {"table": name, "seed": seed}
+    for which, more in (("lockstep", []), ("lockstep_all_epochs", ["early_stopping.metric="])):
+        folds, predicted, seconds = lockstep(options, "train.pbtxt", seed, folder, classes, *more)
+        ours = [score_of(truth[folds == fold], predicted[folds == fold]) for fold in range(FOLDS)]
+        line |= {which: round(float(np.mean(ours)), 4), f"{which}_s": round(seconds, 1)}
+        if name in noisy_tables.TABLES:
+            line[f"{which}_log_loss"] = round(log_loss(truth, predicted[:, 1]), 4)
+            line["constant_log_loss"] = round(log_loss(truth, np.full(len(truth), truth.mean())), 4)
+    for peer in options.peers:
+        score, seconds = of_peer(PEERS[peer], inputs, truth, folds, seed, classes is not None)
+        line |= {peer: round(score, 4), f"{peer}_s": round(seconds, 1)}
+    return line
+
+
 def main():
+    names = [*TABLES, *noisy_tables.TABLES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep", type=lambda path: str(pathlib.Path(path).resolve()))
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=names, choices=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--model", default="mlp", choices=["mlp", "tabm"], help="of the width that `new` chose")
+    parser.add_argument("--model", default="mlp", choices=["mlp", "tabm"], help="in the place of an mlp, with its widths")
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     for name in options.tables:
-        table, label = TABLES[name]()
-        truth = table[label].to_numpy()
         results = []
         with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            table.to_csv(folder / "train.csv", index=False)
-            subprocess.run([options.lockstep, "new", "train.csv", "--label", label], check=True, stdout=subprocess.DEVNULL, cwd=folder)
-            config = folder / "train.pbtxt"
-            text = config.read_text()
-            if options.model == "tabm":
-                text = text.replace('name: "mlp"', 'name: "tabm"').replace("mlp {", "tabm {").replace("batch_norm: true", "")
-                config.write_text(text)
-            ignored = [c for c in table.columns if f'ignore: "{c}"' in text]
-            classes = None if "REGRESSION" in text else sorted(table[label].unique())
-            inputs = features_of(table, label, ignored)
             for seed in options.seeds:
-                line = {"table": name, "seed": seed}
-                for which, more in (("lockstep", []), ("lockstep_all_epochs", ["early_stopping.metric="])):
-                    folds, predicted, seconds = lockstep(options, "train.pbtxt", seed, folder, classes, *more)
-                    ours = [score_of(truth[folds == fold], predicted[folds == fold]) for fold in range(FOLDS)]
-                    line |= {which: round(float(np.mean(ours)), 4), f"{which}_s": round(seconds, 1)}
-                for peer in options.peers:
-                    score, seconds = of_peer(PEERS[peer], inputs, truth, folds, seed, classes is not None)
-                    line |= {peer: round(score, 4), f"{peer}_s": round(seconds, 1)}
-                print(json.dumps(line), flush=True)
-                results.append(line)
+                results.append(compared(options, name, seed, pathlib.Path(folder)))
+                print(json.dumps(results[-1]), flush=True)
         means = {key: round(float(np.mean([line[key] for line in results])), 4) for key in results[0] if key not in ("table", "seed")}
         print(json.dumps({"table": name, "seeds": len(results), "mean": means}), flush=True)
 
