@@ -36,8 +36,9 @@ struct NpyOptions {
 // Returns a data set of arrays that NumPy saved. The elements of an array may be floats of 16, 32 or 64 bits, integers
 // of 8 to 64 bits, or booleans, of either byte order, in C's order or in Fortran's. (Reading a sample of an array in
 // Fortran's order takes longer, because its elements lie apart.) Where integers are wanted, such as for labels, floats
-// must have integer values. Inputs become float32, except that pixels stay bytes and tokens become int64. MapNpy() maps the inputs into memory without reading them, and reads and
-// checks the targets. Throws Error (kData). Read() of the data set throws Error (kData) if a token is below 0.
+// must have integer values. Inputs become float32, except that pixels stay bytes and tokens become int64. MapNpy() maps
+// the inputs into memory without reading them, and reads and checks the targets. Throws Error (kData). Read() of the
+// data set throws Error (kData) if a token is below 0.
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 struct NpyInfo {

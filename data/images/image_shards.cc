@@ -75,8 +75,8 @@ int32_t ReadLabel(const ReadableFile& file, const TarMember& member) {
   return label;
 }
 
-// Throws Error (kData) if a link of the shard at `path` would otherwise take a sample or a class with it, and counts any
-// other link that leads to no file.
+// Throws Error (kData) if a link of the shard at `path` would otherwise take a sample or a class with it, and counts
+// any other link that leads to no file.
 void LeaveOutLink(const std::string& path, const TarMember& link, LeftOut& left_out) {
   const std::string_view name = link.name;
   const bool is_file = IsImageName(name) || IsLabelName(name);

@@ -119,8 +119,8 @@ Masks::Masks(std::string folder, std::shared_ptr<const ImageSource> images)
                                  : fmt::format(", and {} other images have none", missing - 1));
 }
 
-// Finds the masks whose extension is not ".png" but, for example, ".PNG", and makes the remarks on what else lies in the
-// folder.
+// Finds the masks whose extension is not ".png" but, for example, ".PNG", and makes the remarks on what else lies in
+// the folder.
 void Masks::FindMasksOfAnyCase() {
   const ImageIndex listed = ListImageFolder(folder_);
   for (int64_t i = 0; i < listed.left_out().size(); ++i) {

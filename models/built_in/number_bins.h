@@ -1,5 +1,5 @@
-// NumberBins: a piecewise linear encoding of a table's numbers, for the models that take tables (Gorishniy, Rubachev and
-// Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022).
+// NumberBins: a piecewise linear encoding of a table's numbers, for the models that take tables (Gorishniy, Rubachev
+// and Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022).
 //
 // A number x becomes `bins` features, one for each bin. The bins divide the real numbers so that a standard normal
 // distribution has the same share in each: their inner edges are the quantiles 1 / bins, 2 / bins ... of that
@@ -8,9 +8,9 @@
 //
 //   clamp((x - low) / (high - low), 0, 1)
 //
-// A linear layer on these features is a function of x with a kink at each edge. It finds thresholds sooner than a linear
-// layer on x itself. The features of categories (data.csv.category) are kept unchanged and come after those of the
-// numbers.
+// A linear layer on these features is a function of x with a kink at each edge. It finds thresholds sooner than a
+// linear layer on x itself. The features of categories (data.csv.category) are kept unchanged and come after those of
+// the numbers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
