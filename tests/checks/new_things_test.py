@@ -107,7 +107,7 @@ NEW_THINGS = {
         [
             ("launch/cli/command/commands.inc", "COMMAND(Hello)\n", "COMMAND(Version)"),
             (BUILD, '        ":hello",\n', '        ":probe_gpu"'),
-            (BUILD, UNIT, "# The commands of this folder"),
+            (BUILD, UNIT, "# This target contains the commands of this folder"),
         ],
     ),
     "a format": (
@@ -118,7 +118,7 @@ NEW_THINGS = {
             (
                 "config/schema/data.proto",
                 "    POINTS = 100;\n",
-                "    // A data set that the program brings itself",
+                "    // A data set that the program itself defines",
             ),
         ],
     ),
