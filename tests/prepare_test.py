@@ -526,7 +526,7 @@ def test_wrong_arguments(tmp_path):
         run = prepare(*arguments)
         expect_error(run, run.status, *parts)
         assert run.status in (USAGE, DATA), run
-    expect_error(Run(["prepare"]), USAGE, "lockstep --help")
+    expect_error(Run(["prepare"]), USAGE, "lockstep prepare --help")
     expect_error(Run(["prepare", "image"]), USAGE, 'did you mean "images"?')
     expect_error(Run(["prepare", "shards", source, tmp_path / "dst"], ranks=2), USAGE, "-n: prepare shards runs in one process")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["src"]
