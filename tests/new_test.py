@@ -21,12 +21,9 @@ from harness import (
     Run,
     events,
     expect_error,
-    expect_refused,
     predict,
     rows_of,
     sets,
-    weights_of,
-    write_config,
     write_table,
 )
 

@@ -2,7 +2,6 @@
 timm and pandas. As on Kaggle, the notebooks read from /kaggle/input, which is read-only, and write to /kaggle/working.
 """
 
-import csv
 import json
 import pathlib
 import re

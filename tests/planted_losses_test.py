@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DIGITS, DONE, Run, events, faulty_model, path_of, write_config
+from harness import DONE, Run, events, faulty_model, path_of, write_config
 from network_hosts import Network, why_not
 from planted_loss import (
     COMPUTE_US,

@@ -33,6 +33,7 @@ from harness import (
     events,
     expect_error,
     faulty_model,
+    lines_of,
     losses_by_step,
     noisy_digits,
     path_of,

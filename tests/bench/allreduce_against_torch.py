@@ -9,7 +9,6 @@ rounds of the median time of an all-reduce, and the ratio of the bandwidths (abo
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
