@@ -246,7 +246,7 @@ def test_help():
 @pytest.mark.parametrize(
     "arguments,status,part",
     [
-        ([], USAGE, "subcommand"),
+        ([], USAGE, "name a command"),
         (["trian", "x"], USAGE, 'no command "trian"; did you mean "train"?'),
         (["train"], USAGE, "CONFIG"),
         (["train", "/nowhere.pbtxt"], USAGE, "/nowhere.pbtxt: no config can be read from it: No such file or directory"),
