@@ -175,6 +175,11 @@ void Optimizer::SetLearningRate(double lr) {
 
 void Optimizer::Update(size_t index) {
   const at::NoGradGuard no_grad;
+  at::Tensor share;  // of the parameters in their averages
+  if (config_.ema_decay() > 0) {
+    // The first update copies the parameters, so that the average has no share of the untrained ones.
+    share = (1 - skip_) * at::where(updates_.le(1), 1.0, 1 - config_.ema_decay());
+  }
   for (Group& group : stages_[index]) {
     // Gradients are divided by grad_scale, which ops::DecideStep() has computed from the loss scale, the targets'
     // weights and clip_norm.
@@ -203,13 +208,8 @@ void Optimizer::Update(size_t index) {
     } else {
       UpdateLars(group, skip);
     }
-    if (!group.averages.empty()) {
-      // The first update copies the parameters, so that the average has no share of the untrained ones.
-      const at::Tensor own = at::where(updates_.le(1), 1.0, 1 - config_.ema_decay());
-      const at::Tensor share = (1 - skip_) * own;
-      for (size_t i = 0; i < group.averages.size(); ++i) {
-        group.averages[i].lerp_(group.parameters[i], share);
-      }
+    for (size_t i = 0; i < group.averages.size(); ++i) {
+      group.averages[i].lerp_(group.parameters[i], share);
     }
   }
 }
