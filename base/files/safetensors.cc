@@ -63,8 +63,7 @@ void RequireReadDtype(const std::string& path, const std::string& name, const Js
   for (const auto& [known, known_name] : kDtypes) read.emplace_back(known_name);
   throw CheckpointError(
       "{}: {} has the dtype {}, which is not read: convert it to one of {} (in PyTorch, "
-      "tensor.to() "
-      "does)",
+      "tensor.to() does)",
       path, name, dtype, fmt::join(read, ", "));
 }
 

@@ -125,8 +125,7 @@ constexpr Answer kAnswers[] = {
      "lockstep evaluate RUN prints the metrics, with --input FILE those of other files"},
     {"infer inference prediction predictions forward classify submission submit kaggle",
      "lockstep predict RUN --input FILE --output predictions.csv predicts; --submission writes "
-     "what "
-     "a competition wants"},
+     "what a competition wants"},
     {"list ls status ps show info inspect describe summary history experiments jobs",
      "lockstep runs lists the runs, and lockstep watch RUN shows one"},
     {"plot plots chart logs log graph curves curve loss losses tensorboard ui gui dashboard page "
@@ -136,8 +135,7 @@ constexpr Answer kAnswers[] = {
     {"sweep search hpo hyperopt optuna lrfind lrfinder findlr autotune optimize optimise",
      "lockstep tune CONFIG finds the fastest step and a learning rate by short trials"},
     {"merge swa ema avg mean soup combine",
-     "lockstep average RUN@100 RUN@200 --output "
-     "mean.safetensors writes the mean of weights"},
+     "lockstep average RUN@100 RUN@200 --output mean.safetensors writes the mean of weights"},
     {"ensemble fold folds cv kfold crossval crossvalidate crossvalidation",
      "lockstep train CONFIG --folds 5 trains folds, and predict takes their mean (lockstep help "
      "folds)"},
@@ -152,8 +150,7 @@ constexpr Answer kAnswers[] = {
      "rm -r RUN deletes a run; checkpoint.keep says how many checkpoints a run keeps"},
     {"sbatch srun submitit queue cluster mpirun torchrun distributed ddp",
      "lockstep -n 4 train CONFIG starts four ranks, and lockstep slurm CONFIG --time 4:00:00 "
-     "prints "
-     "a job script (lockstep help clusters)"},
+     "prints a job script (lockstep help clusters)"},
     {"init create setup wizard template scaffold automl",
      "lockstep new DATA writes a config for your files"},
     {"tokenize tokenise tokens token vocab tokenizer",
@@ -199,8 +196,7 @@ constexpr Answer kOptions[] = {
      "-n 4 starts four ranks, each on a GPU of its own"},
     {"resume continue checkpoint restart",
      "the same command goes on from the newest checkpoint, and --from RUN@STEP of train begins "
-     "from "
-     "another run's"},
+     "from another run's"},
     {"cv kfold nfolds", "--folds 5 of train cross-validates"},
     {"onnx torchscript gguf", "this format is not written yet (lockstep help weights)"},
     {"lora peft quantize quantise", "this does not exist yet (lockstep help pytorch)"},
