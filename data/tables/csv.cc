@@ -95,7 +95,7 @@ class Encoder {
     VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
       switch (role.kind) {
         case Kind::kNumber:
-          WriteNumber(place, role.index, row + cells_begin_[role.index]);
+          WriteNumber(place, role, row + cells_begin_[role.index]);
           break;
         case Kind::kDate:
           WriteDate(place, role.index, row + cells_begin_[role.index]);
@@ -104,7 +104,7 @@ class Encoder {
           row[cells_begin_[role.index]] = CategoryPlace(place, role.index);
           break;
         case Kind::kLabel:
-          SetLabel(rows, place, role.index);
+          SetLabel(rows, place, role);
           break;
         case Kind::kIgnored:
           break;
@@ -129,21 +129,20 @@ class Encoder {
                                        first_unknown_));
   }
 
-  void WriteNumber(const CsvPlace& place, int64_t index, float* cells) const {
+  void WriteNumber(const CsvPlace& place, const CsvRole& role, float* cells) const {
+    const CsvDecimal decimal = fit_.DecimalOf(role);
     if (options_.scaling != CsvScaling::kNone) {
       double number = 0;
-      const bool is_there = ReadNumber(options_, place, DecimalOf(index), number);
-      return WriteScaled(place, fit_.columns[index], is_there, number, cells);
+      const bool is_there = ReadNumber(options_, place, decimal, number);
+      return WriteScaled(place, fit_.columns[role.index], is_there, number, cells);
     }
-    const bool is_there = ReadNumber(options_, place, DecimalOf(index), cells[0]);
-    if (!is_there) cells[0] = static_cast<float>(fit_.columns[index].mean);
+    const bool is_there = ReadNumber(options_, place, decimal, cells[0]);
+    if (!is_there) cells[0] = static_cast<float>(fit_.columns[role.index].mean);
     cells[0] *= options_.scale;
     RequireFinite(place, cells[0]);
-    if (!fit_.columns.empty() && fit_.columns[index].missing_indicator) cells[1] = is_there ? 0 : 1;
-  }
-
-  CsvDecimal DecimalOf(int64_t index) const {
-    return fit_.columns.empty() ? CsvDecimal::kPoint : fit_.columns[index].decimal;
+    if (!fit_.columns.empty() && fit_.columns[role.index].missing_indicator) {
+      cells[1] = is_there ? 0 : 1;
+    }
   }
 
   void WriteDate(const CsvPlace& place, int64_t index, float* cells) const {
@@ -199,15 +198,14 @@ class Encoder {
     first = is_missing ? column : fmt::format(", such as {} in {}", Quoted(place.text()), column);
   }
 
-  // Sets label `index` of the last row, unless the label is missing and optional.
-  void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
+  // Sets the label of the last row in the column with the role `role`, unless the label is missing and optional.
+  void SetLabel(CsvRows& rows, const CsvPlace& place, const CsvRole& role) const {
     const bool has_texts = options_.task == Task::kClassification && options_.label_names;
     const bool is_missing = has_texts ? IsMissingText(place.text()) : IsMissing(place.text());
     if (options_.label_optional && is_missing) return;
     if (options_.task != Task::kClassification) {
-      const CsvDecimal decimal =
-          fit_.label_decimals.empty() ? CsvDecimal::kPoint : fit_.label_decimals[index];
-      rows.targets.end()[index - options_.LabelCount()] = TargetIn(options_, place, decimal);
+      rows.targets.end()[role.index - options_.LabelCount()] =
+          TargetIn(options_, place, fit_.DecimalOf(role));
     } else if (has_texts) {
       const int64_t found = class_index_.Find(ClassNameIn(place));
       if (found < 0) {
@@ -234,8 +232,8 @@ class Encoder {
   const CsvFit& fit_;
   int64_t width_ = 0;                 // the number of elements of CsvRows::cells for a row
   std::vector<int64_t> cells_begin_;  // the index of each feature column's first element
-  std::vector<TextIndex>
-      category_index_;  // of each feature column's categories; empty: no categories
+  // The index of each feature column's categories; empty if there are no categories.
+  std::vector<TextIndex> category_index_;
   TextIndex class_index_;
   // Whether the row holds a text that no training row had, and whether it lacks one that all training rows had.
   bool row_is_unknown_ = false;

@@ -20,8 +20,9 @@
 //   1. The files are memory-mapped or, if they are compressed, unpacked into memory (data/tables/csv_bytes.h). A sample
 //      takes four bytes for each number of its input. A category column is an exception: it takes only four bytes of a
 //      sample, from which Read() makes the column's ones and zeros.
-//   2. If no value has to be fitted to the data, each file is parsed once. The scalings ROBUST and QUANTILE take eight
-//      bytes for each number of the training rows while they are fitted.
+//   2. If no value has to be fitted to the data, each file is parsed once, or twice if it may have numbers such as
+//      "1,5" whose decimal sign must be found. The scalings ROBUST and QUANTILE take eight bytes for each number of the
+//      training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)

@@ -92,8 +92,7 @@ class Fitter {
   }
 
   // Adds a remark for each column whose numbers are not in C's spelling, and in training files sets decimals_ and
-  // fit_.label_decimals if a column has another decimal sign than a point. All rows are read, because the rest of a
-  // column may decide what a comma means.
+  // fit_.label_decimals if a column has another decimal sign than a point.
   void FindDecimals() {
     const bool in_training = options_.features == 0;
     if (in_training && !fit_.columns.empty()) return;  // a resumed run knows its columns
@@ -106,49 +105,55 @@ class Fitter {
         })) {
       return;
     }
-    std::vector<CsvDecimal> features(files_.front().layout.features());
-    std::vector<CsvDecimal> labels(options_.LabelCount());
+    if (in_training) return FindTrainingDecimals();
     for (const CsvFile& file : files_) {
-      const std::vector<CsvRole>& roles = file.layout.roles;
-      // Training files have the same columns, and one sign for each column. Other files may have other orders.
-      if (signs_.empty() || !in_training) signs_.assign(roles.size(), {});
-      for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) {
-        VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
-          if (HoldsNumbers(role)) signs_[place.column].Add(place.text());
-        });
+      std::vector<DecimalSigns> signs(file.layout.roles.size());
+      AddSigns(file, signs);
+      for (size_t i = 0; i < signs.size(); ++i) {
+        const CsvRole& role = file.layout.roles[i];
+        if (!HoldsNumbers(role)) continue;
+        const CsvDecimal decimal = fit_.DecimalOf(role);
+        AddRemark(file, i, signs[i], decimal, HowAlone(signs[i], decimal));
       }
-      if (!in_training) TellSigns(file);
     }
-    if (!in_training) return;
-    const std::vector<CsvRole>& roles = files_.front().layout.roles;
-    for (size_t i = 0; i < roles.size(); ++i) {
-      if (!HoldsNumbers(roles[i])) continue;
-      const CsvDecimal decimal = options_.decimal.value_or(signs_[i].Found(options_.delimiter));
-      const bool is_label = roles[i].kind == Kind::kLabel;
-      (is_label ? labels : features)[roles[i].index] = decimal;
-      AddRemark(files_.front(), static_cast<int64_t>(i), decimal);
+  }
+
+  // Training files have the same columns. All their rows are read, because the rest of a column may decide what a comma
+  // means.
+  void FindTrainingDecimals() {
+    const CsvFile& first = files_.front();
+    std::vector<DecimalSigns> signs(first.layout.roles.size());
+    for (const CsvFile& file : files_) AddSigns(file, signs);
+    std::vector<CsvDecimal> features(first.layout.features());
+    std::vector<CsvDecimal> labels(options_.LabelCount());
+    for (size_t i = 0; i < signs.size(); ++i) {
+      const CsvRole& role = first.layout.roles[i];
+      if (!HoldsNumbers(role)) continue;
+      const CsvDecimal decimal = options_.decimal.value_or(signs[i].Found(options_.delimiter));
+      (role.kind == Kind::kLabel ? labels : features)[role.index] = decimal;
+      AddRemark(first, i, signs[i], decimal, options_.decimal ? "" : HowElse(signs[i], decimal));
     }
     const auto has_comma = [](CsvDecimal decimal) { return decimal != CsvDecimal::kPoint; };
     if (std::ranges::any_of(features, has_comma)) decimals_ = std::move(features);
     if (std::ranges::any_of(labels, has_comma)) fit_.label_decimals = std::move(labels);
   }
 
-  // Tells how a file that is no training file is read.
-  void TellSigns(const CsvFile& file) {
-    for (size_t i = 0; i < file.layout.roles.size(); ++i) {
-      const CsvRole& role = file.layout.roles[i];
-      if (HoldsNumbers(role)) AddRemark(file, static_cast<int64_t>(i), TrainedDecimal(role));
+  void AddSigns(const CsvFile& file, std::vector<DecimalSigns>& signs) const {
+    for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) {
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+        if (HoldsNumbers(role)) signs[place.column].Add(place.text());
+      });
     }
   }
 
-  // Returns the decimal sign that a column had in training.
-  CsvDecimal TrainedDecimal(const CsvRole& role) const {
-    const bool is_label = role.kind == Kind::kLabel;
-    const auto index = static_cast<size_t>(role.index);
-    if (is_label) {
-      return index < fit_.label_decimals.size() ? fit_.label_decimals[index] : CsvDecimal::kPoint;
-    }
-    return index < fit_.columns.size() ? fit_.columns[index].decimal : CsvDecimal::kPoint;
+  // Returns an aside for HowRead() if a file that is no training file would by itself be read otherwise.
+  std::string HowAlone(const DecimalSigns& signs, CsvDecimal decimal) const {
+    const std::string& example = signs.Example(decimal);
+    double number = 0, alone = 0;
+    const bool differ = ParseNumber(example, decimal, number) &&
+                        ParseNumber(example, signs.Found(options_.delimiter), alone) &&
+                        number != alone;
+    return differ ? fmt::format(", as in training; by this file alone it would be {}", alone) : "";
   }
 
   // Returns whether a column's cells are numbers with fractions. The labels of classification are not: they are class
@@ -159,34 +164,13 @@ class Fitter {
   }
 
   // Adds a line that tells how the formatted numbers of a column are read, if there are any.
-  void AddRemark(const CsvFile& file, int64_t column, CsvDecimal decimal) {
+  void AddRemark(const CsvFile& file, size_t column, const DecimalSigns& signs, CsvDecimal decimal,
+                 const std::string& aside) {
     constexpr size_t kMostRemarks = 8;
-    const DecimalSigns& signs = signs_[column];
-    const CsvDecimal found = signs.Found(options_.delimiter);
-    std::string example = signs.example();
-    // A point that separates groups is no format of its own, but 1.281 is worth a line if the file alone says
-    // otherwise.
-    if (example.empty() && decimal == CsvDecimal::kCommaAndPoints) example = signs.point_example();
-    double number = 0;
-    if (example.empty() || fit_.remarks.size() == kMostRemarks ||
-        !ParseNumber(example, decimal, number)) {
-      return;
-    }
-    std::string more;
-    double other = 0;
-    const bool is_point = decimal == CsvDecimal::kPoint;
-    if (options_.features > 0 && ParseNumber(example, found, other) && other != number) {
-      more = fmt::format(", as in training; by this file alone it would be {}", other);
-    } else if (options_.features == 0 && signs.may_be_either() && !options_.decimal) {
-      more = fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
-                         is_point ? "is a decimal sign" : "separates groups of digits");
-    }
-    if (signs.percents() > 0 && signs.percents() < signs.numbers()) {
-      more +=
-          fmt::format("; {} of {} numbers have a percent sign", signs.percents(), signs.numbers());
-    }
-    fit_.remarks.push_back(fmt::format("{}: {}: {} is read as {}{}", file.path,
-                                       file.layout.NameOf(column), Quoted(example), number, more));
+    const std::string how = HowRead(signs, decimal, aside);
+    if (how.empty() || fit_.remarks.size() == kMostRemarks) return;
+    fit_.remarks.push_back(fmt::format("{}: {}: {}", file.path,
+                                       file.layout.NameOf(static_cast<int64_t>(column)), how));
   }
 
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
@@ -195,7 +179,7 @@ class Fitter {
     CsvDate date;
     const bool is_date = role.kind == Kind::kDate;
     if (!(is_date ? ReadDate(options_, place, date)
-                  : ReadNumber(options_, place, DecimalOf(role), number))) {
+                  : ReadNumber(options_, place, fit_.DecimalOf(role), number))) {
       seen.lacks_some = true;
       return;
     }
@@ -215,8 +199,6 @@ class Fitter {
           files_.front().path, kMostQuantiles, kMostKeptQuantiles);
     }
   }
-
-  CsvDecimal DecimalOf(const CsvRole& role) const { return fit_.columns[role.index].decimal; }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
     TextCounts& counts = categories_[role.index];
@@ -344,7 +326,6 @@ class Fitter {
   size_t quantiles_ = 0;  // the number of quantiles to keep for the rows that were read so far
   TextCounts classes_;
   std::vector<CsvDecimal> decimals_;  // of each feature column; empty: all have a point
-  std::vector<DecimalSigns> signs_;   // of each column of the file that was read last
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // categories.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,15 @@ struct CsvFit {
   std::vector<std::string> classes;  // the labels' texts from all rows, in the order of the classes
   std::vector<CsvDecimal> label_decimals;  // of each label column; empty: kPoint
   std::vector<std::string> remarks;  // lines that tell how columns are read, for Dataset::Remarks()
+
+  // Returns the decimal sign of a column of numbers or of a label column.
+  CsvDecimal DecimalOf(const CsvRole& role) const {
+    const auto index = static_cast<size_t>(role.index);
+    if (role.kind == CsvRole::Kind::kLabel) {
+      return index < label_decimals.size() ? label_decimals[index] : CsvDecimal::kPoint;
+    }
+    return index < columns.size() ? columns[index].decimal : CsvDecimal::kPoint;
+  }
 };
 
 // Throws Error (kData) if the files are not training files and the options lack a value that can only be fitted to

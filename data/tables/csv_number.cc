@@ -1,5 +1,7 @@
 #include "data/tables/csv_number.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -168,7 +170,7 @@ bool IsNumber(std::string_view text, CsvDecimal decimal) {
   return FindNumber(text, decimal).has_value();
 }
 
-// Returns up to `kLongest` characters of `text` in small letters; empty if `text` is longer, and so is no such word.
+// Returns the beginning of `text` in small letters. It is longer than the longest word that is looked for if `text` is.
 constexpr size_t kLongest = 8;
 std::string ShortWord(std::string_view text) {
   return InSmallLetters(text.substr(0, kLongest + 1));
@@ -270,8 +272,7 @@ void DecimalSigns::Add(std::string_view cell) {
   const bool with_comma = IsNumber(cell, kComma);
   if (!with_point && !with_comma && !with_groups) return;
   ++numbers_;
-  const bool is_percent = cell.find('%') != cell.npos;
-  if (is_percent) ++percents_;
+  if (cell.find('%') != cell.npos) ++percents_;
   const bool is_formatted = !with_point || with_point->is_formatted;
   if (is_formatted && example_.empty()) example_ = cell;
   if (cell.find(',') == cell.npos) {
@@ -298,6 +299,31 @@ CsvDecimal DecimalSigns::Found(char delimiter) const {
   }
   const bool is_undecided = may_be_either() && integers_ == 0 && point_example_.empty();
   return is_undecided && delimiter == ';' ? CsvDecimal::kComma : CsvDecimal::kPoint;
+}
+
+const std::string& DecimalSigns::Example(CsvDecimal decimal) const {
+  // A point that separates groups is no format of its own, but 1.281 is told if it is read as 1281.
+  const bool takes_point = example_.empty() && decimal == CsvDecimal::kCommaAndPoints;
+  return takes_point ? point_example_ : example_;
+}
+
+std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::string& aside) {
+  const std::string& example = signs.Example(decimal);
+  double number = 0;
+  if (!ParseNumber(example, decimal, number)) return "";
+  std::string text = fmt::format("\"{:.40}\" is read as {}{}", example, number, aside);
+  if (signs.percents() > 0 && signs.percents() < signs.numbers()) {
+    text +=
+        fmt::format("; {} of {} numbers have a percent sign", signs.percents(), signs.numbers());
+  }
+  return text;
+}
+
+std::string HowElse(const DecimalSigns& signs, CsvDecimal decimal) {
+  if (!signs.may_be_either()) return "";
+  const bool is_point = decimal == CsvDecimal::kPoint;
+  return fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
+                     is_point ? "is a decimal sign" : "separates groups of digits");
 }
 
 bool IsMissing(std::string_view text) {

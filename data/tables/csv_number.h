@@ -104,10 +104,9 @@ class DecimalSigns {
   int64_t numbers() const { return numbers_; }
   int64_t percents() const { return percents_; }  // how many numbers have a percent sign
 
-  // Returns the first cell whose number is formatted (PlainNumber::is_formatted); empty if there is none.
-  const std::string& example() const { return example_; }
-  // Returns the first cell that has a point where groups may be separated ("1.281"); empty if there is none.
-  const std::string& point_example() const { return point_example_; }
+  // Returns the first cell whose number is formatted (PlainNumber::is_formatted) or, if there is none and points
+  // separate groups, the first cell that may have groups ("1.281"). Returns an empty text if there is no such cell.
+  const std::string& Example(CsvDecimal decimal) const;
 
  private:
   int64_t numbers_ = 0;
@@ -117,10 +116,16 @@ class DecimalSigns {
   int64_t points_ = 0;    // cells whose point can only be a decimal sign, and which have no comma
   int64_t groups_ = 0;    // cells whose commas can only separate groups
   int64_t either_ = 0;    // cells whose comma may be either
-  int64_t point_groups_ = 0;  // cells whose points can only separate groups
-  std::string example_;
-  std::string point_example_;
+  int64_t point_groups_ = 0;   // cells whose points can only separate groups
+  std::string example_;        // the first cell whose number is formatted
+  std::string point_example_;  // the first cell that has a point where groups may be separated
 };
+
+// HowRead() returns words that tell how the formatted numbers of a column with the sign `decimal` are read, such as
+// `"1,5" is read as 1.5`, with `aside` behind the number; an empty text if there are none. HowElse() returns an aside
+// if a comma may be either: what data.csv.decimal would change.
+std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::string& aside);
+std::string HowElse(const DecimalSigns& signs, CsvDecimal decimal);
 
 // IsMissing() returns whether `text` stands for a missing value: it is empty, or one of the texts that pandas reads as
 // missing (NA, N/A, NaN, null, None, <NA> and others, in small or capital letters), or NaT, or \N of databases.

@@ -122,7 +122,7 @@ TEST(DecimalSigns, TheDelimiterDecidesWhatTheCellsLeaveOpen) {
 TEST(DecimalSigns, TellWhatWasFormatted) {
   DecimalSigns signs;
   for (const char* cell : {"5", "+5", "n/a", "$602.52", "5%"}) signs.Add(cell);
-  EXPECT_EQ(signs.example(), "$602.52");
+  EXPECT_EQ(signs.Example(kPoint), "$602.52");
   EXPECT_FALSE(signs.may_be_either());
   DecimalSigns either;
   either.Add("1,281");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 
-// A number in C's spelling: sign * 0.digits * 10^exponent. `digits` has no zeros at its ends and is empty for 0.
+// A number: sign * 0.digits * 10^exponent. `digits` has no zeros at its ends and is empty for 0.
 struct Decimal {
   bool is_negative = false;
   std::string digits;
@@ -36,23 +36,19 @@ bool Take(std::string_view& text, char c) {
   return true;
 }
 
+// Returns the number that `text` holds in C's spelling; nullopt if its exponent is too great.
 std::optional<Decimal> DecimalIn(std::string_view text) {
   Decimal number{.is_negative = Take(text, '-')};
-  if (!number.is_negative) Take(text, '+');
   number.exponent = MoveDigits(text, number.digits);
-  int64_t count = number.exponent;
-  if (Take(text, '.')) count += MoveDigits(text, number.digits);
-  if (count == 0) return std::nullopt;
-  if (Take(text, 'e') || Take(text, 'E')) {
+  if (Take(text, '.')) MoveDigits(text, number.digits);
+  if (Take(text, 'e')) {
     int64_t shift = 0;
-    if (!text.starts_with("+-")) Take(text, '+');
+    Take(text, '+');
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), shift);
     constexpr int64_t kMost = 1'000'000;
     if (error != std::errc() || std::abs(shift) > kMost) return std::nullopt;
-    text.remove_prefix(end - text.data());
     number.exponent += shift;
   }
-  if (!text.empty()) return std::nullopt;
   const size_t zeros = std::min(number.digits.find_first_not_of('0'), number.digits.size());
   number.digits.erase(0, zeros);
   number.digits.erase(number.digits.find_last_not_of('0') + 1);
@@ -61,7 +57,7 @@ std::optional<Decimal> DecimalIn(std::string_view text) {
   return number;
 }
 
-// Returns the key of a number; nullopt if `text` is no number.
+// Returns the key of a number (PlainNumber::text); nullopt if its exponent is too great.
 std::optional<std::string> NumberKey(std::string_view text) {
   std::optional<Decimal> number = DecimalIn(text);
   if (!number) return std::nullopt;
@@ -69,9 +65,8 @@ std::optional<std::string> NumberKey(std::string_view text) {
   const auto digits = static_cast<int64_t>(number->digits.size());
   double value = 0;
   if (number->digits.size() > kExactDigits && number->exponent < digits &&
-      ParseWhole(text.substr(text.starts_with('+') ? 1 : 0), value)) {
+      ParseWhole(text, value)) {
     number = DecimalIn(fmt::format("{}", value));  // the shortest text that is this double
-    if (!number) return std::nullopt;
   }
   return fmt::format("{}{}e{}", number->is_negative ? "-" : "", number->digits, number->exponent);
 }
@@ -126,8 +121,7 @@ std::string ColumnKeys::operator()(std::string_view text) const {
   if (kind_ == Kind::kOther) return std::string(WithoutZeroFraction(text));
   if (const std::optional<bool> truth = TruthOf(text)) text = *truth ? "1" : "0";
   const std::optional<PlainNumber> number = FindNumber(text, decimal_);
-  const std::optional<std::string> key = NumberKey(number ? number->text : std::string(text));
-  return key ? *key : std::string(text);
+  return (number ? NumberKey(number->text) : std::nullopt).value_or(std::string(text));
 }
 
 std::string_view WithoutZeroFraction(std::string_view text) {

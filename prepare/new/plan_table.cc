@@ -77,14 +77,13 @@ class Planner {
   void NoteSpelling(size_t i) {
     const ColumnPlan& column = plan_.columns[i];
     const bool is_label = column.kind == Kind::kLabel && plan_.task == LearnTask::kRegression;
+    if (column.kind != Kind::kNumber && !is_label) return;
     const DecimalSigns& signs = request_.train.signs[i];
-    double number = 0;
-    if ((column.kind != Kind::kNumber && !is_label) || signs.example().empty() ||
-        !ParseNumber(signs.example(), signs.Found(request_.train.dialect.delimiter), number)) {
-      return;
+    const CsvDecimal decimal = signs.Found(request_.train.dialect.delimiter);
+    const std::string how = HowRead(signs, decimal, HowElse(signs, decimal));
+    if (!how.empty()) {
+      plan_.notes.push_back(fmt::format("\"{:.40}\" holds numbers: {}", column.name, how));
     }
-    plan_.notes.push_back(fmt::format("\"{:.40}\" holds numbers: \"{:.40}\" is read as {}",
-                                      column.name, signs.example(), number));
   }
 
   // Returns the column of the test file that corresponds to `column`, or null if there is none.

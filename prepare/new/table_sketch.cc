@@ -66,16 +66,13 @@ size_t NumbersIn(const std::vector<Row>& rows) {
   return numbers;
 }
 
-// Finds the decimal sign of each column. `cells` is at the first row that holds values, and each column has one sign,
-// because it may have been written by hand, or by a program whose language has another sign.
-std::vector<DecimalSigns> SignsIn(CsvCells cells, size_t width) {
-  std::vector<DecimalSigns> signs(width);
-  do {
+// Adds the cells of the rows that `cells` has not read yet to the signs of their columns.
+void AddSigns(CsvCells cells, std::vector<DecimalSigns>& signs) {
+  while (cells.NextRow()) {
     for (size_t column = 0; cells.NextCell(); ++column) {
-      if (column < width) signs[column].Add(cells.cell());
+      if (column < signs.size()) signs[column].Add(cells.cell());
     }
-  } while (cells.NextRow());
-  return signs;
+  }
 }
 
 char FindDelimiter(const Source& source) {
@@ -183,21 +180,15 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
         path, first_line, first[0]);
   }
   const size_t most = std::clamp(kMostTexts / width, kLeastTextsEach, kMostTextsEach);
+  table.signs.resize(width);
   if (MayHaveFormattedNumbers(source.text(), table.dialect.delimiter)) {
-    CsvCells rows = source.Cells(table.dialect.delimiter);
-    rows.NextRow();
-    if (table.dialect.header) {
-      while (rows.NextCell()) {
-      }
-      rows.NextRow();
+    if (!table.dialect.header) {
+      for (size_t i = 0; i < width; ++i) table.signs[i].Add(first[i]);
     }
-    table.signs = SignsIn(rows, width);
-    for (const DecimalSigns& signs : table.signs) {
-      table.columns.emplace_back(most, signs.Found(table.dialect.delimiter));
-    }
-  } else {
-    table.signs.resize(width);
-    table.columns.assign(width, ColumnSketch(most));
+    AddSigns(cells, table.signs);
+  }
+  for (const DecimalSigns& signs : table.signs) {
+    table.columns.emplace_back(most, signs.Found(table.dialect.delimiter));
   }
   if (table.dialect.header) {
     table.names = first;
