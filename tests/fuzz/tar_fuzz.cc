@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const lockstep::ReadableFile archive(file.path());
     int64_t end = 0;
     lockstep::VisitTar(archive, [&](const lockstep::TarMember& member) {
-      // Checks that a file ends within the archive and, if it is no link, begins at or after the end of the previous one.
+      // Checks that a file ends within the archive and, if it is no link, begins at or after the end of the previous
+      // one.
       if (member.offset < 0 || member.bytes < 0 || member.bytes > archive.bytes() - member.offset) {
         std::abort();
       }

@@ -1,6 +1,6 @@
 // Card 'Curves': the losses of training and validation, validation metrics, learning rate, gradient norm, speed and
-// waiting for samples of all runs, over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each run. If the user has zoomed into
-// a part, finer columns come from /curves of the server (RunData::CurvesWithin()).
+// waiting for samples of all runs, over steps or time. The figures are `curves`, `evaluations` and `not_finite` of each
+// run. If the user has zoomed into a part, finer columns come from /curves of the server (RunData::CurvesWithin()).
 
 const curveGroup = new Group(Axes.step);
 

@@ -1,5 +1,5 @@
-// Folds of a cross-validation: their mean and deviation, as a table below the card 'Runs', and as a line in the charts of
-// the validation. The figures are `evaluations`, `best` and `config` of the runs.
+// Folds of a cross-validation: their mean and deviation, as a table below the card 'Runs', and as a line in the charts
+// of the validation. The figures are `evaluations`, `best` and `config` of the runs.
 
 // Returns the runs that are folds of one cross-validation: each list has the runs of one folder whose config has
 // data.folds.count, at least two.
@@ -79,8 +79,8 @@ function showFolds() {
   }));
 }
 
-// Returns a line of the folds' mean for each cross-validation whose folds have the figure `name` of the evaluations. The
-// interval around the mean is one deviation to each side. The line ends where the first fold does.
+// Returns a line of the folds' mean for each cross-validation whose folds have the figure `name` of the evaluations.
+// The interval around the mean is one deviation to each side. The line ends where the first fold does.
 function foldLines(name, axis) {
   const lines = [];
   for (const folds of crossValidations(shownRuns())) {

@@ -1,6 +1,6 @@
-// Card 'Progress': tiles of step, time, loss, best metric and speed. The figures are fields of a run: step, steps, epoch,
-// epochs, left_s, trained_s, starts, best, samples_per_s, `start`, and the last values of `curves` and `evaluations`.
-// Above the tiles the card shows state, why and why_no_log, and below them warnings and bad_lines.
+// Card 'Progress': tiles of step, time, loss, best metric and speed. The figures are fields of a run: step, steps,
+// epoch, epochs, left_s, trained_s, starts, best, samples_per_s, `start`, and the last values of `curves` and
+// `evaluations`. Above the tiles the card shows state, why and why_no_log, and below them warnings and bad_lines.
 
 // Makes the title of a card about the run that is shown in detail, if there are several runs.
 const titleOf = (run) => page.runs.length > 1 ? [make('h3', {}, runDot(run), nameOf(run))] : [];

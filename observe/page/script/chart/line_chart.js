@@ -2,8 +2,8 @@
 // column. The figures are the lists `mean`, `least` and `greatest` of the data (observe/page/run_data.h), which a card
 // passes in.
 
-// A line is {name, colour, isDashed, isDotted, isFocused, x, mean, least, greatest}; x must ascend, and the values may be
-// null.
+// A line is {name, colour, isDashed, isDotted, isFocused, x, mean, least, greatest}; x must ascend, and the values may
+// be null.
 class LineChart extends Plot {
   // Makes a chart without lines. `isOfParts` says whether the lines are parts of one thing, such as the GPUs of a
   // machine. If not, the lines are runs.
