@@ -148,6 +148,27 @@ def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
     assert ("config" in lines_of(run)[-1]) == (not is_users) == (tmp_path / "config.tuned.pbtxt").exists()
 
 
+@pytest.mark.all_tier("two searches that are much shorter than the run take 10 s each")
+@pytest.mark.parametrize("lr, stays", [(0.003, True), (1e-7, False)])
+def test_short_trainings_suggest_what_a_longer_one_can_take(tmp_path, lr, stays):
+    """Checks that after trainings much shorter than the run, a user's rate below the best one stays unless it is lower
+    than any rate that can be expected to be best for the run."""
+    config = config_in(tmp_path)
+    run = tune(config, "--json", "--time", "10", *sets("epochs=100000", f"optimizer.lr={lr}"))
+    assert run.status == DONE, run
+    _, *tried, found = [line for line in lines_of(run) if "config" not in line]
+    tried = [trial for trial in tried if "val_loss" in trial and "seed" not in trial and (trial["warmup_steps"] or trial["lr"] == lr)]
+    yours, best = tried[0], min(tried, key=lambda trial: trial["val_loss"])
+    times = 2_300_000 / yours["steps"]
+    least = best["lr"] * max(1 / times, 1 / (4 * math.sqrt(times)))
+    assert yours["lr"] == lr and best["lr"] > 0.003 and not found["whole_run"]
+    if stays:
+        assert least < lr and found["suggestion"]["optimizer.lr"] == lr and found["better_in_short"] == best["lr"]
+    else:
+        possible = [trial["lr"] for trial in tried if trial["lr"] >= least and trial["val_loss"] < yours["val_loss"]]
+        assert lr < least and found["suggestion"]["optimizer.lr"] == min(possible) < best["lr"]
+
+
 @pytest.mark.all_tier("a search with too little time takes 5 s")
 def test_short_trainings_are_said(tmp_path):
     run = tune(config_in(tmp_path), "--time", "4", "--set", "epochs=100000")
@@ -169,7 +190,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, only, sent, status):
         process.send_signal(sent)
         rest, said = process.communicate()
     assert process.returncode == status and said == "", (rest, said)
-    assert ("nothing better was found than yours: optimizer.lr 1e-05" in rest) == (only == "rate")
+    assert ("no other rate than yours was tried: optimizer.lr 1e-05" in rest) == (only == "rate")
     assert ("accumulation 1, activation checkpointing off" in rest) == (only == "batch")
     assert list((tmp_path / "runs").iterdir()) == []
     wait_until_gone(tmp_path / "runs")

@@ -122,6 +122,16 @@ int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
   return std::min<int64_t>(usual, std::llround(2 / (1 - optimizer.beta2())));
 }
 
+// Returns a rate that is probably not above the best rate of a training that is `times` as long as those for which
+// `best` is the best rate. The longer a training is, the lower is its best rate: it falls with a power of the length
+// that differs from model to model (Bjorck et al., 'Scaling optimal LR across token horizons', ICLR 2025). The result is
+// a quarter of what a square root would give, because the best rate of short trainings is noisy, but at least
+// `best` / `times`.
+double RateOfLongerRun(double best, double times) {
+  constexpr double kMargin = 4;
+  return best * std::max(1 / times, 1 / (kMargin * std::sqrt(times)));
+}
+
 config::Config TrialConfig(config::Config config, const RateTrial& trial) {
   constexpr int64_t kLines = 500;
   config.mutable_optimizer()->set_lr(trial.rate);
@@ -164,6 +174,7 @@ class RateFinder {
       const double tidy = TwoDigits(*rate);
       search.Add(tidy, CostWith(tidy, warmup, /*is_users=*/false));
     }
+    ChooseForLongerRun();
     if (HasTime() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
       CostWith(found_.best->rate, 0, /*is_users=*/false);
     }
@@ -193,10 +204,30 @@ class RateFinder {
     if (!Try(trial)) return kInfinite;
     if (!trial.failure.empty()) found_.last_failure = trial.failure;
     if (is_users) found_.users = trial;
+    found_.tried.push_back(trial);
     if (IsBetter(figure_, trial.figure, found_.best ? found_.best->figure : WorstOf(figure_))) {
       found_.best = trial;
     }
     return IsBetter(figure_, 1, 0) ? -trial.figure : trial.figure;
+  }
+
+  // Replaces the best trial if the trials are shorter than the run, and the best rate is above the user's. The lowest
+  // rate that was tried above RateOfLongerRun(), and that is better than the user's, becomes the best. If the user's own
+  // rate is above it, the user's becomes the best, because it may be better in the whole run.
+  void ChooseForLongerRun() {
+    if (!found_.best || !found_.users || steps_ == run_steps_) return;
+    const double users_rate = found_.users->rate;
+    if (found_.best->rate <= users_rate) return;
+    const double limit = RateOfLongerRun(
+        found_.best->rate, static_cast<double>(run_steps_) / static_cast<double>(steps_));
+    if (users_rate >= limit) {
+      found_.better_in_short = std::exchange(found_.best, found_.users);
+      return;
+    }
+    for (const RateTrial& trial : found_.tried) {
+      const bool is_better = IsBetter(figure_, trial.figure, found_.users->figure);
+      if (is_better && trial.rate >= limit && trial.rate < found_.best->rate) found_.best = trial;
+    }
   }
 
   // Trains as `trial` says, and sets its figure and how it ended. Returns false if a signal has come.

@@ -7,6 +7,9 @@
 // end. Each training has as many steps as the time limit allows, but not more than the config's run. It uses the
 // config's own schedule, so that the best rate of the trainings is likely to be the best rate for the run.
 //
+// If the trainings are shorter than the run, a rate above the user's counts only as far as it can be good for the whole
+// run, too (RateFinder::ChooseForLongerRun() in rate_trials.cc).
+//
 // The figures of two trainings differ by chance, too. If another rate than the user's had the best figure, both are
 // therefore trained once more, with another seed and so with other samples held back. The user's rate stays unless the
 // other rate is better in the mean of both trainings.
@@ -23,6 +26,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/schema/config.pb.h"
 #include "launch/tune/range_test.h"
@@ -45,8 +49,11 @@ struct RateTrial {
 };
 
 struct FoundRate {
-  std::optional<RateTrial> best;
-  std::optional<RateTrial> users;
+  std::vector<RateTrial> tried;    // all trials with the seed of the config, in their order
+  std::optional<RateTrial> best;   // the trial whose rate is suggested
+  std::optional<RateTrial> users;  // the trial with the user's rate
+  // The trial that was better than the user's while the user's rate stays, because the trials were shorter than the run.
+  std::optional<RateTrial> better_in_short;
   bool was_chance = false;  // another rate than the user's was better at first, and not in the mean
   int64_t run_steps = 0;    // number of steps of the config's run; a trial may have fewer
   int64_t warmup_steps = 0;           // the warm-up of a whole run with the best rate

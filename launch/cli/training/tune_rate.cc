@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/say.h"
 #include "launch/cli/command/table.h"
@@ -112,21 +113,28 @@ void Adopt(const FoundRate& found, Tuning& tuning, const std::string& figure_nam
   }
 }
 
+std::string_view Headline(const FoundRate& found) {
+  if (!found.best->is_users) return "suggestion: ";
+  if (found.better_in_short) return "yours stays: ";
+  return found.tried.size() > 1 ? "nothing better was found than yours: "
+                                : "no other rate than yours was tried: ";
+}
+
 void Conclude(const FoundRate& found, Tuning& tuning, const std::string& figure_name) {
   if (!found.best) return;
   const RateTrial& best = *found.best;
   const bool is_whole = best.steps == found.run_steps;
   if (!best.is_users) Adopt(found, tuning, figure_name);
   if (tuning.options().json) {
-    Tuning::PrintLine(
-        {{"suggestion",
-          {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
-         {figure_name, best.figure},
-         {"whole_run", is_whole}});
+    Json line{{"suggestion",
+               {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
+              {figure_name, best.figure},
+              {"whole_run", is_whole}};
+    if (found.better_in_short) line["better_in_short"] = found.better_in_short->rate;
+    Tuning::PrintLine(line);
     return;
   }
-  Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n",
-        best.is_users ? "nothing better was found than yours: " : "suggestion: ",
+  Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n", Headline(found),
         RateText(best.rate), found.warmup_steps, figure_name, FigureText(best.figure),
         found.users && !best.is_users && std::isfinite(found.users->figure)
             ? fmt::format(", where yours gives {}", FigureText(found.users->figure))
@@ -135,7 +143,13 @@ void Conclude(const FoundRate& found, Tuning& tuning, const std::string& figure_
     Print("another rate was better at first, but not with another seed: yours stays\n");
   }
   const int more_s = 4 * tuning.options().time_s;
-  if (!is_whole) {
+  if (found.better_in_short) {
+    Print(
+        "{} was better in trainings of {} of the run's {} steps ({} {}), but a longer one wants a "
+        "lower rate, which may be yours: --time {} tries longer ones\n",
+        RateText(found.better_in_short->rate), best.steps, found.run_steps, figure_name,
+        FigureText(found.better_in_short->figure), more_s);
+  } else if (!is_whole) {
     Print(
         "the trainings had {} of the run's {} steps, and a longer one often wants a lower rate: "
         "--time {} tries longer ones\n",
