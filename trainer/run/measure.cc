@@ -11,6 +11,7 @@
 #include "base/files/output_target.h"
 #include "base/tensor/range.h"
 #include "comm/together.h"
+#include "config/peak_learning_rate.h"
 #include "data/feed/micro_batches.h"
 #include "observe/profile/trace.h"
 #include "observe/run_event.h"
