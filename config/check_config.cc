@@ -11,9 +11,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/open_file.h"
 #include "config/defaults.h"
 #include "config/formats/formats.h"
+#include "config/kept_inputs.h"
 #include "config/peak_learning_rate.h"
 #include "config/schema/fields.h"
 
@@ -273,6 +275,13 @@ class Checker {
            fmt::format("{}: the run replaces and removes this file: give it a name of its own that "
                        "ends in .prom",
                        file));
+    }
+    KeptFiles kept;
+    kept.Add(check_.path(), "the config");
+    KeepFilesOf(config_, "the config", kept);
+    if (const std::string why = file.empty() ? "" : kept.WhyNot(file); !why.empty()) {
+      Fail("observe.prometheus_file",
+           fmt::format("{}: {}, which the run does not replace: name another file", file, why));
     }
     CheckAddress("observe.prometheus_address", observe.prometheus_address());
     CheckAddress("observe.page_address", observe.page_address());

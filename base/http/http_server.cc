@@ -125,7 +125,7 @@ void Schedule(const Event& timer, double seconds) {
 
 }  // namespace
 
-// What the server's thread does. All methods but the constructor run on that thread.
+// Does the work of the thread. All methods but the constructor run on the thread.
 class HttpServer::Loop {
  public:
   Loop(const Options& options, Handler handler, FileDescriptor listener, int wake)
