@@ -276,15 +276,20 @@ class Checker {
                        "ends in .prom",
                        file));
     }
+    if (!file.empty()) CheckReplaces("observe.prometheus_file", file);
+    CheckAddress("observe.prometheus_address", observe.prometheus_address());
+    CheckAddress("observe.page_address", observe.page_address());
+  }
+
+  // Fails if a run that replaces `file`, the value of the field `name`, would replace its config, a file that the config
+  // names, or the state of a run.
+  void CheckReplaces(const std::string& name, const std::string& file) const {
     KeptFiles kept;
     kept.Add(check_.path(), "the config");
     KeepFilesOf(config_, "the config", kept);
-    if (const std::string why = file.empty() ? "" : kept.WhyNot(file); !why.empty()) {
-      Fail("observe.prometheus_file",
-           fmt::format("{}: {}, which the run does not replace: name another file", file, why));
-    }
-    CheckAddress("observe.prometheus_address", observe.prometheus_address());
-    CheckAddress("observe.page_address", observe.page_address());
+    const std::string why = kept.WhyNot(file);
+    if (why.empty()) return;
+    Fail(name, fmt::format("{}: {}, which a run does not replace: name another file", file, why));
   }
 
   void CheckProfile() const {

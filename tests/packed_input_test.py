@@ -103,6 +103,7 @@ def test_a_command_refuses_what_fills_the_memory(command, sizes, trained, tmp_pa
 
 
 @pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.all_tier("the limit is that of unpacking, before the text is read", unless=lambda content: content == "quotes")
 def test_whatever_the_text_is(content, tmp_path):
     write_gzip(tmp_path / "t.csv.gz", b"", CONTENTS[content], SMALL)
     expect_refused(["new", "t.csv.gz"], tmp_path, SMALL[2])
@@ -116,6 +117,7 @@ def test_rows_that_are_not_those_of_a_table(content, tmp_path):
 
 
 @pytest.mark.parametrize("piece", ["0,", "[],", '{"a":0},', '"",'])
+@pytest.mark.all_tier("small values take longer to read, and are counted alike", unless=lambda piece: "a" in piece)
 def test_a_trace_of_many_values(piece, tmp_path):
     """Gives `profile` a trace just within the limit, whose values take much more memory than its text."""
     write_gzip(tmp_path / "t.json.gz", b'{"traceEvents":[', piece.encode(), (MIB, 200 * MIB, 0))
@@ -124,6 +126,7 @@ def test_a_trace_of_many_values(piece, tmp_path):
 
 @pytest.mark.parametrize("stated", [0, 100, 0xFFFFFFFE])
 @pytest.mark.parametrize("command", ["new", "predict"])
+@pytest.mark.all_tier("no stated length is used", unless=lambda stated, command: (command == "new") == (stated == 0))
 def test_an_archive_that_lies(command, stated, trained, tmp_path):
     """Gives commands a zip archive that states another length than its file has."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)

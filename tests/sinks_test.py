@@ -386,7 +386,11 @@ class Strangers:
 
 
 @pytest.mark.parametrize(
-    "field,path", [("prometheus_port", "/metrics"), ("page_port", "/")], ids=["prometheus", "page"]
+    "field,path",
+    [
+        pytest.param("prometheus_port", "/metrics", id="prometheus"),
+        pytest.param("page_port", "/", id="page", marks=pytest.mark.all_tier("both ports have the same server")),
+    ],
 )
 def test_strangers_cannot_end_a_training(field, path, tmp_path):
     """Connects 2,000 idle and 200 dripping clients to a port of a training that may have 1,024 descriptors and opens

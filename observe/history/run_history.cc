@@ -1,5 +1,7 @@
 #include "observe/history/run_history.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -74,9 +74,9 @@ FileText TextOf(const std::string& path) {
 // Returns the JSON value of `text`, the content of the file `path`, or a discarded value if it is no JSON. Throws Error
 // (kUsage) if the value takes more than about `most_bytes` bytes of memory.
 Json ParsedWithin(const std::string& path, const std::string& text, size_t most_bytes) {
-  // The memory that a value takes in a list that grows, that a list or object takes by itself, and that a key takes with
-  // its node in an object.
-  constexpr size_t kValueBytes = 48, kListBytes = 64, kKeyBytes = 96;
+  // The memory that a value takes in a list that grows, that a list, an object or a text takes by itself, and that a node
+  // takes in an object besides its key.
+  constexpr size_t kValueBytes = 48, kListBytes = 64, kTextBytes = 48, kKeyBytes = 48;
   size_t bytes = 0;
   const auto count = [&](int, Json::parse_event_t event, const Json& parsed) {
     if (event == Json::parse_event_t::key) bytes += kKeyBytes;
@@ -84,7 +84,7 @@ Json ParsedWithin(const std::string& path, const std::string& text, size_t most_
     if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
       bytes += kValueBytes + kListBytes;
     }
-    if (parsed.is_string()) bytes += parsed.get_ref<const std::string&>().size();
+    if (parsed.is_string()) bytes += kTextBytes + parsed.get_ref<const std::string&>().size();
     if (bytes > most_bytes) {
       throw UsageError(
           "{}: takes more than the {:.1f} GiB of memory that a file of its size may "
