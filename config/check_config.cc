@@ -4,22 +4,40 @@
 #include <google/protobuf/descriptor.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/open_file.h"
 #include "config/defaults.h"
 #include "config/formats/formats.h"
+#include "config/kept_inputs.h"
+#include "config/peak_learning_rate.h"
 #include "config/schema/fields.h"
 
 namespace lockstep {
 namespace {
 
 using config::existing_file;
+using config::float64;
 using config::range;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
+
+// Returns why float32 cannot hold `value`, or an empty text if it can. Numbers between 0 and the least normal number
+// count as numbers that it cannot hold, because a GPU may take them for 0.
+std::string WhyNotFloat32(double value) {
+  using Limits = std::numeric_limits<float>;
+  const double size = std::abs(value);
+  if (size == 0 || (size >= Limits::min() && size <= Limits::max())) return "";
+  if (!std::isfinite(value)) return fmt::format("{} is not finite", value);
+  return fmt::format("{} is too {} float32, which holds 0 and numbers from {:.2g} to {:.2g}", value,
+                     size > 1 ? "large for" : "near 0 for", Limits::min(), Limits::max());
+}
 
 class Checker {
  public:
@@ -32,6 +50,7 @@ class Checker {
         [&](const Message& message, const FieldDescriptor& field, const std::string& name) {
           CheckMeaning(field, name);
           CheckRange(message, field, name);
+          CheckFloat32(message, field, name);
           if (files == Files::kMustExist) CheckFiles(message, field, name);
         });
     CheckData();
@@ -68,6 +87,44 @@ class Checker {
       if (bounds.has_below() && !(value < bounds.below()))
         Fail(name, fmt::format("{} is not below {}", value, bounds.below()));
       if (value > 1e300) Fail(name, fmt::format("{} is not finite", value));
+    }
+  }
+
+  // Fails if float32, in which the kernels compute, cannot hold a number of the field, or rounds it to a bound that the
+  // field may not reach.
+  void CheckFloat32(const Message& message, const FieldDescriptor& field,
+                    const std::string& name) const {
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE) return;
+    if (field.options().GetExtension(float64)) return;
+    const config::Range& bounds = field.options().GetExtension(range);
+    for (const double value : NumbersOf(message, field)) {
+      if (const std::string why = WhyNotFloat32(value); !why.empty()) Fail(name, why);
+      const auto rounded = static_cast<float>(value);
+      if (bounds.has_below() && !(rounded < bounds.below())) {
+        Fail(name, fmt::format("{} is {} in float32, which is not below {}", value, rounded,
+                               bounds.below()));
+      }
+    }
+  }
+
+  // Fails if float32 cannot hold the factors by which pixels become numbers. If the numbers of values differ from each
+  // other, Preprocessing reports it, which knows the number of channels.
+  void CheckPixelFactors() const {
+    const auto& mean = config_.data().mean();
+    const auto& std = config_.data().std();
+    for (int i = 0; i < std::max(mean.size(), std.size()); ++i) {
+      const double center = mean.empty() ? 0 : mean[std::min(i, mean.size() - 1)];
+      const double spread = std.empty() ? 1 : std[std::min(i, std.size() - 1)];
+      const double scale = 1 / (255 * spread), shift = center / spread;
+      // A shift that is nearly 0 is as good as none. A scale of 0 would leave nothing of the pixels.
+      std::string why = WhyNotFloat32(scale);
+      if (why.empty() && std::abs(shift) > 1) why = WhyNotFloat32(shift);
+      if (why.empty()) continue;
+      Fail(std.empty() ? "data.mean" : "data.std",
+           fmt::format(
+               "mean {} and std {} make the pixels' scale 1 / (255 std) = {} and their shift "
+               "mean / std = {}: {}",
+               center, spread, scale, shift, why));
     }
   }
 
@@ -172,6 +229,7 @@ class Checker {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scaling");
     }
+    CheckPixelFactors();
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
     const bool has_masks = data.task() == config::Data::SEGMENTATION;
     if (!has_classes && PredictsTokens(data)) {
@@ -218,8 +276,20 @@ class Checker {
                        "ends in .prom",
                        file));
     }
+    if (!file.empty()) CheckReplaces("observe.prometheus_file", file);
     CheckAddress("observe.prometheus_address", observe.prometheus_address());
     CheckAddress("observe.page_address", observe.page_address());
+  }
+
+  // Fails if a run that replaces `file`, the value of the field `name`, would replace its config, a file that the config
+  // names, or the state of a run.
+  void CheckReplaces(const std::string& name, const std::string& file) const {
+    KeptFiles kept;
+    kept.Add(check_.path(), "the config");
+    KeepFilesOf(config_, "the config", kept);
+    const std::string why = kept.WhyNot(file);
+    if (why.empty()) return;
+    Fail(name, fmt::format("{}: {}, which a run does not replace: name another file", file, why));
   }
 
   void CheckProfile() const {
@@ -287,6 +357,12 @@ class Checker {
     RequireDefault("loss.balanced", loss.balanced(), false,
                    has_labels || task == config::Data::CLASSIFICATION,
                    "data.task: " + of_task + (has_numbers ? "" : ": give loss.class_weight"));
+    const auto& weights = loss.class_weight();
+    if (!weights.empty() &&
+        std::ranges::all_of(weights, [](double weight) { return weight == 0; })) {
+      Fail("loss.class_weight",
+           "all weights are 0: nothing would be trained: give a class a weight above 0");
+    }
     if (loss.balanced() && loss.class_weight_size() + loss.positive_weight_size() > 0) {
       Fail("loss.balanced", "weights are given too: choose one of the two");
     }
@@ -329,6 +405,11 @@ class Checker {
     }
     RequireDefault("optimizer.scaling_batch", optimizer.scaling_batch(), defaults.scaling_batch(),
                    optimizer.lr_scaling() != config::Optimizer::OFF, "lr_scaling: OFF");
+    if (const std::string why = WhyNotFloat32(PeakLearningRate(config_)); !why.empty()) {
+      Fail("optimizer.lr_scaling",
+           fmt::format("lr {} scaled by global_batch / scaling_batch = {} / {}: {}", optimizer.lr(),
+                       config_.global_batch(), optimizer.scaling_batch(), why));
+    }
   }
 
   void CheckSchedule() const {

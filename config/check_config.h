@@ -1,4 +1,8 @@
 // CheckConfig(): checks that a config's values are in range, that its files exist, and that its fields fit together.
+//
+// Kernels compute in float32. A number with a decimal point must therefore be 0 or one that float32 holds, unless its
+// field has the mark float64 (config/schema/options.proto); so must what is computed of several fields before a kernel
+// gets it: the scaled learning rate, and the scale and shift of pixels.
 #pragma once
 
 #include "config/schema/field_check.h"

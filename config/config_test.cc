@@ -12,6 +12,7 @@
 #include "base/testing/test_files.h"
 #include "config/config_differences.h"
 #include "config/config_template.h"
+#include "config/schema/fields.h"
 
 namespace lockstep {
 namespace {
@@ -120,6 +121,98 @@ TEST_F(ConfigTest, PointsAtARange) {
               HasSubstr("2 is more than 1"));
   EXPECT_THAT(ErrorOf(std::string(kGood) + "model { mlp { hidden: [4, 0] } }"),
               HasSubstr("0 is less than 1"));
+}
+
+TEST_F(ConfigTest, RefusesNumbersThatFloat32CannotHold) {
+  const std::string pixels = "format: CIFAR10 train: 'train.csv' ";
+  struct Case {
+    std::string text;   // the config behind its data
+    std::string words;  // of the error
+    std::string data = "train: 'train.csv'";
+  };
+  const std::vector<Case> cases{
+      {"optimizer { lr: 1e60 }", "optimizer.lr: 1e+60 is too large for float32"},
+      {"optimizer { lr: 3.5e38 }", "optimizer.lr: 3.5e+38 is too large for float32"},
+      {"optimizer { lr: 1e-60 }", "optimizer.lr: 1e-60 is too near 0 for float32"},
+      {"optimizer { lr: 1e-40 }", "optimizer.lr: 1e-40 is too near 0 for float32"},
+      {"optimizer { clip_value: 1e60 }", "optimizer.clip_value: 1e+60 is too large"},
+      {"optimizer { clip_norm: 1e-60 }", "optimizer.clip_norm: 1e-60 is too near 0"},
+      {"optimizer { weight_decay: 1e60 }", "optimizer.weight_decay: 1e+60 is too large"},
+      {"optimizer { epsilon: 1e-50 }", "optimizer.epsilon: 1e-50 is too near 0"},
+      {"optimizer { beta2: 0.9999999999 }", "optimizer.beta2: 0.9999999999 is 1 in float32"},
+      {"optimizer { ema_decay: 0.9999999999 }", "optimizer.ema_decay: 0.9999999999 is 1 in"},
+      {"optimizer { type: SGD momentum: 0.9999999999 }", "optimizer.momentum: 0.9999999999 is 1"},
+      {"global_batch: 64 optimizer { lr: 1e38 lr_scaling: LINEAR scaling_batch: 1 }",
+       "optimizer.lr_scaling: lr 1e+38 scaled by global_batch / scaling_batch = 64 / 1: 6.4e+39 "
+       "is"},
+      {"global_batch: 1 optimizer { lr: 2e-38 lr_scaling: SQUARE_ROOT }",
+       "optimizer.lr_scaling: lr 2e-38 scaled by global_batch / scaling_batch = 1 / 256"},
+      {"schedule { type: STEP factor: 1e-60 }", "schedule.factor: 1e-60 is too near 0"},
+      {"schedule { type: RANGE_TEST first_fraction: 1e-60 }", "schedule.first_fraction: 1e-60 is"},
+      {"model { label_smoothing: 1e-60 }", "model.label_smoothing: 1e-60 is too near 0"},
+      {"model { mlp { dropout: 0.9999999999 } }", "model.mlp.dropout: 0.9999999999 is 1 in"},
+      {"loss { class_weight: [1, 1e60] }", "loss.class_weight: 1e+60 is more than 1e+20"},
+      {"loss { class_weight: [1, 1e-60] }", "loss.class_weight: 1e-60 is too near 0"},
+      {"loss { class_weight: [0, 0] }", "loss.class_weight: all weights are 0: nothing would"},
+      {"loss { type: HUBER delta: 1e60 }", "loss.delta: 1e+60 is too large",
+       "train: 'train.csv' task: REGRESSION"},
+      {"loss { type: QUANTILE quantile: 0.9999999999 }", "loss.quantile: 0.9999999999 is 1 in",
+       "train: 'train.csv' task: REGRESSION"},
+      {"loss { positive_weight: 1e60 }", "loss.positive_weight: 1e+60 is more than 1e+20",
+       "train: 'train.csv' task: MULTI_LABEL"},
+      {"", "data.csv.scale: -1e+60 is too large", "train: 'train.csv' csv { scale: -1e60 }"},
+      {"", "data.csv.scale: is 0", "train: 'train.csv' csv { scale: 0 }"},
+      {"", "data.mean: nan is not finite", pixels + "mean: nan"},
+      {"", "data.mean: inf is not finite", pixels + "mean: inf"},
+      {"", "data.mean: 1e+60 is too large", pixels + "mean: [0.5, 1e60, 0.5]"},
+      {"", "data.std: 1e-60 is too near 0", pixels + "std: 1e-60"},
+      {"", "data.std: mean 20 and std 2e-38 make the pixels' scale",
+       pixels + "mean: 20 std: 2e-38"},
+      {"", "data.std: mean 3e+38 and std 0.5 make", pixels + "mean: [0, 3e38, 0] std: 0.5"},
+      {"", "data.std: mean 0 and std 3e+38 make", pixels + "std: 3e38"},
+      {"", "data.augment.hue: 1e-60 is too near 0", pixels + "augment { hue: 1e-60 }"}};
+  for (const auto& [text, words, data] : cases) {
+    EXPECT_THAT(ErrorOf("data { " + data + " } " + text), HasSubstr(words)) << text << data;
+  }
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=1e60"}),
+              HasSubstr("--set optimizer.lr=1e60: optimizer.lr: 1e+60 is too large for float32"));
+}
+
+TEST_F(ConfigTest, TakesNumbersThatFloat32Holds) {
+  for (const std::string text :
+       {"optimizer { lr: 0 }", "optimizer { lr: 1.2e-38 }", "optimizer { lr: 3.4e38 }",
+        "optimizer { beta2: 0.9999999 }", "loss { class_weight: [0, 1e-30] }",
+        "checkpoint { every_minutes: 1e60 }", "early_stopping { min_delta: 1e-60 } ",
+        "watchdog { collective_timeout_s: 1e60 }"}) {
+    EXPECT_EQ(ErrorOf("data { train: 'train.csv' validation_fraction: 1e-50 } " + text), "no error")
+        << text;
+  }
+}
+
+// Calls visit(name) for each field of type double in `message`, and below it in messages that are no lists, unless it
+// has the mark float64.
+template <typename Visit>
+void VisitFloat32Fields(const google::protobuf::Descriptor& message, const std::string& prefix,
+                        const Visit& visit) {
+  for (const auto* field : FieldsOf(message)) {
+    if (IsNested(*field)) {
+      VisitFloat32Fields(*field->message_type(), prefix + field->name() + ".", visit);
+    } else if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE &&
+               !field->options().GetExtension(config::float64)) {
+      visit(prefix + field->name());
+    }
+  }
+}
+
+TEST_F(ConfigTest, RefusesThemInEachFieldOfAKernel) {
+  int fields = 0;
+  VisitFloat32Fields(*Config::descriptor(), "", [&](const std::string& name) {
+    ++fields;
+    for (const std::string value : {"1e60", "-1e60", "1e-60", "inf", "nan"}) {
+      EXPECT_THAT(ErrorOf(kGood, {name + "=" + value}), HasSubstr("--set " + name + "="));
+    }
+  });
+  EXPECT_GT(fields, 25);
 }
 
 TEST_F(ConfigTest, PointsAtImpossibleCombinations) {

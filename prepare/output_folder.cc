@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 
 namespace lockstep {
 namespace {
@@ -71,6 +72,8 @@ OutputFolder::OutputFolder(const std::string& destination, const std::vector<std
       files_(partial_ + "/files"),
       position_(partial_ + "/position"),
       commit_(partial_ + "/commit") {
+  // A result never replaces a file. Here it is refused where a run would take it for a file of its own.
+  for (const std::string& result : results) KeptFiles().Require(result, result);
   try {
     Lock(destination, results);
     CheckJob(job);

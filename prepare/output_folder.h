@@ -42,6 +42,7 @@
 // what can fail -> what the caller sees -> the test that shows it (prepare/output_folder_test.cc)
 //   the result exists already -> Error (kUsage) -> OutputFolder.RefusesToReplace
 //   another run has the lock -> Error (kUsage) -> OutputFolder.IsOneRuns
+//   the result would be a file of a run -> Error (kUsage) -> tests/outputs_test.py
 //   the job differs -> Error (kUsage) with the line that differs -> OutputFolder.RefusesAnotherJob
 //   a run is killed -> the next run continues -> OutputFolder.GoesOn*, tests/prepare_test.py
 //   no permission, disk full -> Error (kData), see base/files/output_file.h -> tests/prepare_test.py

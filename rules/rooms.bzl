@@ -51,7 +51,7 @@ _USES = {
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables",
         "data/images", "config/schema",
     ],
-    "config": ["base", "base/files", "config/schema", "config/formats"],
+    "config": ["base", "base/files", "data/images", "config/schema", "config/formats"],
     "models/losses": ["base", "data/dataset", "config/schema"],
     "models": [
         "base", "base/tensor", "comm", "ops/common", "ops/norm", "ops/token", "data/dataset",

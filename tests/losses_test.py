@@ -249,6 +249,11 @@ TABLE = "1.5,0.5,0\n2.5,1,1\n2,1,1\n"
         ("loss { positive_weight: 2 }", "loss.positive_weight: has no meaning for data.task: CLASSIFICATION, which has class_weight"),
         ("loss { class_weight: [1, 2] balanced: true }", "loss.balanced: weights are given too: choose one of the two"),
         ("loss { class_weight: [1, -2] }", "loss.class_weight: -2 is less than 0"),
+        ("loss { class_weight: [0, 0] }", "loss.class_weight: all weights are 0: nothing would be trained"),
+        (
+            "loss { class_weight: [0, 0, 1] } data { classes: 3 }",
+            "loss.class_weight: all training samples are of classes whose weight is 0: nothing would be trained",
+        ),
         ("loss { type: FOCAL } model { label_smoothing: 0.1 }", "model.label_smoothing: does not go with loss { type: FOCAL }"),
         ("loss { balanced: true } data { classes: 3 }", "loss.balanced: no training sample has class 2: give loss.class_weight"),
         ("loss { type: FOCAL } data { task: REGRESSION }", "loss.type: FOCAL is not for data.task: REGRESSION: take MAE, HUBER or QUANTILE"),

@@ -323,6 +323,16 @@ def test_arrays(kind, tmp_path):
     train(tmp_path)
 
 
+@pytest.mark.parametrize("shape,images", [((12, 11, 3), True), ((4, 12, 11), True), ((12, 11, 4), False)])
+def test_arrays_of_channels(shape, images, tmp_path):
+    """Checks that `new` takes for images what the format NPY reads as images of the same shape."""
+    np.save(tmp_path / "x.npy", RANDOM.integers(0, 255, (60, *shape), dtype=np.uint8))
+    np.save(tmp_path / "y.npy", np.arange(60) % 3)
+    _, config = new(tmp_path, ".")
+    assert ("kind: PIXELS" in config) == images, config
+    train(tmp_path)
+
+
 def test_tokens(tmp_path):
     for name, count in (("train.bin", 3000), ("val.bin", 600)):
         RANDOM.integers(0, 70, count).astype(np.uint16).tofile(tmp_path / name)

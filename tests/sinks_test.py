@@ -7,15 +7,19 @@ import math
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from harness import (
     DATA,
@@ -350,6 +354,96 @@ def test_one_port_and_one_file_show_all_ranks(tmp_path):
     shown.expect_logged(run_dir)
     # The job removes the file at its end. Otherwise node_exporter would go on showing the metrics of the ended job.
     assert not shown.file.exists()
+
+
+class Strangers:
+    """Clients of a port: `idle` connections that send nothing, and `dripping` ones that send a byte now and then, each of
+    which connects again when the server has closed it."""
+
+    def __init__(self, port, idle, dripping):
+        self.port = port
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = idle + dripping + 200
+        if soft < wanted <= hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        self.idle = [self.connect() for _ in range(idle)]
+        self.dripping = [self.connect() for _ in range(dripping)]
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def drip(self):
+        for i, client in enumerate(self.dripping):
+            try:
+                client.send(b"G")
+            except OSError:
+                client.close()
+                self.dripping[i] = self.connect()
+
+    def leave(self):
+        for client in (*self.idle, *self.dripping):
+            client.close()
+
+
+@pytest.mark.parametrize(
+    "field,path",
+    [
+        pytest.param("prometheus_port", "/metrics", id="prometheus"),
+        pytest.param("page_port", "/", id="page", marks=pytest.mark.all_tier("both ports have the same server")),
+    ],
+)
+def test_strangers_cannot_end_a_training(field, path, tmp_path):
+    """Connects 2,000 idle and 200 dripping clients to a port of a training that may have 1,024 descriptors and opens
+    files in each step. The training makes the same steps as without them, tells of them in one line, and goes on
+    answering. Nobody but this machine's own names is answered."""
+    random = np.random.default_rng(1)
+    for number in range(128):
+        folder = tmp_path / "images" / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number}.png")
+    port = free_port()
+    text = digits_config(
+        f"observe {{ {field}: {port} }} loader {{ threads: 2 }} checkpoint {{ every_steps: 20 }}",
+        f'data {{ format: IMAGES train: "{tmp_path}/images" images {{ size: 8 }} }}',
+    )
+    config = write_config(tmp_path, text)
+
+    def answer(host):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status
+
+    def answers():
+        with contextlib.suppress(OSError):
+            return answer("localhost") == 200
+
+    def steps(job):
+        return log_text(job.run_dir).count('{"event":"step",')
+
+    with Started(config, tmp_path / "run", launcher=["prlimit", "--nofile=1024"]) as job:
+        job.wait_until(answers)
+        strangers = Strangers(port, idle=2000, dripping=200)
+        until = steps(job) + 60
+
+        def has_gone_on():
+            strangers.drip()
+            return steps(job) >= until
+
+        job.wait_until(has_gone_on)
+        assert answer("localhost") == answer(f"[::1]:{port}") == answer(socket.gethostname()) == 200
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            answer("evil.example")
+        strangers.leave()
+        status, _, err = job.stop()
+    assert status == STOPPED
+    (line,) = [line for line in err.splitlines() if "page of this run" not in line]
+    assert line == f"lockstep: warning: observe.{field}: more than 32 connections at a time: the oldest are closed"
+
+    with Started(config, tmp_path / "quiet") as job:
+        job.wait_until(lambda: steps(job) >= until)
+        assert job.stop()[0] == STOPPED
+    disturbed, quiet = losses_by_step(tmp_path / "run"), losses_by_step(tmp_path / "quiet")
+    assert [disturbed[step] for step in range(1, until + 1)] == [quiet[step] for step in range(1, until + 1)]
 
 
 @pytest.mark.all_tier("a restart takes seconds")

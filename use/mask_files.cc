@@ -29,7 +29,12 @@ void MakeFolder(const fs::path& folder) {
 
 }  // namespace
 
-MaskFiles::MaskFiles(std::string folder) : folder_(std::move(folder)) { MakeFolder(folder_); }
+MaskFiles::MaskFiles(std::string folder, KeptFiles kept)
+    : folder_(std::move(folder)), kept_(std::move(kept)) {
+  // A name that any mask may have. The folder is not made if no mask may lie in it.
+  kept_.Require((fs::path(folder_) / "mask.png").string(), folder_);
+  MakeFolder(folder_);
+}
 
 std::string MaskFiles::PathOf(const std::string& image) const {
   return (fs::path(folder_) / fs::path(image).replace_extension(".png")).string();
@@ -46,6 +51,10 @@ void MaskFiles::Prepare(std::string files, std::vector<std::string> images,
     if (is_new) continue;
     throw DataError("{} and {} would both have the mask {}: rename one of them", *other->second,
                     image, other->first);
+  }
+  for (const auto& [path, image] : image_of) {
+    MakeFolder(fs::path(path).parent_path());
+    const OutputTarget checked(path, kept_);
   }
 }
 
@@ -69,9 +78,9 @@ void MaskFiles::Write(std::span<const uint8_t> classes, const ImageSize& size,
     CutMask(mask, all, image.width, image.height, /*mirror=*/false, levels.data());
     const std::string file = EncodeGreyPng(image, levels);
     const std::string path = PathOf(images_[i]);
-    MakeFolder(fs::path(path).parent_path());
-    OutputTarget(path).Write(
-        [&](const AppendBytes& append) { append(std::as_bytes(std::span(file))); });
+    OutputTarget(path, kept_).Write([&](const AppendBytes& append) {
+      append(std::as_bytes(std::span(file)));
+    });
   }
 }
 

@@ -7,6 +7,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/masks_test.py)
 //   two images whose masks would have the same path -> Error (kData), before anything is predicted
+//   a mask would replace an input, or lie among the images -> Error (kUsage), before anything is predicted
+//     -> tests/outputs_test.py
 //   the folder or a file cannot be written -> Error (kCheckpoint); for the folder before anything is predicted
 #pragma once
 
@@ -15,18 +17,20 @@
 #include <string>
 #include <vector>
 
+#include "base/files/kept_files.h"
 #include "data/images/image.h"
 
 namespace lockstep {
 
 class MaskFiles {
  public:
-  // Creates the folder if it does not exist. Throws Error (kCheckpoint).
-  explicit MaskFiles(std::string folder);
+  // Creates the folder if it does not exist. `kept` has the command's inputs. Throws Error (kCheckpoint).
+  MaskFiles(std::string folder, KeptFiles kept);
 
   // Sets the images whose masks Write() will write, and checks that no two masks would have the same path. `files` is
   // the path of the images' folder or archive. `images` are the predicted images, as paths within `files`, and
-  // `numbers` are their indices among all images of `files`. Throws Error (kData).
+  // `numbers` are their indices among all images of `files`. Makes the folders of the masks, and checks that each mask
+  // can be written. Throws Error (kUsage, kData, kCheckpoint).
   void Prepare(std::string files, std::vector<std::string> images, std::vector<int64_t> numbers);
 
   // Writes the masks of all images. `classes` holds the predicted class of each pixel of all masks, one mask of size
@@ -38,6 +42,7 @@ class MaskFiles {
   std::string PathOf(const std::string& image) const;
 
   std::string folder_;
+  KeptFiles kept_;
   std::string files_;
   std::vector<std::string> images_;
   std::vector<int64_t> numbers_;

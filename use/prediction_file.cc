@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/small_letters.h"
+#include "config/kept_inputs.h"
 #include "data/arrays/npy.h"
 #include "data/tables/csv_texts.h"
 
@@ -113,12 +114,14 @@ bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) 
          request.submission.empty() && LayoutOf(request) != Layout::kArray;
 }
 
-PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
+PredictionFile::PredictionFile(PredictionRequest request, config::Data data, KeptFiles kept)
     : request_(std::move(request)), data_(std::move(data)) {
+  for (const std::string& file : request_.files) KeepData(file, "the input", kept);
+  kept.Add(request_.submission, "the sample submission");
   if (LayoutOf(request_) == Layout::kPngFiles) {
-    mask_files_.emplace(request_.output);
+    mask_files_.emplace(request_.output, std::move(kept));
   } else {
-    target_.emplace(request_.output);
+    target_.emplace(request_.output, kept);
   }
 }
 

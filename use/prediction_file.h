@@ -12,6 +12,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
 //   options that contradict each other or the run's data -> Error (kUsage)
+//   the output is an input, a file of the training data or of a run -> Error (kUsage) -> tests/outputs_test.py
 //   a column that the input does not have, a sample submission that does not match the samples -> Error (kData)
 //   the file cannot be written -> Error (kCheckpoint), before anything is predicted
 #pragma once
@@ -23,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/kept_files.h"
 #include "base/files/output_target.h"
 #include "config/schema/data.pb.h"
 #include "data/dataset/dataset.h"
@@ -67,8 +69,9 @@ struct PredictedSamples {
 
 class PredictionFile {
  public:
-  // Checks that the output can be written. Throws Error (kUsage, kCheckpoint).
-  PredictionFile(PredictionRequest request, config::Data data);
+  // Checks that the output can be written. `kept` has the files of the runs that predict. Throws Error (kUsage,
+  // kCheckpoint).
+  PredictionFile(PredictionRequest request, config::Data data, KeptFiles kept);
 
   // Reads from the request's files the names of `samples` and the columns to keep. Throws Error (kData).
   void Prepare(PredictedSamples samples);

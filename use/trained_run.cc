@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/safetensors.h"
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
+#include "config/kept_inputs.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
@@ -288,7 +290,14 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
     if (world.rank() != 0) return;
     PredictionRequest of_file = request;
     if (request.held_back) of_file.files = FilesHeldBack(data);
-    file.emplace(std::move(of_file), data);
+    KeptFiles kept;
+    kept.Add("/dev/stdin", "standard input");
+    for (const NamedRun& run : runs) {
+      kept.AddRun(ParseRunPoint(run.name).run_dir);
+      kept.Add(run.weights, "the weights");
+      KeepFilesOf(run.config, "the run " + run.name, kept);
+    }
+    file.emplace(std::move(of_file), data, std::move(kept));
   });
   const auto prepare = [&](PredictedSamples samples) {
     Together(world.host, [&] {

@@ -61,7 +61,7 @@ FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
 
 }  // namespace
 
-OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
+OutputTarget::OutputTarget(std::string path, const KeptFiles& kept) : path_(std::move(path)) {
   if (path_.empty()) throw UsageError("\"\": is no name of a file to write");
   constexpr int kMostLinks = 40;  // the same limit as Linux has
   fs::path target = path_;
@@ -73,6 +73,7 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     if (const std::optional<int> number = DescriptorNamed(folder, target.filename())) {
       through_ = FileDescriptor(fcntl(*number, F_DUPFD_CLOEXEC, 0));
       if (through_.get() < 0) throw NotWritten(path_, std::strerror(errno));
+      if (fstat(through_.get(), &status) == 0) kept.Require(status, path_);
       return;
     }
     is_there = lstat(target.c_str(), &status) == 0;
@@ -97,6 +98,7 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     through_ = OpenThrough(target, S_ISFIFO(status.st_mode));
     return;
   }
+  kept.Require(target, path_);
   replaced_ = target;
   const std::string folder = ParentFolder(target);
   if (access(folder.c_str(), W_OK | X_OK) != 0) {

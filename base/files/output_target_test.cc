@@ -18,12 +18,12 @@ namespace {
 using ::testing::HasSubstr;
 
 void WriteTo(const std::string& path, const std::string& text) {
-  OutputTarget(path).Write(
+  OutputTarget(path, {}).Write(
       [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
 }
 
 std::string ErrorOf(const std::string& path) {
-  return MessageOf(ExitStatus::kCheckpoint, [&] { OutputTarget target(path); });
+  return MessageOf(ExitStatus::kCheckpoint, [&] { OutputTarget target(path, {}); });
 }
 
 TEST(OutputTarget, ReplacesPlainFilesAndLinksStay) {
@@ -42,6 +42,27 @@ TEST(OutputTarget, ReplacesPlainFilesAndLinksStay) {
   std::filesystem::create_symlink("made", folder + "/third");
   WriteTo(folder + "/third", "new");
   EXPECT_EQ(ReadFile(folder + "/made"), "new");
+}
+
+TEST(OutputTarget, KeepsTheCommandsInputs) {
+  const std::string folder = NewFolder();
+  const std::string input = folder + "/input";
+  WriteFile(input, "before");
+  std::filesystem::create_symlink("input", folder + "/link");
+  std::filesystem::create_symlink("link", folder + "/second");
+  std::filesystem::create_hard_link(input, folder + "/hard");
+  std::filesystem::create_directory(folder + "/below");
+  const FileDescriptor open_input(open(input.c_str(), O_RDWR | O_CLOEXEC));
+  KeptFiles kept;
+  kept.Add(folder + "/second", "the input");
+  for (const std::string& output :
+       {input, folder + "/link", folder + "/second", folder + "/hard", folder + "/below/../input",
+        fmt::format("/dev/fd/{}", open_input.get())}) {
+    EXPECT_EQ(MessageOf(ExitStatus::kUsage, [&] { OutputTarget(output, kept); }),
+              output + ": is the input, which an output does not replace: name another file");
+  }
+  EXPECT_EQ(ReadFile(input), "before");
+  OutputTarget(folder + "/other", kept).Write([](const AppendBytes&) {});
 }
 
 TEST(OutputTarget, WritesThroughDevicesAndPipes) {
@@ -79,7 +100,7 @@ TEST(OutputTarget, SaysAtOnceWhatCannotBeWritten) {
   std::filesystem::create_symlink("a", folder + "/b");
   EXPECT_THAT(ErrorOf(folder + "/a"), HasSubstr("in a circle"));
   EXPECT_THAT(ErrorOf("/proc/self/fd/999"), HasSubstr("Bad file descriptor"));
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [] { OutputTarget target(""); }),
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [] { OutputTarget target("", {}); }),
               HasSubstr("is no name"));
   EXPECT_THAT(ErrorOf(folder + "/" + std::string(300, 'x')), HasSubstr("File name too long"));
 }

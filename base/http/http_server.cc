@@ -2,27 +2,32 @@
 
 #include <arpa/inet.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cmath>
+#include <csignal>
 #include <cstring>
 #include <exception>
+#include <iterator>
+#include <list>
+#include <optional>
 
 #include "base/error.h"
+#include "base/http/own_hosts.h"
+#include "base/say.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kPatienceS = 5;
-constexpr int kMostBytes = 8192;  // the maximum size of a request's headers, and of its body
+constexpr size_t kMostHeadBytes = 8192;
 
 // Returns a socket that listens on the address and port of `options`. If that fails, returns an empty descriptor, and
 // sets `why` to the reason and the advice for the user.
@@ -70,33 +75,223 @@ int PortOf(const FileDescriptor& listener) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-std::string Decoded(const char* text) {
-  if (text == nullptr) return "";
-  size_t bytes = 0;
-  const std::unique_ptr<char, decltype(&std::free)> decoded(evhttp_uridecode(text, 0, &bytes),
-                                                            std::free);
-  return decoded == nullptr ? "" : std::string(decoded.get(), bytes);
+const char* ReasonOf(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 404:
+      return "Not Found";
+    case 421:
+      return "Misdirected Request";
+    case 501:
+      return "Not Implemented";
+    default:
+      return "Internal Server Error";
+  }
 }
 
-HttpRequest RequestOf(evhttp_request* request) {
-  HttpRequest asked;
-  const evhttp_uri* uri = evhttp_request_get_evhttp_uri(request);
-  if (uri == nullptr) return asked;
-  asked.path = Decoded(evhttp_uri_get_path(uri));
-  const char* query = evhttp_uri_get_query(uri);
-  evkeyvalq values{};
-  if (query == nullptr || evhttp_parse_query_str(query, &values) != 0) return asked;
-  for (const evkeyval* value = values.tqh_first; value != nullptr; value = value->next.tqe_next) {
-    asked.values[value->key] = value->value;
+std::string TextOf(const HttpReply& reply, bool with_body) {
+  std::string text = fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n",
+      reply.status, ReasonOf(reply.status), reply.type, reply.body.size());
+  for (const auto& [name, value] : reply.headers) text += fmt::format("{}: {}\r\n", name, value);
+  text += "\r\n";
+  if (with_body) text += reply.body;
+  return text;
+}
+
+template <auto free>
+struct Free {
+  template <typename Object>
+  void operator()(Object* object) const {
+    free(object);
   }
-  evhttp_clear_headers(&values);
-  return asked;
+};
+using Base = std::unique_ptr<event_base, Free<event_base_free>>;
+using Event = std::unique_ptr<event, Free<event_free>>;
+using Stream = std::unique_ptr<bufferevent, Free<bufferevent_free>>;
+
+void Schedule(const Event& timer, double seconds) {
+  double whole = 0;
+  const double rest = std::modf(seconds, &whole);
+  const timeval time{.tv_sec = static_cast<time_t>(whole),
+                     .tv_usec = static_cast<suseconds_t>(1e6 * rest)};
+  event_add(timer.get(), &time);
 }
 
 }  // namespace
 
+// Does the work of the thread. All methods but the constructor run on the thread.
+class HttpServer::Loop {
+ public:
+  Loop(const Options& options, Handler handler, FileDescriptor listener, int wake)
+      : options_(options),
+        handler_(std::move(handler)),
+        hosts_(IsLoopback(options.address)),
+        listener_(std::move(listener)),
+        base_(event_base_new()) {
+    if (!base_) throw BugError("{}: libevent does not begin", options_.port_name);
+    const auto end = [](evutil_socket_t, short, void* self) {
+      event_base_loopbreak(static_cast<Loop*>(self)->base_.get());
+    };
+    const auto accept = [](evutil_socket_t, short, void* self) {
+      static_cast<Loop*>(self)->AcceptSome();
+    };
+    const auto go_on = [](evutil_socket_t, short, void* self) {
+      event_add(static_cast<Loop*>(self)->accept_.get(), nullptr);
+    };
+    wake_.reset(event_new(base_.get(), wake, EV_READ, end, this));
+    accept_.reset(event_new(base_.get(), listener_.get(), EV_READ | EV_PERSIST, accept, this));
+    pause_.reset(evtimer_new(base_.get(), go_on, this));
+    event_add(wake_.get(), nullptr);
+    event_add(accept_.get(), nullptr);
+  }
+
+  void Run() {
+    // A client that has closed its connection must not end the process.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    event_base_dispatch(base_.get());
+  }
+
+ private:
+  struct Connection {
+    explicit Connection(Loop& of) : loop(of) {}
+
+    Loop& loop;
+    std::list<Connection>::iterator self{};
+    Stream stream{};
+    Event deadline{};
+    bool is_answered = false;
+  };
+
+  // Accepts connections that wait. At most kAtOnce, so that the connections that are there get their turn.
+  void AcceptSome() {
+    constexpr int kAtOnce = 16;
+    for (int i = 0; i < kAtOnce; ++i) {
+      FileDescriptor client(
+          accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (client.get() >= 0) {
+        Begin(std::move(client));
+        continue;
+      }
+      const bool is_short =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (is_short) WaitForDescriptors(errno);
+      return;  // no connection waits, or the one that waited is gone
+    }
+  }
+
+  // Gives the descriptors of connections that still send back to the process, and accepts none for a second.
+  void WaitForDescriptors(int error) {
+    TellOnce(
+        fmt::format("a connection cannot be accepted ({}): others wait", std::strerror(error)));
+    std::erase_if(connections_, [](const Connection& one) { return !one.is_answered; });
+    event_del(accept_.get());
+    Schedule(pause_, 1);
+  }
+
+  void Begin(FileDescriptor client) {
+    if (static_cast<int>(connections_.size()) >= options_.limits.connections) {
+      TellOnce(fmt::format("more than {} connections at a time: the oldest are closed",
+                           options_.limits.connections));
+      const auto oldest = std::ranges::find(connections_, false, &Connection::is_answered);
+      connections_.erase(oldest == connections_.end() ? connections_.begin() : oldest);
+    }
+    Connection& one = connections_.emplace_back(*this);
+    one.self = std::prev(connections_.end());
+    const auto close = [](evutil_socket_t, short, void* of) { Close(of); };
+    one.stream.reset(bufferevent_socket_new(base_.get(), client.get(), BEV_OPT_CLOSE_ON_FREE));
+    if (one.stream) client.Release();
+    one.deadline.reset(evtimer_new(base_.get(), close, &one));
+    if (!one.stream || !one.deadline) {
+      connections_.pop_back();
+      return;
+    }
+    bufferevent_setcb(
+        one.stream.get(), [](bufferevent*, void* of) { OnBytes(*static_cast<Connection*>(of)); },
+        [](bufferevent*, void* of) { OnWritten(*static_cast<Connection*>(of)); },
+        [](bufferevent*, short, void* of) { Close(of); }, &one);
+    bufferevent_setwatermark(one.stream.get(), EV_READ, 0, kMostHeadBytes + 1);
+    bufferevent_enable(one.stream.get(), EV_READ | EV_WRITE);
+    Schedule(one.deadline, options_.limits.request_s);
+  }
+
+  static void Close(void* connection) {
+    const Connection& one = *static_cast<Connection*>(connection);
+    one.loop.connections_.erase(one.self);
+  }
+
+  static void OnBytes(Connection& one) {
+    evbuffer* const input = bufferevent_get_input(one.stream.get());
+    if (one.is_answered) {
+      evbuffer_drain(input, evbuffer_get_length(input));
+      return;
+    }
+    std::string text(evbuffer_get_length(input), '\0');
+    evbuffer_copyout(input, text.data(), text.size());
+    const size_t head = HeadLength(text);
+    if ((head > 0 ? head : text.size()) > kMostHeadBytes) {
+      Close(&one);
+    } else if (head > 0) {
+      evbuffer_drain(input, text.size());
+      one.is_answered = true;
+      Schedule(one.deadline, one.loop.options_.limits.reply_s);
+      const std::string reply = one.loop.Answer(text.substr(0, head));
+      bufferevent_write(one.stream.get(), reply.data(), reply.size());
+    }
+  }
+
+  static void OnWritten(const Connection& one) {
+    if (one.is_answered) shutdown(bufferevent_getfd(one.stream.get()), SHUT_WR);
+  }
+
+  // Returns the bytes of the reply to a request.
+  std::string Answer(const std::string& head) const {
+    const std::optional<HttpRequest> request = ParseRequest(head);
+    if (!request) return TextOf({.status = 400, .body = "this is no request of HTTP/1.1\n"}, true);
+    const bool is_head = request->method == "HEAD";
+    return TextOf(ReplyTo(*request), !is_head);
+  }
+
+  HttpReply ReplyTo(const HttpRequest& request) const {
+    if (request.method != "GET" && request.method != "HEAD") {
+      return {.status = 501, .body = "only GET and HEAD are answered\n"};
+    }
+    if (!options_.any_host && !hosts_.Contains(request.host)) {
+      return {.status = 421,
+              .body = fmt::format("the host of the request is none of this machine's names: {}\n",
+                                  hosts_.Text())};
+    }
+    try {
+      return handler_(request);
+    } catch (const std::exception& error) {
+      return {.status = 500, .body = std::string(error.what()) + "\n"};
+    }
+  }
+
+  void TellOnce(const std::string& what) {
+    if (!std::exchange(has_told_, true)) Warn(fmt::format("{}: {}", options_.port_name, what));
+  }
+
+  const Options options_;
+  const Handler handler_;
+  const OwnHosts hosts_;
+  FileDescriptor listener_;
+  Base base_;
+  Event wake_, accept_, pause_;
+  std::list<Connection> connections_;  // the oldest first
+  bool has_told_ = false;
+};
+
 HttpServer::HttpServer(const Options& options, Handler handler)
-    : handler_(std::move(handler)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   std::string why;
   FileDescriptor listener = Listen(options, why);
   if (listener.get() < 0) {
@@ -104,25 +299,8 @@ HttpServer::HttpServer(const Options& options, Handler handler)
                      options.remark);
   }
   port_ = PortOf(listener);
-  base_.reset(event_base_new());
-  http_.reset(base_ ? evhttp_new(base_.get()) : nullptr);
-  const bool listens = http_ && evhttp_accept_socket(http_.get(), listener.get()) == 0;
-  if (!listens) throw BugError("{}: libevent does not begin", options.port_name);
-  listener.Release();
-  evhttp_set_allowed_methods(http_.get(), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
-  evhttp_set_timeout(http_.get(), kPatienceS);
-  evhttp_set_max_headers_size(http_.get(), kMostBytes);
-  evhttp_set_max_body_size(http_.get(), kMostBytes);
-  evhttp_set_gencb(http_.get(), Answer, this);
-  thread_ = std::thread([this] {
-    const auto end = [](evutil_socket_t, short, void* base) {
-      event_base_loopbreak(static_cast<event_base*>(base));
-    };
-    event* const wake = event_new(base_.get(), wake_.get(), EV_READ, end, base_.get());
-    event_add(wake, nullptr);
-    event_base_dispatch(base_.get());
-    event_free(wake);
-  });
+  loop_ = std::make_unique<Loop>(options, std::move(handler), std::move(listener), wake_.get());
+  thread_ = std::thread([this] { loop_->Run(); });
 }
 
 HttpServer::~HttpServer() {
@@ -130,30 +308,6 @@ HttpServer::~HttpServer() {
   (void)!write(wake_.get(), &one, sizeof(one));
   thread_.join();
 }
-
-void HttpServer::Answer(evhttp_request* request, void* self) {
-  HttpReply reply;
-  try {
-    reply = static_cast<HttpServer*>(self)->handler_(RequestOf(request));
-  } catch (const std::exception& error) {
-    reply = {.status = HTTP_INTERNAL, .body = std::string(error.what()) + "\n"};
-  }
-  evkeyvalq* const headers = evhttp_request_get_output_headers(request);
-  evhttp_add_header(headers, "Content-Type", reply.type.c_str());
-  for (const auto& [name, value] : reply.headers) {
-    evhttp_add_header(headers, name.c_str(), value.c_str());
-  }
-  if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
-    evhttp_add_header(headers, "Content-Length", std::to_string(reply.body.size()).c_str());
-    reply.body.clear();
-  }
-  evbuffer_add(evhttp_request_get_output_buffer(request), reply.body.data(), reply.body.size());
-  evhttp_send_reply(request, reply.status, nullptr, nullptr);
-}
-
-void HttpServer::FreeBase(event_base* base) { event_base_free(base); }
-
-void HttpServer::FreeHttp(evhttp* http) { evhttp_free(http); }
 
 bool IsLoopback(const std::string& address) {
   constexpr uint32_t kLoopbackNet = 127;

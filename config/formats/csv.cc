@@ -130,6 +130,7 @@ class Tables : public Format {
       RequireNumbers(check, "data.csv.category", csv.category());
       RequireNumbers(check, "data.csv.date", csv.date());
     }
+    if (csv.scale() == 0) check.Fail("data.csv.scale", "is 0: each number would be 0");
     if (csv.scaling() != config::Csv::NONE && csv.scale() != config::Csv().scale()) {
       check.Fail("data.csv.scale", "has no meaning with data.csv.scaling");
     }

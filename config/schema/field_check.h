@@ -24,6 +24,7 @@ class FieldCheck {
       : config_(config), path_(path), origins_(origins) {}
 
   const config::Config& config() const { return config_; }
+  const std::string& path() const { return path_; }
 
   // Returns whether the user gave the field `name`, such as "data.csv".
   bool IsSet(const std::string& name) const { return origins_.contains(name); }

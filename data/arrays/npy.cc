@@ -327,23 +327,14 @@ class Npy : public Dataset {
   std::vector<std::string> Remarks() const override { return remarks_; }
 
  private:
-  // Sets spec_.shape and spec_.channels_last for images of the shape [samples, height, width], [samples, channels,
-  // height, width] or [samples, height, width, channels]. The channels are taken as last if the last dimension is 1 or
-  // 3 and the second is not.
   void SetPixels(const std::vector<int64_t>& shape) {
-    if (!inputs_.holds_bytes() || (shape.size() != 3 && shape.size() != 4)) {
+    std::optional<PixelLayout> layout = PixelLayoutOf({inputs_.type(), shape});
+    if (!layout) {
       throw DataError("{}: PIXELS are unsigned bytes of 3 or 4 dimensions, not [{}]",
                       inputs_.path(), fmt::join(shape, ", "));
     }
-    const auto is_channels = [](int64_t size) { return size == 1 || size == 3; };
-    if (shape.size() == 3) {
-      spec_.shape = {1, shape[1], shape[2]};
-    } else if (is_channels(shape[3]) && !is_channels(shape[1])) {
-      spec_.shape = {shape[3], shape[1], shape[2]};
-      spec_.channels_last = shape[3] > 1;
-    } else {
-      spec_.shape = {shape.begin() + 1, shape.end()};
-    }
+    spec_.shape = std::move(layout->shape);
+    spec_.channels_last = layout->channels_last;
   }
 
   void SetTexts(const std::vector<int64_t>& shape) {
@@ -463,6 +454,17 @@ class Npy : public Dataset {
 
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options) {
   return std::make_shared<Npy>(options);
+}
+
+std::optional<PixelLayout> PixelLayoutOf(const NpyInfo& info) {
+  const std::vector<int64_t>& shape = info.shape;
+  if (info.type != "|u1" || (shape.size() != 3 && shape.size() != 4)) return std::nullopt;
+  if (shape.size() == 3) return PixelLayout{.shape = {1, shape[1], shape[2]}};
+  const auto is_channels = [](int64_t size) { return size == 1 || size == 3; };
+  if (is_channels(shape[3]) && !is_channels(shape[1])) {
+    return PixelLayout{.shape = {shape[3], shape[1], shape[2]}, .channels_last = shape[3] > 1};
+  }
+  return PixelLayout{.shape = {shape.begin() + 1, shape.end()}};
 }
 
 NpyInfo ReadNpyInfo(const std::string& path) {

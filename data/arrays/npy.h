@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,17 @@ struct NpyInfo {
   std::string type;  // NumPy's name of the elements' type, such as "|u1" or "<f4"
   std::vector<int64_t> shape;
 };
+
+// How an array of unsigned bytes holds images.
+struct PixelLayout {
+  std::vector<int64_t> shape;  // of an image: channels, height, width
+  bool channels_last = false;  // the array has the channels behind height and width
+};
+
+// Returns the layout of images in an array of unsigned bytes of the shape [samples, height, width], [samples, channels,
+// height, width] or [samples, height, width, channels]; nullopt for any other array. The channels are taken as last if
+// the last dimension is 1 or 3 and the second is not.
+std::optional<PixelLayout> PixelLayoutOf(const NpyInfo& info);
 
 // Returns the type and the shape that the header of a .npy file holds. Throws the same errors about the file as
 // MapNpy().

@@ -86,6 +86,32 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
               HasSubstr("PIXELS are unsigned bytes of 3 or 4 dimensions, not [1, 2, 1]"));
 }
 
+TEST(Npy, OneRuleSaysWhichArraysAreImages) {
+  struct Case {
+    std::string type;
+    std::vector<int64_t> array, image;  // an empty image: the array holds none
+    bool channels_last = false;
+  };
+  for (const Case& of : std::vector<Case>{{"|u1", {9, 28, 28}, {1, 28, 28}},
+                                          {"|u1", {9, 1, 28, 28}, {1, 28, 28}},
+                                          {"|u1", {9, 28, 28, 1}, {1, 28, 28}},
+                                          {"|u1", {9, 3, 28, 27}, {3, 28, 27}},
+                                          {"|u1", {9, 28, 27, 3}, {3, 28, 27}, true},
+                                          {"|u1", {9, 4, 28, 27}, {4, 28, 27}},
+                                          {"|u1", {9, 28, 27, 4}, {28, 27, 4}},
+                                          {"|u1", {9, 3, 28, 3}, {3, 28, 3}},
+                                          {"|u1", {9, 28}, {}},
+                                          {"|u1", {9, 2, 3, 28, 28}, {}},
+                                          {"|i1", {9, 28, 28}, {}},
+                                          {"<f4", {9, 3, 28, 28}, {}}}) {
+    const auto layout = PixelLayoutOf({of.type, of.array});
+    EXPECT_EQ(layout.has_value(), !of.image.empty());
+    if (!layout) continue;
+    EXPECT_EQ(layout->shape, of.image);
+    EXPECT_EQ(layout->channels_last, of.channels_last);
+  }
+}
+
 TEST(Npy, ReadsMasks) {
   const std::string images =
       WriteTestFile("x.npy", NpyOf<float>("<f4", "2, 1, 1, 3", {0, 0, 0, 0, 0, 0}));

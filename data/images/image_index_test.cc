@@ -203,6 +203,27 @@ TEST_F(IndexCache, GoesWithoutAFolder) {
   EXPECT_FALSE(fs::exists("relative"));
 }
 
+TEST_F(IndexCache, GoesWithoutAFolderOfAnother) {
+  const fs::path folder = home_ / ".cache/lockstep/index";
+  EXPECT_TRUE(Builds());
+  fs::rename(folder, home_ / "moved");
+  fs::create_directory_symlink(home_ / "moved", folder);
+  EXPECT_TRUE(Builds());
+  EXPECT_TRUE(Builds());
+  fs::remove(folder);
+  fs::rename(home_ / "moved", folder);
+  EXPECT_FALSE(Builds());
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(folder, others, fs::perm_options::add);
+    EXPECT_TRUE(Builds());
+    fs::permissions(folder, others, fs::perm_options::remove);
+    EXPECT_FALSE(Builds());
+  }
+  if (geteuid() != 0) return;  // only root can give a folder to another user
+  ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
+  EXPECT_TRUE(Builds());
+}
+
 TEST_F(IndexCache, SeveralWriteAtOnce) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::thread> threads;

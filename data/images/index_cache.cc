@@ -29,12 +29,6 @@ int64_t Now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Returns the folder of the index files, or an empty path if there is no cache folder.
-fs::path IndexFolder() {
-  const fs::path cache = CacheFolder();
-  return cache.empty() ? cache : cache / "index";
-}
-
 bool IsSettled(const ImageIndex& index, int64_t listed_ns) {
   return std::ranges::all_of(index.stamps(), [&](const Stamp& stamp) {
     return stamp.changed_ns < listed_ns - kCoarseClock_ns;
@@ -54,8 +48,6 @@ std::optional<ImageIndex> Read(const fs::path& path, const std::string& key) {
 // Writes `index` to the file `path`, and returns the index that is mapped from this file. If the file cannot be written
 // or mapped, returns `index` itself.
 ImageIndex Kept(ImageIndex index, const fs::path& path, const std::string& key) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
   try {
     NewFile file(path.string(), kErrors);
     index.Write(key, [&](std::span<const std::byte> bytes) { file.Write(bytes); });
@@ -73,7 +65,7 @@ ImageIndex Kept(ImageIndex index, const fs::path& path, const std::string& key) 
 ImageIndex CachedIndex(const std::string& key,
                        const std::function<bool(const ImageIndex&)>& is_current,
                        const std::function<ImageColumns()>& build) {
-  const fs::path folder = IndexFolder();
+  const fs::path folder = OwnCacheFolder(CacheFolder(), "index");
   const std::string whole_key = HostName() + '\0' + key;
   const fs::path path = folder / fmt::format("{:016x}", Xxh3Of(whole_key));
   if (!folder.empty()) {

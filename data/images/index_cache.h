@@ -25,6 +25,7 @@
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   no home, a folder that cannot be written, a full disk -> an index without cache
 //     -> IndexCache.GoesWithoutAFolder
+//   a folder in which somebody else may have put an index -> likewise -> IndexCache.GoesWithoutAFolderOfAnother
 //   a cache file that is cut short or damaged, or that is no index -> the images are listed again, and a new file is
 //     written -> IndexCache.RebuildsWhatIsDamaged
 //   someone cuts the file short in place while it is mapped -> SIGBUS (base/files/mapped_file.h) -> (none)

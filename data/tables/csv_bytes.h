@@ -8,8 +8,7 @@
 // Invariants:
 //   1. An uncompressed file is memory-mapped and takes no further memory. The text of a compressed file stays in memory
 //      as long as the CsvBytes object exists. Each process unpacks the file for itself.
-//   2. A file whose text has more than `most_bytes` bytes is refused. Before the refusal, at most `most_bytes` bytes
-//      plus 1 MiB of its text are unpacked.
+//   2. A file whose text has more than `most_bytes` bytes is refused (base/files/unpack.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_bytes_test.cc)
 //   the file is missing or empty -> Error (kData) with path -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile
@@ -33,8 +32,8 @@ namespace lockstep {
 
 class CsvBytes {
  public:
-  // Opens the file and, if it is compressed, unpacks it. Without `most_bytes`, the limit is MostUnpackedBytes(). Throws
-  // Error (kData).
+  // Opens the file and, if it is compressed, unpacks it. Without `most_bytes`, the limit is MostUnpackedBytes() of the
+  // file's size. Throws Error (kData).
   explicit CsvBytes(const std::string& path);
   CsvBytes(const std::string& path, size_t most_bytes);
 
@@ -49,8 +48,8 @@ class CsvBytes {
   std::string unpacked_;
 };
 
-// Returns how many bytes of text the process may keep unpacked: half of the memory that the process may use.
-size_t MostUnpackedBytes();
+// Returns the size of the file `path` if it is compressed, otherwise 0. Throws Error (kData).
+size_t PackedBytes(const std::string& path);
 
 // Returns whether the file `path` is compressed and holds a table. The content of the file decides this, not its name.
 // A zip archive holds a table if its only file has a name that ends in .csv or .tsv, and a gzip file holds a table if

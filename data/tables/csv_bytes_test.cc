@@ -146,8 +146,8 @@ TEST(CsvBytes, RefusesATextBeyondTheLimit) {
   const std::string zip = WriteTestFile("bomb.csv.zip", Zipped({{"t.csv", zeros}}));
   for (const std::string& path : {gzip, zip}) {
     EXPECT_THAT(DataErrorOf([&] { CsvBytes(path, size_t{3} << 20); }),
-                HasSubstr(path + ": unpacked, it has more than the 0.0 GiB that are left for it "
-                                 "(the compressed files of a set may take half of the memory"));
+                HasSubstr(path + ": unpacked, it has more than the 3 MiB that compressed files of "
+                                 "its size may take: unpack it"));
     EXPECT_EQ(CsvBytes(path, zeros.size()).text(), zeros);
   }
 }
@@ -159,7 +159,7 @@ TEST(CsvBytes, TheLimitIsThatOfAllFilesOfASet) {
   CsvFiles(options, size_t{4} << 20);
   options.files.push_back(WriteTestFile("b.csv.gz", Gzipped(text)));
   EXPECT_THAT(DataErrorOf([&] { CsvFiles(options, size_t{4} << 20); }),
-              HasSubstr("b.csv.gz: unpacked, it has more than the 0.0 GiB that are left"));
+              HasSubstr("b.csv.gz: unpacked, it has more than the 1 MiB that"));
   CsvFiles(options, size_t{8} << 20);
 }
 

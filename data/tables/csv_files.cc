@@ -4,13 +4,19 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/unpack.h"
 
 namespace lockstep {
 
-CsvFiles::CsvFiles(const CsvOptions& options, size_t most_bytes)
-    : options_(options), bytes_left_(most_bytes) {
+CsvFiles::CsvFiles(const CsvOptions& options, std::optional<size_t> most_bytes)
+    : options_(options), bytes_left_(most_bytes.value_or(0)) {
   if (options.label_columns > kMaxCsvColumns) {
     throw DataError("data.csv.label_columns is more than {}", kMaxCsvColumns);
+  }
+  if (!most_bytes) {
+    size_t packed_bytes = 0;
+    for (const std::string& path : options.files) packed_bytes += PackedBytes(path);
+    bytes_left_ = MostUnpackedBytes(packed_bytes);
   }
   for (const std::string& path : options.files) Open(path);
 }

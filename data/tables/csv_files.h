@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,9 @@ struct CsvFile {
 
 class CsvFiles {
  public:
-  // Keeps a reference to `options`. The texts of all compressed files together may have at most `most_bytes` bytes.
-  // Throws Error (kData).
-  explicit CsvFiles(const CsvOptions& options, size_t most_bytes = MostUnpackedBytes());
+  // Keeps a reference to `options`. The texts of all compressed files together may have at most `most_bytes` bytes;
+  // without it, MostUnpackedBytes() of the files' sizes. Throws Error (kData).
+  explicit CsvFiles(const CsvOptions& options, std::optional<size_t> most_bytes = std::nullopt);
 
   const CsvFile& front() const { return files_.front(); }
   auto begin() const { return files_.begin(); }

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/kept_files.h"
 #include "base/files/output_file.h"
 #include "base/files/scratch_folder.h"
 #include "base/say.h"
@@ -355,6 +356,7 @@ void RequireNew(const std::string& archive) {
   if (lstat(archive.c_str(), &status) == 0) {
     throw UsageError("{}: is there already: remove it, or give another name", archive);
   }
+  KeptFiles().Require(archive, archive);
 }
 
 void RequireNoBundle(const std::string& program) {

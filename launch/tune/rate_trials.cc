@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "config/check_config.h"
+#include "config/peak_learning_rate.h"
 #include "launch/tune/rate_search.h"
 #include "observe/metric_order.h"
 #include "trainer/run/input.h"

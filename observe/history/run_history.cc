@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -140,17 +139,6 @@ double RunHistory::last_time() const {
 std::optional<double> RunHistory::trained_s() const {
   if (!log().last_time || !log().job_began) return std::nullopt;
   return log().earlier_s + std::max(0.0, *log().last_time - *log().job_began);
-}
-
-bool IsRunFolder(const std::string& path) {
-  constexpr std::array kFiles{"log.jsonl", "lock"};
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return false;
-  for (const char* file : kFiles) {
-    struct stat status {};
-    if (lstat(fmt::format("{}/{}", path, file).c_str(), &status) == 0) return true;
-  }
-  return false;
 }
 
 void RequireRunFolder(const std::string& path) {

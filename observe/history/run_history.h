@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/run_files.h"
 #include "config/schema/config.pb.h"
 #include "observe/history/run_log.h"
 
@@ -86,11 +87,7 @@ class RunHistory {
   RunState state_ = RunState::kNoLog;
 };
 
-// Returns whether `path` is a folder with a run's log or lock. A folder with only a config is not a run folder, because
-// users may keep their configs in such folders.
-bool IsRunFolder(const std::string& path);
-
-// Throws Error (kUsage) if `path` is not a run folder.
+// Throws Error (kUsage) if `path` is not a run folder (base/files/run_files.h).
 void RequireRunFolder(const std::string& path);
 
 // Returns the run folders that lie directly in `folder`, in no particular order. Throws Error (kUsage) if `folder` is

@@ -42,6 +42,12 @@ HttpReply Refuse(int status, std::string why) {
   return Answer(status, "text/plain", std::move(why) + "\n");
 }
 
+// Returns the options with which the server answers to any name if its handler wants a token.
+HttpServer::Options WithHosts(HttpServer::Options options, const std::string& token) {
+  options.any_host = !token.empty();
+  return options;
+}
+
 std::string UrlOf(const HttpServer::Options& options, int port, const std::string& token) {
   std::string host = options.address;
   if (host == "0.0.0.0" || host == "::") host = HostName();
@@ -55,7 +61,8 @@ PageServer::PageServer(const HttpServer::Options& options,
                        std::function<std::unique_ptr<PageData>()> make_data)
     : make_data_(std::move(make_data)),
       token_(IsLoopback(options.address) ? "" : NewToken()),
-      server_(options, [this](const HttpRequest& request) { return ReplyTo(request); }),
+      server_(WithHosts(options, token_),
+              [this](const HttpRequest& request) { return ReplyTo(request); }),
       url_(UrlOf(options, server_.port(), token_)) {}
 
 HttpReply PageServer::ReplyTo(const HttpRequest& request) {

@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/files/open_file.h"
+#include "base/files/unpack.h"
 #include "observe/profile/trace_places.h"
 
 namespace lockstep {
@@ -51,33 +53,47 @@ void AppendCompressed(const std::string& text, const AppendBytes& append) {
     throw CheckpointError("a trace cannot be compressed: zlib says {}", status);
 }
 
+struct FileText {
+  std::string text;
+  size_t file_bytes = 0;
+};
+
 // Returns the text of a file, which may be compressed by gzip. Throws Error (kUsage) if the compressed data are cut off
-// or damaged.
-std::string TextOf(const std::string& path) {
-  constexpr size_t kMost = size_t{4} << 30;  // no trace is this large, but a malicious file may be
+// or damaged, or longer than a file of this size may be.
+FileText TextOf(const std::string& path) {
   const MappedFile file(path);
   const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
-  if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
-  z_stream stream{};
-  std::string text;
-  int status = inflateInit2(&stream, kGzip);
-  for (size_t at = 0; status == Z_OK && text.size() < kMost;) {
-    if (stream.avail_in == 0) {
-      if (at == bytes.size()) break;
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
-      stream.avail_in = static_cast<uInt>(std::min(kPiece, bytes.size() - at));
-      at += stream.avail_in;
-    }
-    const size_t before = text.size();
-    text.resize(before + kPiece);
-    stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
-    stream.avail_out = static_cast<uInt>(kPiece);
-    status = inflate(&stream, Z_NO_FLUSH);
-    text.resize(text.size() - stream.avail_out);
+  if (!IsGzip(bytes)) return {std::string(bytes), bytes.size()};
+  try {
+    return {UnpackGzip(path, bytes, MostUnpackedBytes(bytes.size())), bytes.size()};
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
   }
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END) throw UsageError("{}: the trace is cut off or damaged", path);
-  return text;
+}
+
+// Returns the JSON value of `text`, the content of the file `path`, or a discarded value if it is no JSON. Throws Error
+// (kUsage) if the value takes more than about `most_bytes` bytes of memory.
+Json ParsedWithin(const std::string& path, const std::string& text, size_t most_bytes) {
+  // The memory that a value takes in a list that grows, that a list, an object or a text takes by itself, and that a node
+  // takes in an object besides its key.
+  constexpr size_t kValueBytes = 48, kListBytes = 64, kTextBytes = 48, kKeyBytes = 48;
+  size_t bytes = 0;
+  const auto count = [&](int, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::key) bytes += kKeyBytes;
+    if (event == Json::parse_event_t::value) bytes += kValueBytes;
+    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
+      bytes += kValueBytes + kListBytes;
+    }
+    if (parsed.is_string()) bytes += kTextBytes + parsed.get_ref<const std::string&>().size();
+    if (bytes > most_bytes) {
+      throw UsageError(
+          "{}: takes more than the {:.1f} GiB of memory that a file of its size may "
+          "take: profile fewer steps",
+          path, static_cast<double>(most_bytes) / (size_t{1} << 30));
+    }
+    return true;
+  };
+  return Json::parse(text, count, /*allow_exceptions=*/false);
 }
 
 // Returns the number that `text` spells, such as "100"; nothing if it does not spell an integer of at least 1.
@@ -94,7 +110,11 @@ std::string SummaryPath(const std::string& run_dir, int64_t step) {
 
 RunProfile ReadSummary(const std::string& path) {
   try {
-    const auto json = nlohmann::ordered_json::parse(TextOf(path));
+    constexpr size_t kMostBytes = size_t{64} << 20;
+    std::string why;
+    const std::string text = ReadPlainFile(path, kGivenByUser, kMostBytes, why);
+    if (!why.empty()) throw UsageError("{}: cannot be read: {}", path, why);
+    const auto json = nlohmann::ordered_json::parse(text);
     RunProfile profile{.step = json.at("step").get<int64_t>(),
                        .steps = json.at("steps").get<int64_t>(),
                        .time = json.at("time").get<double>(),
@@ -112,7 +132,9 @@ RunProfile ReadSummary(const std::string& path) {
 }
 
 RunProfile ReadTrace(const std::string& path) {
-  Json trace = Json::parse(TextOf(path), nullptr, /*allow_exceptions=*/false);
+  constexpr size_t kAlways = size_t{3} << 29, kRatio = 256;
+  const auto [text, file_bytes] = TextOf(path);
+  Json trace = ParsedWithin(path, text, std::max(kAlways, file_bytes * kRatio));
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array()) {
     throw UsageError("{}: is no Chrome trace, or is cut off", path);
   }

@@ -36,9 +36,13 @@ inline bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
 
-// Throws c10::Error unless `scale` and `shift` fit pixels [count, channels, ...].
-inline void CheckScaleAndShift(const at::Tensor& pixels, const at::Tensor& scale,
-                               const at::Tensor& shift) {
+// Throws c10::Error unless `pixels` are bytes [count, channels, height, width], contiguous or channels last, and `scale`
+// and `shift` fit them. The latter need not be contiguous.
+inline void CheckPixels(const at::Tensor& pixels, const at::Tensor& scale,
+                        const at::Tensor& shift) {
+  TORCH_CHECK(pixels.scalar_type() == at::kByte && pixels.dim() == 4 &&
+                  (pixels.is_contiguous() || pixels.is_contiguous(at::MemoryFormat::ChannelsLast)),
+              "pixels: not bytes [count, channels, height, width], contiguous or channels last");
   TORCH_CHECK(
       IsFloatVector(scale, pixels.size(1), pixels) && IsFloatVector(shift, pixels.size(1), pixels),
       "pixels: scale and shift are float32 [channels] on the pixels' device");

@@ -5,10 +5,8 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/cuda/jiterator.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <sys/stat.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -243,16 +241,6 @@ at::Tensor Pointwise(const std::shared_ptr<const PointwiseFunction>& function,
   return FusedPointwise::apply(at::TensorList(inputs), c10::make_intrusive<Kept>(function));
 }
 
-std::string KernelFolder(const std::string& cache) {
-  if (cache.empty()) return {};
-  const std::string folder = cache + "/kernels";
-  std::error_code none;
-  std::filesystem::create_directories(cache, none);
-  mkdir(folder.c_str(), 0700);
-  struct stat found {};
-  const bool is_own = lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
-                      found.st_uid == geteuid() && (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  return is_own ? folder : std::string();
-}
+std::string KernelFolder(const std::string& cache) { return OwnCacheFolder(cache, "kernels"); }
 
 }  // namespace lockstep::ops

@@ -75,7 +75,8 @@ at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, cons
                          const at::Tensor& shift, at::ScalarType dtype) {
   if (!IsOnGpu(pixels)) return AugmentPixelsTwin(pixels, draws, scale, shift, dtype);
   const c10::DeviceGuard guard(pixels.device());
-  CheckScaleAndShift(pixels, scale, shift);
+  CheckPixels(pixels, scale, shift);
+  const at::Tensor scales = scale.contiguous(), shifts = shift.contiguous();
   TORCH_CHECK(draws.scalar_type() == at::kFloat && draws.device() == pixels.device() &&
                   draws.is_contiguous() && draws.dim() == 2 && draws.size(0) == pixels.size(0) &&
                   draws.size(1) == kAugmentDraws,
@@ -88,8 +89,8 @@ at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, cons
   Launch(pixels, [&](cudaStream_t stream) {
     LaunchAugmentPixels({.pixels = pixels.const_data_ptr<uint8_t>(),
                          .draws = draws.const_data_ptr<float>(),
-                         .scale = scale.const_data_ptr<float>(),
-                         .shift = shift.const_data_ptr<float>(),
+                         .scale = scales.const_data_ptr<float>(),
+                         .shift = shifts.const_data_ptr<float>(),
                          .grey_sums = grey_sums.mutable_data_ptr<float>(),
                          .out = out.mutable_data_ptr(),
                          .type = TypeOf(out),

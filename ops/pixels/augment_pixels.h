@@ -12,7 +12,7 @@ namespace lockstep::ops {
 
 // Augments `pixels`, uint8 [count, channels, height, width], contiguous or channels last. `draws` is float32 [count,
 // kAugmentDraws] (ops/pixels/augment_draws.h); the first row of `draws` holds the mixture. `scale` and `shift` are
-// float32 [channels]. All tensors are on one device. The result has pixels' shape and memory format, and `dtype`, which
+// float32 [channels], with any strides. All tensors are on one device. The result has pixels' shape and memory format, and `dtype`, which
 // is kFloat, kHalf or kBFloat16. The last sample counts as the sample before the first.
 //
 // The colour operations are adjust_brightness, _contrast, _saturation and _hue of torchvision.transforms.v2.functional

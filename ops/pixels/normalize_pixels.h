@@ -6,7 +6,7 @@
 namespace lockstep::ops {
 
 // Returns `out` of the formula above. `pixels` is uint8 [count, channels, height, width], contiguous or channels last.
-// `scale` and `shift` are float32 [channels] on the device of `pixels`. The result has pixels' shape and memory format,
+// `scale` and `shift` are float32 [channels] with any strides, on the device of `pixels`. The result has pixels' shape and memory format,
 // and `dtype`, which is kFloat, kHalf or kBFloat16. On a GPU one kernel computes the result; on the CPU
 // NormalizePixelsTwin() runs. Throws c10::Error if sizes, types or devices do not fit.
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,

@@ -33,14 +33,12 @@ struct Reading {
   std::shared_ptr<const Dataset> samples;
 };
 
-// Returns whether an array holds images: unsigned bytes of shape [n, h, w], or of shape [n, h, w, c] or [n, c, h, w]
-// with 1, 3 or 4 channels.
+// Returns whether an array holds images: unsigned bytes that format NPY reads as images of 1, 3 or 4 channels.
 bool IsPixels(const NpyInfo& info) {
-  const auto& shape = info.shape;
-  if (info.type != "|u1") return false;
-  const auto is_channels = [](int64_t size) { return size == 1 || size == 3 || size == 4; };
-  return shape.size() == 3 ||
-         (shape.size() == 4 && (is_channels(shape[1]) || is_channels(shape[3])));
+  const std::optional<PixelLayout> layout = PixelLayoutOf(info);
+  if (!layout) return false;
+  const int64_t channels = layout->shape[0];
+  return channels == 1 || channels == 3 || channels == 4;
 }
 
 // Returns whether the targets, which are those of the file `path`, are a mask for each image.

@@ -19,6 +19,25 @@ using Row = std::vector<std::string>;
 // The greatest number of rows, from the beginning of the file, that are read to find the delimiter and the header.
 constexpr size_t kFirstRows = 50;
 
+// The greatest number of columns, and of bytes of a cell in the first row. Files with more are no tables that this
+// program can describe, and their rows would take much memory.
+constexpr size_t kMostColumns = 65'536, kMostNameBytes = size_t{1} << 20;
+
+// Returns the cells of the row at which `cells` is, each cut to at most `most_bytes`. Throws Error (kData) if there are
+// more than kMostColumns.
+Row CellsOf(const std::string& path, CsvCells& cells, size_t most_bytes) {
+  Row row;
+  while (cells.NextCell()) {
+    row.emplace_back(cells.cell().substr(0, most_bytes));
+    if (row.size() <= kMostColumns) continue;
+    throw DataError(
+        "{}:{}: more than {} columns: write the config by hand (lockstep config "
+        "--template)",
+        path, cells.line(), kMostColumns);
+  }
+  return row;
+}
+
 // The text of a CSV file, which may be compressed.
 class Source {
  public:
@@ -31,6 +50,7 @@ class Source {
         path_);
   }
 
+  const std::string& path() const { return path_; }
   std::string_view text() const { return bytes_.text(); }
   CsvCells Cells(char delimiter) const { return {path_, text(), delimiter}; }
 
@@ -42,9 +62,9 @@ class Source {
 std::vector<Row> FirstRows(const Source& source, char delimiter) {
   std::vector<Row> rows;
   CsvCells cells = source.Cells(delimiter);
+  constexpr size_t kEnoughBytes = 4096;  // to tell numbers from texts
   while (rows.size() < kFirstRows && cells.NextRow()) {
-    rows.emplace_back();
-    while (cells.NextCell()) rows.back().emplace_back(cells.cell());
+    rows.push_back(CellsOf(source.path(), cells, kEnoughBytes));
   }
   return rows;
 }
@@ -169,9 +189,13 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
   TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};
   CsvCells cells = source.Cells(table.dialect.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
-  Row first;
   const int64_t first_line = cells.line();
-  while (cells.NextCell()) first.emplace_back(cells.cell());
+  const Row first = CellsOf(path, cells, kMostNameBytes + 1);
+  for (const std::string& cell : first) {
+    if (cell.size() <= kMostNameBytes) continue;
+    throw DataError("{}:{}: a cell of more than {} bytes, \"{:.40}\": this is no table", path,
+                    first_line, kMostNameBytes, cell);
+  }
   const size_t width = first.size();
   if (width == 1 && !dialect) {
     throw DataError(

@@ -39,8 +39,9 @@ class AugmentPixels : public testing::TestWithParam<at::ScalarType> {
             .cuda();
     // Sample 0 is grey, so it has no hue, and the difference between its greatest and its smallest channel is 0.
     pixels[0].fill_(77);
-    const at::Tensor scale = at::rand({shape.channels}).add(0.5).div(255).cuda();
-    const at::Tensor shift = at::randn({shape.channels}).cuda();
+    // The factors of the channels may lie apart.
+    const at::Tensor scale = at::rand({shape.channels, 2}).add(0.5).div(255).cuda().select(1, 0);
+    const at::Tensor shift = at::randn({shape.channels, 3}).cuda().select(1, 2);
     for (const int64_t first : {0, 1}) {
       for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
         const at::Tensor part = pixels.contiguous(format).narrow(0, first, shape.count);

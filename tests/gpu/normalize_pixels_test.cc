@@ -40,8 +40,9 @@ TEST_P(NormalizePixels, TheKernelIsTheTwin) {
                                                        {1, 1, 1, 1},
                                                        {64, 3, 224, 224}}) {
     at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
-    const at::Tensor scale = at::randn({channels}).cuda();
-    const at::Tensor shift = at::randn({channels}).cuda();
+    // The factors of the channels may lie apart.
+    const at::Tensor scale = at::randn({channels, 2}).cuda().select(1, 0);
+    const at::Tensor shift = at::randn({2, channels}).cuda()[1];
     // A batch that begins at sample 0 is aligned. A batch that begins at sample 1 is unaligned if a sample has an odd
     // number of bytes.
     for (const int64_t first : {0, 1}) {

@@ -1,5 +1,7 @@
 #include "trainer/run/balanced_weights.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +40,29 @@ void SetBalancedWeights(config::Config& config, const Dataset& train) {
     }
   }
   loss.set_balanced(false);
+}
+
+void RequireWeight(const config::Config& config, const Dataset& train) {
+  const auto& weights = config.loss().class_weight();
+  // If the number of weights is not the number of classes, MakeLossFunction() reports it.
+  const SampleSpec& spec = train.spec();
+  if (weights.size() != spec.classes || std::ranges::count(weights, 0.0) == 0) return;
+  std::vector<uint8_t> has_weight(UINT8_MAX + 1);  // of the classes of masks
+  for (int64_t i = 0; i < weights.size() && i <= UINT8_MAX; ++i) has_weight[i] = weights[i] > 0;
+  std::vector<uint8_t> mask(spec.task == Task::kSegmentation ? spec.targets() : 0);
+  for (int64_t i = 0; i < train.size(); ++i) {
+    if (spec.task == Task::kSegmentation) {
+      train.ReadTarget(i, reinterpret_cast<std::byte*>(mask.data()));
+      if (std::ranges::any_of(mask, [&](uint8_t label) { return has_weight[label] != 0; })) return;
+    } else {
+      int64_t of_class = Dataset::kNoLabel;
+      train.ReadTarget(i, reinterpret_cast<std::byte*>(&of_class));
+      if (of_class >= 0 && weights.at(static_cast<int>(of_class)) > 0) return;
+    }
+  }
+  throw UsageError(
+      "loss.class_weight: all training samples are of classes whose weight is 0: nothing would be "
+      "trained: give a class that they have a weight above 0");
 }
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@
 #include "base/files/output_target.h"
 #include "base/tensor/range.h"
 #include "comm/together.h"
+#include "config/kept_inputs.h"
+#include "config/peak_learning_rate.h"
 #include "data/feed/micro_batches.h"
 #include "observe/profile/trace.h"
 #include "observe/run_event.h"
@@ -95,10 +97,11 @@ void TraceSteps(PinnedSteps& steps, Fit& fit, const World& world,
 }
 
 StepMeasurement Measure(const config::Config& config, Fit& fit, const World& world, int warmup,
-                        int steps, const std::string& trace, double command_start_s) {
+                        int steps, const std::string& trace, const KeptFiles& kept,
+                        double command_start_s) {
   std::optional<OutputTarget> target;
   Together(world.host, [&] {
-    if (!trace.empty() && world.rank() == 0) target.emplace(trace);
+    if (!trace.empty() && world.rank() == 0) target.emplace(trace, kept);
   });
   PinnedSteps pinned(config, fit, world);
   StepMeasurement measured;
@@ -145,12 +148,13 @@ StepMeasurement Measure(const config::Config& config, Fit& fit, const World& wor
 
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
-                             const TrainOptions& options) {
+                             KeptFiles kept, const TrainOptions& options) {
+  KeepFilesOf(config, "the config", kept);
   RunEvents events;  // has no sinks, so events have no effect
   std::optional<Fit> fit;
   MakeFit(fit, config, extensions, world, events);
   return OrLeave(options, world.device, [&] {
-    return Measure(config, *fit, world, warmup, steps, trace, options.command_start_s);
+    return Measure(config, *fit, world, warmup, steps, trace, kept, options.command_start_s);
   });
 }
 

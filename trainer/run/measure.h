@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/kept_files.h"
 #include "config/schema/config.pb.h"
 #include "observe/device_memory.h"
 #include "observe/step_clock.h"
@@ -40,9 +41,10 @@ struct StepMeasurement {
 
 // Makes `warmup` untimed steps of `config`, but at least one, and then `steps` timed steps, and returns the
 // measurements. Saves neither weights nor checkpoints. If `trace` is not empty, makes ten more steps after that, and
-// rank 0 writes a Chrome trace of these steps to the file `trace`. Every rank must call MeasureSteps(). Throws Error.
+// rank 0 writes a Chrome trace of these steps to the file `trace`, which must not be one of `kept` or of the config's
+// files. Every rank must call MeasureSteps(). Throws Error.
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
-                             const TrainOptions& options);
+                             KeptFiles kept, const TrainOptions& options);
 
 }  // namespace lockstep

@@ -223,6 +223,7 @@ config::Config Resolved(config::Config config, const TrainingData& training) {
   data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
   data.set_classes(spec.classes);
   SetBalancedWeights(config, *training.train);
+  RequireWeight(config, *training.train);
   return config;
 }
 

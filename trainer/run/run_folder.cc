@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/files/open_file.h"
+#include "base/files/run_files.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
 #include "config/config.h"
@@ -63,7 +64,10 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   const fs::path folder = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
-  if (fs::exists(folder) && !fs::exists(RunConfigPath(path_)) && !fs::exists(path_ + "/lock") &&
+  // A folder in which a user keeps a config.pbtxt is no run's: the run would replace that file. A copy of a run may lack
+  // the log and the lock.
+  const bool is_copy = fs::exists(RunConfigPath(path_)) && fs::exists(path_ + "/checkpoints");
+  if (fs::exists(folder) && !IsRunFolder(path_) && !is_copy &&
       !(fs::is_directory(folder) && fs::is_empty(folder))) {
     throw UsageError(
         "{}: exists already and is no run's: choose another folder with --set run_dir=...", path_);

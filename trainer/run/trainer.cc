@@ -20,6 +20,7 @@
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "config/config.h"
+#include "config/peak_learning_rate.h"
 #include "observe/metric_order.h"
 #include "observe/metrics.h"
 #include "observe/run_event.h"

@@ -55,21 +55,6 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
   throw BugError("schedule.type {}", static_cast<int>(schedule.type()));
 }
 
-double PeakLearningRate(const config::Config& config) {
-  const config::Optimizer& optimizer = config.optimizer();
-  const double ratio =
-      static_cast<double>(config.global_batch()) / static_cast<double>(optimizer.scaling_batch());
-  switch (optimizer.lr_scaling()) {
-    case config::Optimizer::OFF:
-      return optimizer.lr();
-    case config::Optimizer::LINEAR:
-      return optimizer.lr() * ratio;
-    case config::Optimizer::SQUARE_ROOT:
-      return optimizer.lr() * std::sqrt(ratio);
-  }
-  throw BugError("optimizer.lr_scaling {}", static_cast<int>(optimizer.lr_scaling()));
-}
-
 void Plateau::OnValidation(double loss) {
   constexpr double kThreshold = 1e-4;
   if (loss < best_ * (1 - kThreshold)) {

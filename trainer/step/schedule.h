@@ -23,9 +23,6 @@ namespace lockstep {
 //             constant, where Smith's schedule adds a constant)
 double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
 
-// Returns the peak learning rate: optimizer.lr, scaled for the global batch as optimizer.lr_scaling says.
-double PeakLearningRate(const config::Config& config);
-
 // Computes the factor of the learning rate for PLATEAU from the validation losses so far
 // (torch.optim.lr_scheduler.ReduceLROnPlateau with threshold 1e-4, relative, no cooldown, and eps=0: also a rate below
 // 1e-8 becomes less).

@@ -1,8 +1,10 @@
 // lockstep new: writes a config with comments for the user's data files.
 #include <filesystem>
+#include <span>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
+#include "base/files/kept_files.h"
+#include "base/files/output_target.h"
 #include "base/say.h"
 #include "config/config.h"
 #include "launch/cli/command/commands.h"
@@ -32,6 +34,7 @@ class NewCommand final : public LocalCommand {
  private:
   ExitStatus RunHere(const Invocation&) override {
     RequireNew();
+    OutputTarget target(request_.output, KeptFiles());  // a new file replaces none of the data
     if (task_ == "classification") request_.task = LearnTask::kClassification;
     if (task_ == "multi_label") request_.task = LearnTask::kMultiLabel;
     if (task_ == "regression") request_.task = LearnTask::kRegression;
@@ -40,7 +43,8 @@ class NewCommand final : public LocalCommand {
     if (!draft.stand_in.empty()) assignments = {"model.imported.file=" + draft.stand_in};
     // LoadConfigText() throws if the config is not valid for training.
     LoadConfigText(request_.output, draft.config, assignments);
-    WriteFileAtomically(request_.output, draft.config);
+    target.Write(
+        [&](const AppendBytes& append) { append(std::as_bytes(std::span(draft.config))); });
     for (const std::string& line : draft.found) Print("{}\n", line);
     Print("{} is written; next:\n", request_.output);
     for (const std::string& command : draft.next) Print("  {}\n", command);

@@ -46,12 +46,13 @@ void PrintPlans(const char* kind, const char* library, const Reports& reports) {
 }
 
 // Times steps of `config` and prints the results on rank 0. `trace` is the path of a Chrome trace of ten more steps;
-// empty: no trace is written. Every rank must call this function. Throws Error.
+// empty: no trace is written. `kept` has the files that it must not replace. Every rank must call this function. Throws
+// Error.
 void BenchStep(const config::Config& config, int warmup, int steps, const std::string& trace,
-               bool json, const Extensions& extensions, const World& world,
+               const KeptFiles& kept, bool json, const Extensions& extensions, const World& world,
                const TrainOptions& options) {
   const StepMeasurement measured =
-      MeasureSteps(config, extensions, world, warmup, steps, trace, options);
+      MeasureSteps(config, extensions, world, warmup, steps, trace, kept, options);
   // The output has the memory figures of the rank with the least memory left, because this rank would run out of memory
   // first.
   const DevicePeak memory =
@@ -162,7 +163,10 @@ class StepCommand final : public RankCommand {
       leave(exception);
     };
     try {
-      BenchStep(config, warmup_, steps_, trace_, json_, invocation.extensions, world, options);
+      KeptFiles kept;
+      kept.Add(config_.path, "the config");
+      BenchStep(config, warmup_, steps_, trace_, kept, json_, invocation.extensions, world,
+                options);
     } catch (const std::exception& exception) {
       tell(exception);
       throw;

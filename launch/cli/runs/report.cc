@@ -3,11 +3,13 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/page_test.py)
 //   a folder is no run folder and contains no run folders -> Error (kUsage) -> test_what_has_no_page
+//   the file is one of a run -> Error (kUsage) -> tests/outputs_test.py
 //   the file cannot be written, or is a folder -> Error (kCheckpoint), before the logs are read
 //     -> test_a_report_that_cannot_be_written
 #include <span>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/output_target.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
@@ -40,7 +42,9 @@ class ReportCommand final : public LocalCommand {
           "lockstep runs --json has the figures",
           output_);
     }
-    OutputTarget target(output_);
+    KeptFiles kept;
+    for (const std::string& run_dir : run_dirs) kept.AddRun(run_dir);
+    OutputTarget target(output_, kept);
     const std::string page = PageHtml(PageData(run_dirs, /*live=*/false).All());
     target.Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(page))); });
     TellOfOutput(output_, fmt::format("{}: {} run{}", output_, run_dirs.size(),

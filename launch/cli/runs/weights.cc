@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
@@ -61,7 +62,12 @@ void RequireSafetensorsName(const std::string& output) {
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
   RequireSafetensorsName(output);
-  OutputTarget target(output);
+  KeptFiles kept;
+  for (const std::string& source : sources) {
+    kept.Add(source, "the weights " + source);
+    kept.AddRun(ParseRunPoint(source).run_dir);
+  }
+  OutputTarget target(output, kept);
   std::vector<Weights> weights;
   for (const std::string& source : sources) {
     const std::string run_dir = ParseRunPoint(source).run_dir;

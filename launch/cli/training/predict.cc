@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "base/files/output_target.h"
 #include "base/files/scratch_folder.h"
 #include "base/say.h"
@@ -30,7 +31,7 @@ class InputFile {
       throw CheckpointError("--input -: no folder can be made in {}: set TMPDIR",
                             std::filesystem::temp_directory_path().string());
     }
-    OutputTarget(path_).Write([](const AppendBytes& append) {
+    WriteFileAtomically(path_, [](const AppendBytes& append) {
       std::array<std::byte, 1 << 16> piece;
       while (const size_t bytes = std::fread(piece.data(), 1, piece.size(), stdin)) {
         append(std::span(piece).first(bytes));

@@ -16,10 +16,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files/kept_files.h"
 #include "base/files/output_target.h"
 #include "base/nearest.h"
 #include "base/say.h"
 #include "base/shell_text.h"
+#include "config/kept_inputs.h"
 #include "launch/bundle/bundle.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
@@ -115,7 +117,10 @@ class TuneCommand final : public Command {
     // The new config lies beside the user's config, because relative paths in a config are relative to the folder of
     // the config.
     tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
-    target_.emplace(tuned_);  // throws before any trial if the file cannot be written
+    KeptFiles kept;
+    kept.Add(config_.path, "the config");
+    KeepFilesOf(tuning.config(), "the config", kept);
+    target_.emplace(tuned_, kept);  // throws before any trial if the file cannot be written
     std::optional<ExitStatus> stopped;
     try {
       stopped = Find(tuning, parts);

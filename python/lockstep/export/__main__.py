@@ -55,6 +55,20 @@ def _require_name(output: str, to_torch: bool) -> None:
         raise ExportError(f"--output {output}: name it {stem}{right}, as {right} is what is written; {cure}")
 
 
+def _inputs(options: argparse.Namespace) -> list[str]:
+    """Returns the files that the command reads."""
+    named = [options.pretrained, options.to_torch, options.model]
+    found = [name for name in named if name is not None]
+    if options.to_torch is not None:
+        found.append(os.path.join(options.to_torch, "weights.safetensors"))
+    kind, _, place = (options.model or "").partition(":")
+    if kind == "hf" and os.path.isdir(place):
+        found += [os.path.join(place, name) for name in os.listdir(place)]
+    elif place:
+        found.append(kind.replace(".", os.sep) + ".py")
+    return found
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
         self.exit(_USAGE_ERROR, f"{self.prog}: {message}\n")
@@ -94,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     about = options.to_torch or options.model
     try:
         _require_name(options.output, options.to_torch is not None)
-        require_replaceable(options.output)
+        require_replaceable(options.output, _inputs(options))
         if options.to_torch is not None:
             count = to_torch(options.to_torch, options.output, options.model)
             print(f"{options.output}: {count} tensors of {options.to_torch}")

@@ -2,7 +2,8 @@
 
 Promise: the path holds either the whole new file or what it held before. The new content is written to a temporary file
 in the same folder. This file is synced and then renamed to the path. Anything but a regular file (a folder, a device, a
-pipe) is never replaced; a symbolic link is followed.
+pipe) is never replaced; a symbolic link is followed. An input, and what a run keeps in its folder, are not replaced
+either, as in base/files/kept_files.h.
 
 what can fail -> what the caller sees
   the path is no regular file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file
@@ -36,14 +37,36 @@ DTYPES = {
 }
 
 
-def require_replaceable(path: str) -> None:
-    """Checks that the folder of this path exists, and that the path is free or a regular file. Throws ExportError if
-    not."""
+# The names of the files and folders that a run keeps in its folder, as base/files/run_files.cc has them.
+NAMES_OF_RUNS = (
+    "STOP", "anomaly.json", "checkpoint.request", "checkpoints", "config.pbtxt", "crew.json", "flight", "lock",
+    "log.jsonl", "memory", "profile.request", "profiles", "tensorboard", "weights.safetensors",
+)  # fmt: skip
+
+
+def _require_no_file_of_run(path: str) -> None:
+    """Checks that the path, without its symbolic links, is none of the files that a run keeps in its folder. Throws
+    ExportError if it is."""
+    below = os.path.realpath(path)
+    while (folder := os.path.dirname(below)) != below:
+        is_run = any(os.path.lexists(os.path.join(folder, name)) for name in ("log.jsonl", "lock", "crew.json"))
+        if is_run and os.path.basename(below) in NAMES_OF_RUNS:
+            raise ExportError(f"{path} is a file that the run {folder} keeps for itself: name another file")
+        below = folder
+
+
+def require_replaceable(path: str, inputs: Iterable[str] = ()) -> None:
+    """Checks that the folder of this path exists, that the path is free or a regular file, and that it is none of the
+    files `inputs` and of the files that a run keeps in its folder. Throws ExportError if not."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise ExportError(f"{path}: the folder {folder} does not exist")
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
         raise ExportError(f"{path} is not a plain file: it is not replaced")
+    for name in inputs:
+        if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
+            raise ExportError(f"{path} is what is exported, {name}: name another file")
+    _require_no_file_of_run(path)
 
 
 def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:

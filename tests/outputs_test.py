@@ -1,0 +1,270 @@
+"""Tests that no output of a command replaces an input of the command or the state of a run, by whatever name the output
+is called, and that outputs which replace neither are written."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from harness import DIGITS, DONE, LOCKSTEP, USAGE, Run, digits_data, expect_error, sets, train, write_config
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+import lockstep  # noqa: E402
+from lockstep.export import tensor_file  # noqa: E402
+
+CONFIG = f"""{digits_data("validation_fraction: 0.2", train="train.csv")} model {{ name: "mlp" mlp {{ hidden: [8] }} }}
+epochs: 1 global_batch: 64 checkpoint {{ every_steps: 10 keep: 2 }} observe {{ tensorboard: true }}"""
+KEPT = "which an output does not replace: name another file"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Returns a folder with a trained run, its data and config, another run, and further names of their files."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name in ("train.csv", "t.csv"):
+        shutil.copy(DIGITS, folder / name)
+    run = train(write_config(folder, CONFIG), folder / "run")
+    assert run.status == DONE, run
+    shutil.copytree(folder / "run", folder / "other")
+    shutil.copy(folder / "run/weights.safetensors", folder / "w.safetensors")
+    samples = len((folder / "t.csv").read_text().splitlines())
+    (folder / "sample.csv").write_text("id,label\n" + "".join(f"{i},0\n" for i in range(samples)))
+    (folder / "new").mkdir()
+    (folder / "link.csv").symlink_to("t.csv")
+    (folder / "second.csv").symlink_to("link.csv")
+    os.link(folder / "t.csv", folder / "hard.csv")
+    os.link(folder / "run/log.jsonl", folder / "hard.html")
+    os.link(folder / "w.safetensors", folder / "hard.safetensors")
+    (folder / "linked").symlink_to("run")
+    (folder / "config.tuned.pbtxt").symlink_to("train.csv")
+    return folder
+
+
+def tree_of(folder):
+    """Returns {path: link target or hash of the content} of all files below a folder."""
+    tree = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            tree[path] = os.readlink(path)
+        elif path.is_file():
+            tree[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return tree
+
+
+def checkpoint_of(folder, run):
+    return max((folder / run / "checkpoints").iterdir()).relative_to(folder) / "model.safetensors"
+
+
+PREDICT = "predict run --input t.csv --output"
+REFUSED = {
+    "itself": (f"{PREDICT} t.csv", "t.csv: is the input, "),
+    "link": (f"{PREDICT} link.csv", "link.csv: is the input, "),
+    "links": (f"{PREDICT} second.csv", "second.csv: is the input, "),
+    "hard-link": (f"{PREDICT} hard.csv", "hard.csv: is the input, "),
+    "dots": (f"{PREDICT} new/../t.csv", "is the input, "),
+    "linked-input": ("predict run --input second.csv --output t.csv", "t.csv: is the input, "),
+    "second-input": ("predict run --input train.csv t.csv --output t.csv --format jsonl", "t.csv: is the input, "),
+    "standard-input": ("predict run --input - --output t.csv < t.csv", "t.csv: is standard input, "),
+    "training-data": (f"{PREDICT} train.csv", "train.csv: is data.train of the run run, "),
+    "held-back": ("predict run --held-back --output train.csv", "train.csv: is "),
+    "submission": (
+        "predict run --input t.csv --submission sample.csv --output sample.csv",
+        "sample.csv: is the sample submission, ",
+    ),
+    "other-weights": ("predict run --weights w.safetensors --input t.csv --format csv --output w.safetensors", "is the weights, "),
+    "log": (f"{PREDICT} run/log.jsonl", "run/log.jsonl: is a file that the run "),
+    "config": (f"{PREDICT} run/config.pbtxt", "run/config.pbtxt: is a file that the run "),
+    "checkpoint": (f"{PREDICT} {{checkpoint}} --format csv", "is a file that the run "),
+    "other-run": (f"{PREDICT} other/log.jsonl", "other/log.jsonl: is a file that the run "),
+    "linked-run": (f"{PREDICT} linked/log.jsonl", "linked/log.jsonl: is a file that the run "),
+    "stop": (f"{PREDICT} run/STOP", "run/STOP: is a file that the run "),
+    "tensorboard": (f"{PREDICT} run/tensorboard/new.csv", "is a file that the run "),
+    "append": ("predict run --input t.csv --output - >> t.csv", "is the input, "),
+    "report-log": ("report run --output run/log.jsonl", "run/log.jsonl: is a file that the run "),
+    "report-config": ("report run other --output other/config.pbtxt", "is a file that the run "),
+    "report-other": ("report run --output other/lock", "other/lock: is a file that the run "),
+    "report-hard-link": ("report run --output hard.html", "hard.html: is a file that the run run keeps"),
+    "export-checkpoint": ("export run --output {checkpoint}", "is a file that the run "),
+    "export-weights": ("export run --output run/weights.safetensors", "is a file that the run "),
+    "export-itself": ("export w.safetensors --output w.safetensors", "is the weights w.safetensors, "),
+    "export-hard-link": ("export w.safetensors --output hard.safetensors", "is the weights w.safetensors, "),
+    "export-new": ("export run --output other/checkpoints/new.safetensors", "is a file that the run "),
+    "average": ("average run w.safetensors --output w.safetensors", "is the weights w.safetensors, "),
+    "average-checkpoint": ("average run run@20 --output {checkpoint}", "is a file that the run "),
+    "trace": ("bench step config.pbtxt --steps 1 --warmup 1 --trace train.csv", "train.csv: is data.train of the config, "),
+    "trace-config": ("bench step config.pbtxt --steps 1 --warmup 1 --trace config.pbtxt", "is the config, "),
+    "trace-log": ("bench step config.pbtxt --steps 1 --warmup 1 --trace run/log.jsonl", "is a file that the run "),
+    "tuned": ("tune config.pbtxt --only loader --time 1", "config.tuned.pbtxt: is data.train of the config, "),
+    "new": ("new t.csv --output run/STOP", "run/STOP: is a file that the run "),
+    "tokens": ("prepare tokens t.csv --output run/checkpoints/t.bin", "is a file that the run "),
+    "bundle": ("bundle run/checkpoints/lockstep.tar.gz", "is a file that the run "),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_kept(name, trained):
+    """Gives a command an output that is one of its inputs or a file of a run. The command says so in one line, and
+    changes nothing."""
+    words, said = REFUSED[name]
+    before = tree_of(trained)
+    command = words.format(checkpoint=checkpoint_of(trained, "run"))
+    run = Run(["-c", f'"$0" {command}', LOCKSTEP], program="bash", cwd=trained)
+    expect_error(run, USAGE, said, KEPT)
+    assert tree_of(trained) == before
+
+
+WRITTEN = {
+    "new-file": (f"{PREDICT} new/predictions.csv", "new/predictions.csv"),
+    "again": (f"{PREDICT} new/predictions.csv", "new/predictions.csv"),
+    "beside-a-run": (f"{PREDICT} run.csv", "run.csv"),
+    "in-a-run": (f"{PREDICT} run/predictions.csv", "run/predictions.csv"),
+    "in-a-run-again": (f"{PREDICT} run/predictions.csv", "run/predictions.csv"),
+    "report-in-a-run": ("report run --output run/page.html", "run/page.html"),
+    "export-in-a-run": ("export run@20 --output run/step20.safetensors", "run/step20.safetensors"),
+    "average-again": ("average run run@20 --output new/mean.safetensors", "new/mean.safetensors"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written(name, trained):
+    """Gives a command an output that replaces nothing that is kept, twice."""
+    words, path = WRITTEN[name]
+    before = tree_of(trained)
+    for _ in range(2):
+        run = Run(words.split(), cwd=trained)
+        assert run.status == DONE, run
+    after = tree_of(trained)
+    assert {changed for changed in after if before.get(changed) != after[changed]} <= {trained / path}
+    assert (trained / path).stat().st_size > 100
+
+
+def test_a_users_config_is_not_replaced(tmp_path):
+    """Trains in the folder of the user's own config, whose name is that of a run's config."""
+    shutil.copy(DIGITS, tmp_path / "train.csv")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    config = write_config(folder, "# mine\n" + CONFIG.replace("train.csv", "../train.csv"))
+    before = tree_of(tmp_path)
+    for arguments in ([], ["--fresh"]):
+        expect_error(train(config, folder, *arguments), USAGE, f"{folder}: exists already and is no run's")
+        assert tree_of(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "name,said",
+    [
+        ("data.prom", "is data.train of the config"),
+        ("link.prom", "is data.train of the config"),
+        ("config.prom", "is the config"),
+        ("other/checkpoints/x.prom", "is a file that the run "),
+    ],
+)
+def test_metrics_do_not_replace_what_is_kept(name, said, trained):
+    """Names an input, or a file in a run, as the file of the metrics, which a run replaces each second and removes."""
+    if not (trained / "data.prom").exists():
+        shutil.copy(DIGITS, trained / "data.prom")
+        os.link(trained / "data.prom", trained / "link.prom")
+        text = CONFIG.replace("train.csv", "data.prom")
+        write_config(trained, text, name="config.prom")
+    before = tree_of(trained)
+    run = train(trained / "config.prom", trained / "made", *sets(f"observe.prometheus_file={trained / name}"))
+    expect_error(run, USAGE, "observe.prometheus_file: ", said)
+    assert tree_of(trained) == before
+
+
+class Segments(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 2, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.fixture(scope="module")
+def masks(tmp_path_factory):
+    """Returns a folder with a run that has learnt masks, its images and masks, and links to them."""
+    folder = tmp_path_factory.mktemp("masks")
+    random = np.random.default_rng(1)
+    for kind in ("images", "masks", "photos"):
+        (folder / kind).mkdir()
+        for i in range(6):
+            pixels = random.integers(0, 2, (8, 8)) if kind == "masks" else random.integers(0, 256, (8, 8, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / kind / f"{i}.png")
+    torch.manual_seed(1)
+    lockstep.export(Segments(), torch.zeros(3, 3, 8, 8), folder / "net.lsm")
+    config = write_config(
+        folder,
+        """global_batch: 6 epochs: 1 data { format: IMAGES task: SEGMENTATION train: ["images", "masks"] images { size: 8 } }
+        model { name: "imported" imported { file: "net.lsm" } }""",
+    )
+    run = train(config, folder / "run")
+    assert run.status == DONE, run
+    (folder / "linked").symlink_to("photos")
+    (folder / "out/below").mkdir(parents=True)
+    (folder / "out/3.png").symlink_to("../photos/3.png")
+    (folder / "hard").mkdir()
+    os.link(folder / "photos/5.png", folder / "hard/5.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["photos/", "photos/below/", "linked/", "out/", "hard/", "masks/", "images/new/", "out/../photos/", "run/checkpoints/"],
+)
+def test_masks_replace_no_images(output, masks):
+    """Writes masks into the folder of the images or of the training data, or through links to images."""
+    before = tree_of(masks)
+    run = Run(["predict", "run", "--input", "photos", "--output", output], cwd=masks)
+    expect_error(run, USAGE, KEPT)
+    assert tree_of(masks) == before
+
+
+def test_masks_beside_images(masks):
+    for output in ("predicted/", "predicted/", "photos/masks.npy"):
+        run = Run(["predict", "run", "--input", "photos", "--output", output], cwd=masks)
+        assert run.status == DONE, run
+    assert len(list((masks / "predicted").iterdir())) == 6
+
+
+@pytest.mark.parametrize("name", tensor_file.NAMES_OF_RUNS)
+def test_the_program_and_the_exporter_keep_the_same_names(name, trained):
+    expect_error(Run(["export", "w.safetensors", "--output", f"other/{name}"], cwd=trained), USAGE, KEPT)
+
+
+def test_python_keeps_inputs(trained, monkeypatch):
+    """Gives functions of the Python package outputs that are inputs or files of a run."""
+    monkeypatch.chdir(trained)
+    run = lockstep.Run("run")
+    before = tree_of(trained)
+    for output in ("t.csv", "train.csv", "run/log.jsonl"):
+        with pytest.raises(lockstep.LockstepError, match="does not replace"):
+            run.predict("t.csv", output=output)
+    for path in ("run/log.jsonl", "other/weights.safetensors", "run/checkpoints/new.lsm"):
+        with pytest.raises(lockstep.ExportError, match="the run"):
+            lockstep.export(torch.nn.Linear(2, 2), torch.zeros(3, 2), path)
+    assert tree_of(trained) == before
+
+
+@pytest.mark.parametrize(
+    "words,said",
+    [
+        ("--to-torch run --output run/log.jsonl", "the run"),
+        ("--to-torch w.safetensors --output hard.w", "is what is exported"),
+        ("--to-torch run --output linked/config.pbtxt", "the run"),
+    ],
+)
+def test_the_exporter_keeps_inputs(words, said, trained):
+    if not (trained / "hard.w").exists():
+        os.link(trained / "w.safetensors", trained / "hard.w")
+    before = tree_of(trained)
+    python = pathlib.Path(__file__).parents[1] / "python"
+    run = Run(["-m", "lockstep.export", *words.split()], program=sys.executable, cwd=trained, env={"PYTHONPATH": str(python)})
+    assert run.status == USAGE and said in run.err and len(run.error_lines) == 1, run
+    assert tree_of(trained) == before

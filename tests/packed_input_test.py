@@ -1,0 +1,164 @@
+"""Tests that compressed input which unpacks to much more than its size is refused in one line, and how much memory the
+command takes until then."""
+
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import zlib
+
+import pytest
+
+from harness import DATA, DIGITS, DONE, LOCKSTEP, USAGE, digits_data, train, write_config
+
+MIB = 1 << 20
+# (bytes of the file, bytes that it unpacks to, the most memory that a command may take). The limit of 256 MiB for files
+# of up to 2 MiB leaves the program and its libraries some 700 MiB.
+SMALL = (MIB, 1 << 30, 1 << 30)
+LARGE = (10 * MIB, 10 << 30, int(2.5e9))
+SIZES = [
+    pytest.param(SMALL, id="small"),
+    pytest.param(LARGE, id="large", marks=pytest.mark.all_tier("it unpacks a gigabyte for each command")),
+]
+TABLE = b"0.5,1.5,1\n1.5,0.5,0\n"
+TRACE = b'{"a":[' + b"0,"
+CONTENTS = {"rows": TABLE, "commas": b",,,,", "one-cell": b"0000", "lines": b"\n0\n", "quotes": b'""""'}
+
+
+def write_gzip(path, beginning, piece, sizes):
+    """Writes a gzip file whose text is `beginning` and then repetitions of `piece`. It has many members, which are
+    alike, so that it is made at once."""
+    packed_bytes, unpacked_bytes, _ = sizes
+    member_bytes = 16 * MIB
+    text = piece * (member_bytes // len(piece))
+    pack = zlib.compressobj(9, wbits=31)
+    member = pack.compress(text) + pack.flush()
+    count = unpacked_bytes // len(text) + 1
+    first = zlib.compressobj(9, wbits=31)
+    content = first.compress(beginning) + first.flush() + member * count
+    # Zeros behind the last member are padding, which readers skip.
+    path.write_bytes(content + bytes(max(0, packed_bytes - len(content))))
+
+
+def write_zip(path, name, piece, sizes, stated):
+    """Writes a zip archive of one file, whose list and header state that it has `stated` bytes. Its blocks are alike."""
+    block = zlib.compressobj(9, wbits=-15)
+    text = piece * (16 * MIB // len(piece))
+    packed_block = block.compress(text) + block.flush(zlib.Z_FULL_FLUSH)
+    packed = packed_block * (sizes[1] // len(text) + 1) + b"\x03\x00"
+    packed += bytes(max(0, sizes[0] - len(packed)))
+    encoded = name.encode()
+    common = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 0, 0, len(packed), stated, len(encoded), 0)
+    local = b"PK\x03\x04" + common + encoded
+    entry = b"PK\x01\x02" + struct.pack("<H", 20) + common + struct.pack("<HHHII", 0, 0, 0, 0, 0) + encoded
+    end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry), len(local) + len(packed), 0)
+    path.write_bytes(local + packed + entry + end)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    config = f'{digits_data()} model {{ name: "mlp" mlp {{ hidden: [4] }} }} epochs: 1'
+    run = train(write_config(folder, config), folder / "run")
+    assert run.status == DONE, run
+    return folder
+
+
+def measured(words, cwd):
+    """Runs a command, and returns (exit status, lines on standard error, greatest resident memory in bytes)."""
+    with open(cwd / "err", "w+") as err:
+        process = subprocess.Popen([LOCKSTEP, *map(str, words)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        return process.returncode, err.read().splitlines(), usage.ru_maxrss * 1024
+
+
+def expect_refused(words, cwd, most_bytes, status=DATA, said="unpacked, it has more than the "):
+    got, lines, peak = measured(words, cwd)
+    assert got == status and len(lines) == 1 and said in lines[0], (got, lines)
+    assert peak <= most_bytes, f"{peak / 1e9:.2f} GB"
+
+
+COMMANDS = {
+    "new": (["new", "t.csv.gz"], DATA),
+    "train": (["train", "config.pbtxt", "--set", "data.train=t.csv.gz", "--set", "run_dir=new"], DATA),
+    "validation": (["train", "config.pbtxt", "--set", "data.validation=t.csv.gz", "--set", "run_dir=new"], DATA),
+    "evaluate": (["evaluate", "run", "--input", "t.csv.gz"], DATA),
+    "predict": (["predict", "run", "--input", "t.csv.gz"], DATA),
+    "submission": (["predict", "run", "--input", DIGITS, "--submission", "t.csv.gz"], DATA),
+    "profile": (["profile", "t.csv.gz"], USAGE),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_refuses_what_fills_the_memory(command, sizes, trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    beginning, piece = (TRACE, b"0,") if command == "profile" else (b"", TABLE)
+    write_gzip(tmp_path / "t.csv.gz", beginning, piece, sizes)
+    words, status = COMMANDS[command]
+    expect_refused(words, tmp_path, sizes[2], status)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.all_tier("the limit is that of unpacking, before the text is read", unless=lambda content: content == "quotes")
+def test_whatever_the_text_is(content, tmp_path):
+    write_gzip(tmp_path / "t.csv.gz", b"", CONTENTS[content], SMALL)
+    expect_refused(["new", "t.csv.gz"], tmp_path, SMALL[2])
+
+
+@pytest.mark.parametrize("content", ["commas", "one-cell"])
+def test_rows_that_are_not_those_of_a_table(content, tmp_path):
+    """Gives `new` a text that is just within the limit, and is one row."""
+    write_gzip(tmp_path / "t.csv.gz", b"", CONTENTS[content], (MIB, 200 * MIB, 0))
+    expect_refused(["new", "t.csv.gz"], tmp_path, SMALL[2], said="t.csv.gz:1: ")
+
+
+@pytest.mark.parametrize("piece", ["0,", "[],", '{"a":0},', '"",'])
+@pytest.mark.all_tier("small values take longer to read, and are counted alike", unless=lambda piece: "a" in piece)
+def test_a_trace_of_many_values(piece, tmp_path):
+    """Gives `profile` a trace just within the limit, whose values take much more memory than its text."""
+    write_gzip(tmp_path / "t.json.gz", b'{"traceEvents":[', piece.encode(), (MIB, 200 * MIB, 0))
+    expect_refused(["profile", "t.json.gz"], tmp_path, int(2.5e9), USAGE, "of memory that a file of its size may take")
+
+
+@pytest.mark.parametrize("stated", [0, 100, 0xFFFFFFFE])
+@pytest.mark.parametrize("command", ["new", "predict"])
+@pytest.mark.all_tier("no stated length is used", unless=lambda stated, command: (command == "new") == (stated == 0))
+def test_an_archive_that_lies(command, stated, trained, tmp_path):
+    """Gives commands a zip archive that states another length than its file has."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    write_zip(tmp_path / "t.csv.gz", "t.csv", TABLE, SMALL, stated)
+    expect_refused(COMMANDS[command][0], tmp_path, SMALL[2])
+
+
+def test_files_of_a_set_share_the_limit(trained, tmp_path):
+    """Gives `predict` five files, each of which is within the limit."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    for i in range(5):
+        write_gzip(tmp_path / f"{i}.csv.gz", b"", TABLE, (100_000, 100 * MIB, 0))
+    words = ["predict", "run", "--input", *(f"{i}.csv.gz" for i in range(5))]
+    expect_refused(words, tmp_path, SMALL[2])
+
+
+def test_a_summary_is_not_unpacked(trained, tmp_path):
+    """Puts a compressed file in the place of a profile's summary, which `report` and `profile` read."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    profile = tmp_path / "run/profiles/5"
+    profile.mkdir(parents=True)
+    write_gzip(profile / "summary.json", TRACE, b"0,", SMALL)
+    status, _, peak = measured(["report", "run", "--output", "page.html"], tmp_path)
+    assert status == DONE and peak <= SMALL[2]
+    status, lines, peak = measured(["profile", "run@5"], tmp_path)
+    assert status == USAGE and len(lines) == 1 and "summary.json" in lines[0] and peak <= SMALL[2], lines
+
+
+def test_a_table_that_compresses_well_is_read(trained, tmp_path):
+    """Reads a compressed table of one sample, repeated."""
+    row = pathlib.Path(DIGITS).read_text().splitlines()[0] + "\n"
+    (tmp_path / "same.csv.gz").write_bytes(zlib.compress(row.encode() * 20_000, wbits=31))
+    status, lines, _ = measured(["predict", trained / "run", "--input", "same.csv.gz"], tmp_path)
+    assert status == DONE and not lines, lines
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 20_001
