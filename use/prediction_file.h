@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/files/output_target.h"
-#include "config/schema/data.pb.h"
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "use/mask_files.h"
 #include "use/outputs.h"
@@ -67,8 +67,8 @@ struct PredictedSamples {
 
 class PredictionFile {
  public:
-  // Checks that the output can be written. Throws Error (kUsage, kCheckpoint).
-  PredictionFile(PredictionRequest request, config::Data data);
+  // Checks that the output can be written. `config` is the config of the run. Throws Error (kUsage, kCheckpoint).
+  PredictionFile(PredictionRequest request, config::Config config);
 
   // Reads from the request's files the names of `samples` and the columns to keep. Throws Error (kData).
   void Prepare(PredictedSamples samples);
@@ -81,13 +81,14 @@ class PredictionFile {
   std::string Contents() const { return submission_ ? submission_->Contents() : ""; }
 
  private:
+  const config::Data& data() const { return config_.data(); }
   PredictionColumn NamesOfSamples() const;
   // Reads columns of the input for the samples to predict. `field` is the option that names the columns, for errors.
   std::vector<PredictionColumn> ReadColumns(const std::vector<std::string>& columns,
                                             std::string_view field) const;
 
   const PredictionRequest request_;
-  const config::Data data_;
+  const config::Config config_;
   std::optional<OutputTarget> target_;  // empty: mask_files_ is set
   std::optional<MaskFiles> mask_files_;
   PredictedSamples samples_;

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,18 +34,22 @@ using TextCounts = std::map<std::string, int64_t, std::less<>>;
 // Compares the texts of one column by their values.
 class ColumnKeys {
  public:
-  // The texts of the column decide which of the rules above applies to it.
-  explicit ColumnKeys(const TextCounts& counts);
-  explicit ColumnKeys(const std::vector<std::string>& texts);
+  // The texts of the column decide which of the rules above applies to it. `rule` is that of the column's file.
+  ColumnKeys(const TextCounts& counts, const DecimalRule& rule);
+  ColumnKeys(const std::vector<std::string>& texts, const DecimalRule& rule);
 
-  // Returns a key that is the same for all spellings of a value. `text` need not be one of the column's.
-  std::string operator()(std::string_view text) const;
+  // Returns a key that is the same for all spellings of a value. `text` need not be one of the column's. Of a text of
+  // another file, `decimal` is the decimal sign of its column there.
+  std::string operator()(std::string_view text,
+                         std::optional<CsvDecimal> decimal = std::nullopt) const;
+
+  CsvDecimal decimal() const { return decimal_; }  // the decimal sign of the column
 
  private:
   enum class Kind : uint8_t { kNumbers, kTruths, kOther };
 
   void Add(std::string_view text);
-  void ChooseKind();
+  void ChooseKind(const DecimalRule& rule);
 
   DecimalSigns signs_;
   CsvDecimal decimal_ = CsvDecimal::kPoint;
@@ -58,21 +63,22 @@ std::string_view WithoutZeroFraction(std::string_view text);
 
 // Merges the texts of one column that are spellings of one value. The shortest spelling stays; among the shortest, the
 // first in the order of their bytes.
-void MergeSpellings(TextCounts& counts);
+void MergeSpellings(TextCounts& counts, const DecimalRule& rule);
 
 // Replaces each of `texts`, the cells of one column, by the spelling that MergeSpellings() keeps.
-void UnifySpellings(std::vector<std::string>& texts);
+void UnifySpellings(std::vector<std::string>& texts, const DecimalRule& rule);
 
 // Finds the index of a text, or of another spelling of its value, in a list.
 class TextIndex {
  public:
   // `texts` must stay as it is for as long as the object is used.
-  explicit TextIndex(const std::vector<std::string>& texts);
+  TextIndex(const std::vector<std::string>& texts, const DecimalRule& rule);
 
   // FindSame() returns the index of `text` itself. Find() returns this index or else the index of the first text with
-  // the same value. Both return -1 if there is no such text.
+  // the same value. Both return -1 if there is no such text. Of a text of another file, `decimal` is the decimal sign
+  // of its column there.
   int64_t FindSame(std::string_view text) const;
-  int64_t Find(std::string_view text) const;
+  int64_t Find(std::string_view text, std::optional<CsvDecimal> decimal = std::nullopt) const;
 
  private:
   ColumnKeys key_of_;

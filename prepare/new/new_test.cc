@@ -48,12 +48,11 @@ TablePlan PlanOf(const std::string& train, const std::string& test = "",
   TablePlanRequest request{.train = table, .held_back = 0.2};
   TableSketch other, sample;
   if (!test.empty()) {
-    other = ReadTableSketch(WriteTestFile("test.csv", test), table.dialect);
+    other = ReadTestSketch(WriteTestFile("test.csv", test), table);
     request.test = &other;
   }
   if (!submission.empty()) {
-    sample =
-        ReadTableSketch(WriteTestFile("sample_submission.csv", submission), Dialect{',', true});
+    sample = ReadSampleSketch(WriteTestFile("sample_submission.csv", submission));
     request.submission = &sample;
   }
   return PlanTable(request);
@@ -125,9 +124,8 @@ TEST(TableSketch, RefusesWhatIsNoTable) {
   EXPECT_THAT(DataErrorOf([] { Read("a,a\n1,2\n"); }), HasSubstr("have one name"));
   EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("is cut short"));
   EXPECT_THAT(DataErrorOf([] { Read("PAR1..."); }), HasSubstr("to_csv"));
-  EXPECT_THAT(
-      DataErrorOf([] { ReadTableSketch(WriteTestFile("table.csv", "a,b\n"), Dialect{',', true}); }),
-      HasSubstr("a header and no rows below it"));
+  EXPECT_THAT(DataErrorOf([] { ReadSampleSketch(WriteTestFile("table.csv", "a,b\n")); }),
+              HasSubstr("a header and no rows below it"));
 }
 
 TEST(TablePlan, ChoosesTheLabel) {

@@ -8,15 +8,16 @@
 #include "base/error.h"
 #include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_delimiter.h"
 #include "data/tables/csv_layout.h"
 #include "data/tables/csv_number.h"
 
 namespace lockstep {
 namespace {
 
-using Row = std::vector<std::string>;
+using Row = CsvRowOfTexts;
 
-// The greatest number of rows, from the beginning of the file, that are read to find the delimiter and the header.
+// The greatest number of rows, from the beginning of the file, that are read to find the header.
 constexpr size_t kFirstRows = 50;
 
 // The text of a CSV file, which may be compressed.
@@ -31,6 +32,7 @@ class Source {
         path_);
   }
 
+  const std::string& path() const { return path_; }
   std::string_view text() const { return bytes_.text(); }
   CsvCells Cells(char delimiter) const { return {path_, text(), delimiter}; }
 
@@ -39,33 +41,6 @@ class Source {
   CsvBytes bytes_;
 };
 
-std::vector<Row> FirstRows(const Source& source, char delimiter) {
-  std::vector<Row> rows;
-  CsvCells cells = source.Cells(delimiter);
-  while (rows.size() < kFirstRows && cells.NextRow()) {
-    rows.emplace_back();
-    while (cells.NextCell()) rows.back().emplace_back(cells.cell());
-  }
-  return rows;
-}
-
-// Returns the number of cells in each row; 0 if the rows differ.
-size_t CommonWidth(const std::vector<Row>& rows) {
-  const size_t width = rows.empty() ? 0 : rows[0].size();
-  const bool same = std::ranges::all_of(rows, [&](const Row& row) { return row.size() == width; });
-  return same ? width : 0;
-}
-
-bool IsNumber(const std::string& cell) {
-  return FindNumber(cell, CsvDecimal::kPoint) || FindNumber(cell, CsvDecimal::kCommaAndPoints);
-}
-
-size_t NumbersIn(const std::vector<Row>& rows) {
-  size_t numbers = 0;
-  for (const Row& row : rows) numbers += std::ranges::count_if(row, IsNumber);
-  return numbers;
-}
-
 // Adds the cells of the rows that `cells` has not read yet to the signs of their columns.
 void AddSigns(CsvCells cells, std::vector<DecimalSigns>& signs) {
   while (cells.NextRow()) {
@@ -73,31 +48,6 @@ void AddSigns(CsvCells cells, std::vector<DecimalSigns>& signs) {
       if (column < signs.size()) signs[column].Add(cells.cell());
     }
   }
-}
-
-char FindDelimiter(const Source& source) {
-  char best = ',';
-  std::pair<size_t, size_t> most;  // numbers and cells of a row, with the delimiter `best`
-  size_t longest = 1;              // cells of the first row, with the delimiter `fallback`
-  char fallback = ',';
-  for (const char delimiter : {',', ';', '\t', '|'}) {
-    std::vector<Row> rows;
-    try {
-      rows = FirstRows(source, delimiter);
-    } catch (const Error&) {
-      continue;  // with a wrong delimiter, text may seem to follow a closing quote
-    }
-    // With a wrong delimiter, numbers with a decimal comma fall apart into cells such as "5;2".
-    if (const size_t width = CommonWidth(rows); width > 1) {
-      const std::pair<size_t, size_t> found{NumbersIn(rows), width};
-      if (found > most) most = found, best = delimiter;
-    }
-    if (!rows.empty() && rows[0].size() > longest) {
-      longest = rows[0].size();
-      fallback = delimiter;
-    }
-  }
-  return most.second > 1 ? best : fallback;
 }
 
 bool CountsFromZero(const Row& row) {
@@ -117,10 +67,10 @@ bool FindHeader(const std::vector<Row>& rows) {
     size_t numbers = 0, texts = 0;
     for (size_t row = 1; row < rows.size(); ++row) {
       if (column >= rows[row].size() || IsMissing(rows[row][column])) continue;
-      ++(IsNumber(rows[row][column]) ? numbers : texts);
+      ++(IsAnyNumber(rows[row][column]) ? numbers : texts);
       is_new = is_new && rows[row][column] != first[column];
     }
-    const bool is_number = IsNumber(first[column]);
+    const bool is_number = IsAnyNumber(first[column]);
     has_number = has_number || is_number;
     if (numbers > 0 && texts == 0 && !is_number && !IsMissing(first[column])) return true;
   }
@@ -129,56 +79,26 @@ bool FindHeader(const std::vector<Row>& rows) {
 }
 
 Dialect DialectOf(const Source& source) {
-  Dialect dialect{.delimiter = FindDelimiter(source)};
-  dialect.header = FindHeader(FirstRows(source, dialect.delimiter));
+  Dialect dialect{.delimiter = FindDelimiter(source.path(), source.text())};
+  dialect.header =
+      FindHeader(FirstRows(source.path(), source.text(), dialect.delimiter, kFirstRows));
   return dialect;
 }
 
-}  // namespace
-
-int64_t TableSketch::Find(const std::string& name) const {
-  const auto found = std::ranges::find(names, name);
-  return found == names.end() ? -1 : found - names.begin();
-}
-
-std::string TableSketch::NameOf(int64_t column) const {
-  return fmt::format("column {}", column + 1) +
-         (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
-}
-
-Dialect FindDialect(const std::string& path) { return DialectOf(Source(path)); }
-
-std::string NameOfDelimiter(char delimiter) {
-  switch (delimiter) {
-    case ';':
-      return "semicolon";
-    case '\t':
-      return "tab";
-    case '|':
-      return "bar";
-    default:
-      return "comma";
-  }
-}
-
-TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
+// Reads a CSV file as `dialect` says. If `train` is not null, columns have the decimal signs that they have there.
+TableSketch ReadSketch(const Source& source, const Dialect& dialect,
+                       const TableSketch* train = nullptr) {
   // Each column keeps an equal part of kMostTexts different texts, but at least kLeastTextsEach and at most
   // kMostTextsEach.
   constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
-  const Source source(path);
-  TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};
+  const std::string& path = source.path();
+  TableSketch table{.path = path, .dialect = dialect};
   CsvCells cells = source.Cells(table.dialect.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   Row first;
   const int64_t first_line = cells.line();
   while (cells.NextCell()) first.emplace_back(cells.cell());
   const size_t width = first.size();
-  if (width == 1 && !dialect) {
-    throw DataError(
-        "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
-        "from (cells are separated by commas, semicolons, tabs or bars)",
-        path, first_line, first[0]);
-  }
   const size_t most = std::clamp(kMostTexts / width, kLeastTextsEach, kMostTextsEach);
   table.signs.resize(width);
   if (MayHaveFormattedNumbers(source.text(), table.dialect.delimiter)) {
@@ -187,8 +107,13 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
     }
     AddSigns(cells, table.signs);
   }
-  for (const DecimalSigns& signs : table.signs) {
-    table.columns.emplace_back(most, signs.Found(table.dialect.delimiter));
+  const std::vector<CsvDecimal> decimals = table.rule().ForAll(table.signs);
+  for (size_t i = 0; i < width; ++i) {
+    // Without a header only a file with as many columns shows which column is which.
+    const bool has_names = table.dialect.header || (train && train->names.size() == width);
+    const int64_t trained =
+        train && has_names ? train->Find(table.dialect.header ? first[i] : std::to_string(i)) : -1;
+    table.columns.emplace_back(most, trained < 0 ? decimals[i] : train->columns[trained].decimal());
   }
   if (table.dialect.header) {
     table.names = first;
@@ -217,6 +142,48 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
   if (table.rows == 0) throw DataError("{}: a header and no rows below it", path);
   for (ColumnSketch& column : table.columns) column.End();
   return table;
+}
+
+}  // namespace
+
+int64_t TableSketch::Find(const std::string& name) const {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? -1 : found - names.begin();
+}
+
+std::string TableSketch::NameOf(int64_t column) const {
+  return fmt::format("column {}", column + 1) +
+         (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
+}
+
+TableSketch ReadTableSketch(const std::string& path) {
+  const Source source(path);
+  const Dialect dialect = DialectOf(source);
+  CsvCells cells = source.Cells(dialect.delimiter);
+  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  cells.NextCell();
+  const std::string first(cells.cell());
+  if (cells.NextCell()) return ReadSketch(source, dialect);
+  throw DataError(
+      "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
+      "from (cells are separated by commas, semicolons, tabs or bars)",
+      path, cells.line(), first);
+}
+
+TableSketch ReadTestSketch(const std::string& path, const TableSketch& train) {
+  const Source source(path);
+  const auto fit = [&](const Row& first_row) {
+    if (train.dialect.header) return ShareOfNames(train.names, first_row);
+    const size_t width = first_row.size(), most = train.names.size();
+    return width > 1 && width <= most ? static_cast<double>(width) / (2.0 * most) : 0;
+  };
+  const char delimiter = FittingDelimiter(path, source.text(), train.dialect.delimiter, fit);
+  return ReadSketch(source, {.delimiter = delimiter, .header = train.dialect.header}, &train);
+}
+
+TableSketch ReadSampleSketch(const std::string& path) {
+  const Source source(path);
+  return ReadSketch(source, {.delimiter = FindDelimiter(path, source.text()), .header = true});
 }
 
 }  // namespace lockstep
