@@ -117,6 +117,7 @@ class Fitter {
       std::vector<CsvDecimal>& decimals = fit_.file_decimals.emplace_back(signs.size());
       for (size_t i = 0; i < signs.size(); ++i) {
         const CsvRole& role = file.layout.roles[i];
+        if (!HoldsNumbers(role) && !IsCompared(role)) continue;
         const CsvDecimal trained = TrainedDecimalOf(role);
         const bool has_own = !options_.decimal && signs[i].others() == 0 &&
                              !signs[i].Fits(trained) && signs[i].Fits(alone[i]);
@@ -151,16 +152,16 @@ class Fitter {
     if (std::ranges::any_of(labels, has_comma)) fit_.label_decimals = std::move(labels);
   }
 
+  // Adds the cells of all columns of a file, also of those that are left out: they tell which sign the file has.
   void AddSigns(const CsvFile& file, std::vector<DecimalSigns>& signs) const {
     for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) {
-      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
-        // The texts of categories and classes may be numbers that are compared with those of training.
-        const bool is_compared = options_.features > 0 && IsCompared(role);
-        if (HoldsNumbers(role) || is_compared) signs[place.column].Add(place.text());
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole&) {
+        signs[place.column].Add(place.text());
       });
     }
   }
 
+  // Returns whether a column's texts, which may be numbers, are compared with those of training.
   bool IsCompared(const CsvRole& role) const {
     return role.kind == Kind::kCategory ||
            (role.kind == Kind::kLabel && !options_.HasNumberLabels());

@@ -149,6 +149,42 @@ TEST(DecimalSigns, TellOfSeveralCurrencies) {
   }
 }
 
+std::vector<CsvDecimal> FoundInFile(const std::vector<std::vector<std::string>>& columns,
+                                    const DecimalRule& rule = {.delimiter = ';'}) {
+  std::vector<DecimalSigns> signs(columns.size());
+  for (size_t i = 0; i < columns.size(); ++i) {
+    for (const std::string& cell : columns[i]) signs[i].Add(cell);
+  }
+  return rule.ForAll(signs);
+}
+
+TEST(DecimalRule, TheOtherColumnsOfAFileDecideWhatAColumnLeavesOpen) {
+  using testing::ElementsAre;
+  EXPECT_THAT(FoundInFile({{"1.281", "950"}, {"0,5"}}), ElementsAre(kCommaAndPoints, kComma));
+  EXPECT_THAT(FoundInFile({{"1,281", "950"}, {"0,5"}}), ElementsAre(kComma, kComma));
+  EXPECT_THAT(FoundInFile({{"1,281"}, {"0.5"}}), ElementsAre(kPoint, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"2"}}), ElementsAre(kPoint, kPoint));
+  // No column decides, or columns contradict each other, or texts are among the cells: each column is on its own.
+  EXPECT_THAT(FoundInFile({{"1,281"}, {"2"}}), ElementsAre(kComma, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5"}, {"0.5"}}), ElementsAre(kPoint, kComma, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5", "x"}}), ElementsAre(kPoint, kComma));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5"}}, {.given = kPoint}), ElementsAre(kPoint, kPoint));
+}
+
+TEST(DecimalSigns, KnowWhichSignTheNumbersCanHave) {
+  const auto fitting = [](const std::vector<std::string>& cells) {
+    DecimalSigns signs;
+    for (const std::string& cell : cells) signs.Add(cell);
+    return std::vector<bool>{signs.Fits(kPoint), signs.Fits(kComma), signs.Fits(kCommaAndPoints)};
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(fitting({"1,5"}), ElementsAre(false, true, true));
+  EXPECT_THAT(fitting({"1.5"}), ElementsAre(true, true, false));
+  EXPECT_THAT(fitting({"1.281,5"}), ElementsAre(false, false, true));
+  EXPECT_THAT(fitting({"1,281.5"}), ElementsAre(true, false, false));
+  EXPECT_THAT(fitting({"1,281", "1.281", "1.5e0", "2"}), ElementsAre(true, true, true));
+}
+
 TEST(CsvNumber, ANumberWithAnExponentHasNoGroups) {
   for (const CsvDecimal decimal : {kPoint, kComma, kCommaAndPoints}) {
     double number = 0;
