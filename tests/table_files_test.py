@@ -20,6 +20,13 @@ import lockstep  # noqa: E402
 ROWS = 60
 
 
+def cases(*names, further=()):
+    """Returns parameters, of which only `names` run on every commit."""
+    mark = pytest.mark.all_tier("other spellings and types take the same path")
+    waiting = (name for name in further if name not in names)
+    return [*names, *(pytest.param(*(name if isinstance(name, tuple) else (name,)), marks=mark) for name in waiting)]
+
+
 def numbers(rows=ROWS):
     """Returns the features of a table: numbers with groups, with fractions and without both, a category and ids."""
     draw = numpy.random.default_rng(3)
@@ -104,7 +111,12 @@ FRAMES = {
 
 
 @pytest.mark.parametrize(
-    "name, dtype", [*(("german", dtype) for dtype in FRAMES), ("plain", "float32"), ("plain", "Decimal")]
+    "name, dtype",
+    cases(
+        *(("german", dtype) for dtype in ("float32", "Float64", "Int64", "Decimal", "categories")),
+        ("plain", "float32"),
+        further=[("german", dtype) for dtype in FRAMES] + [("plain", "Decimal")],
+    ),
 )
 def test_the_numbers_of_a_frame_are_numbers(runs, expected, name, dtype):
     predicted = lockstep.Run(runs[name]).predict(FRAMES[dtype](numbers()), probabilities=True)
@@ -169,7 +181,11 @@ DELIMITERS = {"semicolon": ";", "tab": "\t", "bar": "|", "comma": ","}
 
 @pytest.mark.parametrize(
     "name, delimiter",
-    [("plain", "comma"), ("plain", "semicolon"), ("plain", "tab"), ("german", "comma"), ("german", "bar")],
+    cases(
+        ("plain", "semicolon"),
+        ("german", "bar"),
+        further=[("plain", "comma"), ("plain", "tab"), ("german", "comma")],
+    ),
 )
 def test_a_file_is_read_with_the_delimiter_that_it_has(runs, expected, tmp_path, name, delimiter):
     frame, own = numbers(), {"plain": "comma", "german": "semicolon"}[name]
@@ -223,7 +239,9 @@ SUBMISSIONS = {
 }
 
 
-@pytest.mark.parametrize("name", SUBMISSIONS)
+@pytest.mark.parametrize(
+    "name", cases("classes", "probabilities with a comma", "ids with a comma", further=SUBMISSIONS)
+)
 def test_a_submission_is_written_as_its_sample_is(runs, expected, tmp_path, name):
     delimiter, cells = SUBMISSIONS[name]
     ids = [f"{200 + i},0" if name.startswith("ids") else str(200 + i) for i in reversed(range(ROWS))]
@@ -247,19 +265,16 @@ LABELS = {
     "spaces": (",", [" 0 ", "1 "]),
     "exponents": (",", ["0e0", "1E0"]),
 }
-FURTHER = pytest.mark.all_tier("other spellings take the same path")
 
 
 @pytest.mark.parametrize(
     "name, by_name",
-    [
+    cases(
         ("decimal comma", False),
         ("decimal comma", True),
-        ("truth values", True),
         ("a sign", False),
-        *(pytest.param(name, False, marks=FURTHER) for name in LABELS if name not in ("decimal comma", "a sign")),
-        *(pytest.param(name, True, marks=FURTHER) for name in ("decimal comma in quotes", "decimal point", "spaces")),
-    ],
+        further=[(name, False) for name in LABELS] + [(name, True) for name in LABELS if name != "a sign"],
+    ),
 )
 def test_class_labels_are_read_as_numbers_are(runs, tmp_path, name, by_name):
     delimiter, texts = LABELS[name]
@@ -355,7 +370,7 @@ def test_folds_tell_each_line_once(tmp_path):
         assert run.status == DONE and run.err.count(" is read as ") == 1, run
         lines = re.findall(r"(folds? [\d, ]+: )?[^\s]*t.csv: (\d+) of 80 rows hold texts that", run.err)
         unknown = {fold: sum(of) for fold, of in folds.items()}
-        told = [(fold, int(count)) for which, count in lines for fold in (re.findall(r"\d", which) or unknown)]
+        told = [(fold, int(count)) for which, count in lines for fold in re.findall(r"\d", which) or unknown]
         assert sorted(told) == sorted(unknown.items())
 
 
@@ -413,7 +428,9 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize(
+    "name", cases("points, with a comma elsewhere", "commas, with a point elsewhere", further=OPEN)
+)
 def test_a_file_has_one_decimal_sign(tmp_path, name):
     columns, sign, options = OPEN[name]
     frame = pandas.DataFrame({key: [cells[i % 2] for i in range(40)] for key, cells in columns.items()})
@@ -423,3 +440,19 @@ def test_a_file_has_one_decimal_sign(tmp_path, name):
     for column in columns:
         assert float(means[column]) == pytest.approx(table[column].mean(), rel=1e-12)
     assert ("(a): " in run.err) == (name != "points alone")
+
+
+def test_new_takes_truth_values_among_numbers_for_numbers_as_training_does(tmp_path):
+    cells = ["TRUE", "true", "False", "1", "0"]
+    frame = numbers().assign(share=[cells[i % 5] for i in range(ROWS)], label=numpy.arange(ROWS) % 2)
+    made = Run(["new", write(tmp_path / "t.csv", frame), "--output", tmp_path / "t.pbtxt"])
+    assert made.status == DONE and '"share"' not in (tmp_path / "t.pbtxt").read_text(), made
+    run = train(tmp_path / "t.pbtxt", tmp_path / "run", *sets("epochs=1"))
+    assert run.status == DONE, run
+
+
+def test_amounts_of_several_currencies_are_several_categories(tmp_path):
+    frame = numbers().assign(kind=[["$5", "€5", "5 USD"][i % 3] for i in range(ROWS)], label=numpy.arange(ROWS) % 2)
+    folder, _ = trained(tmp_path, "run", frame)
+    found = re.findall(r'^ +category: "([^k].*)"', (folder / "config.pbtxt").read_text(), re.M)
+    assert found == ["$5", "5 USD", "\\342\\202\\2545"]

@@ -107,7 +107,8 @@ void ColumnKeys::Add(std::string_view text) {
 
 void ColumnKeys::ChooseKind(const DecimalRule& rule) {
   decimal_ = rule.For(signs_);
-  if (texts_ == 0) return;
+  // Amounts of several currencies are no numbers that can be compared.
+  if (texts_ == 0 || signs_.currencies().size() > 1) return;
   if (truths_ == texts_) {
     kind_ = Kind::kTruths;
   } else if (signs_.numbers() + truths_ == texts_) {

@@ -3,9 +3,10 @@
 // Promise: programs that write a table again change the spelling of its numbers. pandas, for example, writes the
 // integers of a column as 1.0 as soon as one of its cells is empty, and true as True. A category, a class, a group of
 // folds or an id is the same before and after this.
-//   - If all texts of a column are numbers (data/tables/csv_number.h), texts with the same number are one value. The
-//     numbers are compared digit by digit, so that integers of any length differ (ids). Only fractions of more than 15
-//     digits are compared as double, because programs print fewer of their digits. True and false are 1 and 0.
+//   - If all texts of a column are numbers (data/tables/csv_number.h), and not of several currencies, texts with the
+//     same number are one value. The numbers are compared digit by digit, so that integers of any length differ (ids).
+//     Only fractions of more than 15 digits are compared as double, because programs print fewer of their digits. True
+//     and false are 1 and 0.
 //   - If all texts are true and false, in small or capital letters, true is one value, to which 1 belongs, and false
 //     the other.
 //   - In any other column a text is itself, except that an integer may end in .0: 007 and 7 may then be two names.

@@ -94,6 +94,11 @@ TEST(UnifySpellings, ReplacesEachTextByTheSpellingThatStays) {
   EXPECT_THAT(texts, ElementsAre("1", "2", "1", "2", "NA", "1000", "1000"));
 }
 
+TEST(MergeSpellings, KeepsCurrenciesApart) {
+  EXPECT_THAT(Merged({{"$5", 1}, {"5 USD", 1}, {"5", 1}}), ElementsAre(Pair("5", 3)));
+  EXPECT_THAT(Merged({{"$5", 1}, {"€5", 2}}), ElementsAre(Pair("$5", 1), Pair("€5", 2)));
+}
+
 TEST(TextIndex, FindsATextOrItsValue) {
   const std::vector<std::string> texts{"007", "7", "x"};
   const TextIndex index(texts, {});

@@ -19,11 +19,15 @@ void ColumnSketch::Add(std::string_view cell, int64_t line) {
   if (ParseNumber(cell, decimal_, number)) {
     AddNumber(number);
   } else {
-    if (ParseTruth(cell, number)) {
+    const bool is_truth = ParseTruth(cell, number);
+    // A truth value is shown only if there are no other texts.
+    const bool is_first = texts_ == (is_truth ? 0 : truths_);
+    if (is_truth) {
       ++truths_;
       true_share_ += (number - true_share_) / static_cast<double>(truths_);
     }
-    if (texts_++ == 0) {
+    ++texts_;
+    if (is_first) {
       first_text_line_ = line;
       first_text_ = cell.substr(0, kShownBytes);
     }

@@ -40,7 +40,8 @@ class ColumnSketch {
   int64_t rows() const { return missing_ + numbers_ + texts_; }
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
-  int64_t texts() const { return texts_; }  // cells that are neither missing nor a number
+  // Returns the number of cells that are neither missing nor a number. Among numbers, true and false are numbers, too.
+  int64_t texts() const { return numbers_ > 0 ? texts_ - truths_ : texts_; }
   // holds_dates() returns whether all cells that are not missing are dates. has_times() returns whether one of the
   // dates has a time of day. holds_truths() returns whether all cells that are not missing are true or false.
   bool holds_dates() const { return dates_ == present(); }

@@ -96,6 +96,20 @@ TEST(ColumnSketch, KnowsWhatCountsTheRows) {
   EXPECT_FALSE(SketchOf({"7.5", "8.5"}).counts_rows());
 }
 
+TEST(ColumnSketch, TakesTruthValuesAmongNumbersForNumbers) {
+  EXPECT_EQ(SketchOf({"1", "True", "0", "FALSE"}).texts(), 0);
+  EXPECT_EQ(SketchOf({"1", "True", "x"}).texts(), 1);
+  EXPECT_EQ(SketchOf({"True", "FALSE"}).texts(), 2);
+}
+
+TEST(ColumnSketch, KnowsIntegersWithLeadingZeros) {
+  EXPECT_TRUE(SketchOf({"01234", "90210", ""}).holds_padded_integers());
+  for (const std::vector<std::string>& cells : std::vector<std::vector<std::string>>{
+           {"11234", "90210"}, {"0", "1"}, {"01", "1"}, {"01", "1x"}, {"0.5", "1.5"}, {""}}) {
+    EXPECT_FALSE(SketchOf(cells).holds_padded_integers()) << cells[0];
+  }
+}
+
 TEST(TableSketch, FindsTheDelimiter) {
   EXPECT_EQ(Read("a,b,c\n1,2,3\n").dialect.delimiter, ',');
   EXPECT_EQ(Read("a;b;c\n1,5;2;3\n").dialect.delimiter, ';');
