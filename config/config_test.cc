@@ -329,7 +329,7 @@ TEST_F(ConfigTest, AnotherSpellingOfATableIsNoDifference) {
   };
   const Config plain = table(",", {"0.5", "1", "2"}, config::Csv::POINT);
   EXPECT_THAT(Differences(plain, table(";", {"0,50", "1,0", "2,0"}, config::Csv::COMMA)),
-              IsEmpty());
+              testing::IsEmpty());
   EXPECT_THAT(Differences(plain, table(",", {"0.5", "1", "3"}, config::Csv::POINT)),
               ElementsAre("data.csv.classes: the training files hold other values than they did",
                           "data.csv.column: the training files hold other values than they did"));

@@ -364,7 +364,8 @@ def test_folds_tell_each_line_once(tmp_path):
     for row in rows_of(tmp_path / "run/held_back.csv"):
         folds.setdefault(row["fold"], []).append(int(row["index"]) % 8 == 0)
     told = re.findall(r"t.csv: (\d+) of (\d+) rows that fold (\d) holds back hold texts that no", run.err)
-    assert sorted(told, key=lambda line: line[2]) == [(str(sum(of)), str(len(of)), fold) for fold, of in sorted(folds.items())]
+    expected = [(str(sum(of)), str(len(of)), fold) for fold, of in sorted(folds.items())]
+    assert sorted(told, key=lambda line: line[2]) == expected
     for command in (["predict", tmp_path / "run", "--output", tmp_path / "p.csv"], ["evaluate", tmp_path / "run"]):
         run = Run([*command, "--input", data])
         assert run.status == DONE and run.err.count(" is read as ") == 1, run
