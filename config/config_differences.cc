@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "config/formats/csv_columns.h"
 #include "config/schema/fields.h"
 
 namespace lockstep {
@@ -82,6 +83,7 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
             message.GetReflection()->ClearField(&message, &field);
           }
         });
+    if (config.data().has_csv()) RemoveSpelling(*config.mutable_data()->mutable_csv());
     return config;
   };
   std::vector<std::string> differences;
@@ -91,6 +93,9 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
     differences.push_back(
         is_short ? fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0])
                  : one.field + ": another value than it was");
+    if (one.field == "data.csv.column" || one.field == "data.csv.classes") {
+      differences.back() = one.field + ": the training files hold other values than they did";
+    }
     if (is_short && IsLength(one.field)) {
       differences.back() += fmt::format(", on which the learning rates of schedule {} depend",
                                         config::Schedule::Type_Name(now.schedule().type()));

@@ -24,7 +24,8 @@ std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs)
 
 // Returns a line for each difference that prevents a run that was started with the config `before` from being continued
 // with the config `now`, for example "optimizer.lr: 0.1 where it was 0.01". If one of the two values has more than 100
-// characters, as the columns of a table may have, the line names only the field.
+// characters, the line names only the field. Tables are compared by their values: other spellings of them, such as 1.0
+// in the place of 1, or another delimiter, are no difference.
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

@@ -402,7 +402,30 @@ TEST_F(ConfigTest, NamesDifferencesAndTheValuesThatAreShort) {
   EXPECT_THAT(Differences(before, now), ElementsAre("optimizer.lr: 0.001 where it was 0.1"));
   now = before;
   for (int i = 0; i < 9; ++i) now.mutable_data()->mutable_csv()->add_column()->set_name("a column");
-  EXPECT_THAT(Differences(before, now), ElementsAre("data.csv.column: another value than it was"));
+  EXPECT_THAT(Differences(before, now),
+              ElementsAre("data.csv.column: the training files hold other values than they did"));
+  now = before;
+  for (int i = 0; i < 40; ++i) now.mutable_data()->mutable_csv()->add_ignore("a column");
+  EXPECT_THAT(Differences(before, now), ElementsAre("data.csv.ignore: another value than it was"));
+}
+
+TEST_F(ConfigTest, AnotherSpellingOfATableIsNoDifference) {
+  const auto table = [&](const char* delimiter, const std::vector<std::string>& texts,
+                         config::Csv::Decimal decimal) {
+    Config config = Load(kGood);
+    config::Csv& csv = *config.mutable_data()->mutable_csv();
+    csv.set_delimiter(delimiter);
+    csv.add_column()->set_decimal(decimal);
+    csv.mutable_column()->Add()->mutable_category()->Assign(texts.begin(), texts.end());
+    csv.mutable_classes()->Assign(texts.begin(), texts.end());
+    return config;
+  };
+  const Config plain = table(",", {"0.5", "1", "2"}, config::Csv::POINT);
+  EXPECT_THAT(Differences(plain, table(";", {"0,50", "1,0", "2,0"}, config::Csv::COMMA)),
+              testing::IsEmpty());
+  EXPECT_THAT(Differences(plain, table(",", {"0.5", "1", "3"}, config::Csv::POINT)),
+              ElementsAre("data.csv.classes: the training files hold other values than they did",
+                          "data.csv.column: the training files hold other values than they did"));
 }
 
 TEST_F(ConfigTest, SetNamesItsMistake) {

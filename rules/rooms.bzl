@@ -95,8 +95,8 @@ _USES = {
     ],
     "use": [
         "base", "base/files", "comm", "comm/reduce", "ckpt", "data/dataset", "data/arrays",
-        "data/tables", "data/images", "data/feed", "config/schema", "config", "models", "observe",
-        "trainer/step", "trainer/run",
+        "data/tables", "data/images", "data/feed", "config/schema", "config/formats", "config",
+        "models", "observe", "trainer/step", "trainer/run",
     ],
     "launch/machine": ["base", "base/tensor", "base/files", "observe/machine"],
     "launch/job": [

@@ -75,7 +75,8 @@ def test_repeated_samples(tmp_path):
 def test_free_text(tmp_path):
     x, y = table()
     columns = {"a": x[:, 0], "remark": [f"It is {value}." for value in x[:, 1]], "kind": ["u", "v"] * 30}
-    (line,) = warnings_of(tmp_path, columns, y, 'data.csv.category=["remark", "kind"]')
+    unknown, line = warnings_of(tmp_path, columns, y, 'data.csv.category=["remark", "kind"]')
+    assert "train.csv: 12 of 12 rows held back hold texts that no training row had, such as \"It is " in unknown
     assert "train.csv: remark has 48 different texts in 48 training samples, as free text and ids have" in line, line
     assert "data.csv.ignore" in line and "data.csv.category_min_rows" in line
     assert not warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.ignore=remark", "run_dir=other")

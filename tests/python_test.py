@@ -391,7 +391,7 @@ def test_arrays_and_masks(tmp_path):
 
 def test_inputs_that_do_not_fit(trained, tmp_path):
     run = lockstep.Run(trained)
-    for wrong, part in ((np.zeros((2, 3, 4)), "of two dimensions"), (pandas.DataFrame({"a": [1]}), "^the data frame:1: ")):
+    for wrong, part in ((np.zeros((2, 3, 4)), "of two dimensions"), (pandas.DataFrame({"a": [1]}), "^the frame:1: ")):
         with pytest.raises(lockstep.LockstepError, match=part):
             run.predict(wrong)
 

@@ -447,22 +447,31 @@ def test_the_user_says_what_a_comma_means(tmp_path):
     assert means[1] == pytest.approx(1000 * means[0])
 
 
-def test_a_number_with_the_other_decimal_sign_is_refused(tmp_path):
+OTHER_SIGNS = [
+    # the cells of a file and their numbers, and what is told; None: the file is refused
+    ({"1,5": 1.5, "1,281": 1.281}, '"1,5" is read as 1.5, with the decimal comma of this file'),
+    ({"1,5": 1.5, "1.281,5": 1281.5}, '"1,5" is read as 1.5, with the decimal comma of this file'),
+    ({"1,281.5": 1281.5, "2.5": 2.5}, '"1,281.5" is read as 1281.5'),
+    ({"1,5": 1.5, "1,281.5": 1281.5}, None),
+]
+
+
+@pytest.mark.parametrize("cells, told", OTHER_SIGNS)
+def test_another_file_may_have_another_decimal_sign(tmp_path, cells, told):
+    """A column whose numbers cannot have the sign that it has in training is read with the sign that it has."""
     rows = [f"{i % 7}.5,{i % 2}" for i in range(20)]
     (tmp_path / "t.csv").write_text("\n".join(["a,label", *rows]) + "\n")
-    (tmp_path / "test.csv").write_text('a,label\n"1,5",0\n')
-    config = write_config(
-        tmp_path,
-        f"""data {{ train: "{tmp_path}/t.csv" csv {{ header: true label: "label" }} }}
-        model {{ mlp {{ hidden: 4 }} }} optimizer {{ type: SGD lr: 0.1 }} epochs: 1 global_batch: 20""",
-    )
+    (tmp_path / "test.csv").write_text("a;label\n" + "".join(f"{cell};0\n" for cell in cells))
+    (tmp_path / "plain.csv").write_text("a,label\n" + "".join(f"{number},0\n" for number in cells.values()))
+    config = table_config(tmp_path, f'train: "{tmp_path}/t.csv" csv {{ header: true label: "label" }}')
     assert train(config, tmp_path / "run").status == DONE
-    expect_error(
-        Run(["evaluate", tmp_path / "run", "--input", tmp_path / "test.csv"]),
-        DATA,
-        "test.csv:2: column 1 (a)",
-        "no finite number with the decimal point of this column",
+    run, plain = (
+        Run(["evaluate", tmp_path / "run", "--json", "--input", tmp_path / name]) for name in ("test.csv", "plain.csv")
     )
+    if told is None:
+        expect_error(run, DATA, "test.csv:2: column 1 (a)", "no finite number with the decimal point of this column")
+    else:
+        assert run.status == DONE and f"column 1 (a): {told}" in run.err and run.out == plain.out, run
 
 
 def test_new_reads_numbers_as_training_does(tmp_path):

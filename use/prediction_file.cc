@@ -11,9 +11,10 @@
 
 #include "base/error.h"
 #include "base/small_letters.h"
+#include "config/formats/csv_columns.h"
 #include "config/kept_inputs.h"
 #include "data/arrays/npy.h"
-#include "data/tables/csv_texts.h"
+#include "trainer/run/open_data.h"
 
 namespace lockstep {
 namespace {
@@ -114,8 +115,8 @@ bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) 
          request.submission.empty() && LayoutOf(request) != Layout::kArray;
 }
 
-PredictionFile::PredictionFile(PredictionRequest request, config::Data data, KeptFiles kept)
-    : request_(std::move(request)), data_(std::move(data)) {
+PredictionFile::PredictionFile(PredictionRequest request, config::Config config, KeptFiles kept)
+    : request_(std::move(request)), config_(std::move(config)) {
   for (const std::string& file : request_.files) KeepData(file, "the input", kept);
   kept.Add(request_.submission, "the sample submission");
   if (LayoutOf(request_) == Layout::kPngFiles) {
@@ -132,17 +133,18 @@ void PredictionFile::Prepare(PredictedSamples samples) {
     return;
   }
   const SampleSpec& spec = samples_.spec;
-  const auto& labels = data_.csv().label();
+  const auto& labels = data().csv().label();
   const std::vector<std::string> names =
       spec.task == Task::kClassification ? spec.class_names
                                          : std::vector<std::string>(labels.begin(), labels.end());
   outputs_ = {.task = spec.task,
               .names = NamesOf(names, spec.classes),
               .have_names = !names.empty(),
-              .best_only = WritesBestOnly(request_, data_)};
+              .best_only = WritesBestOnly(request_, data())};
   if (LayoutOf(request_) == Layout::kArray) return;
   if (!request_.submission.empty()) {
-    submission_.emplace(request_.submission, outputs_, request_.probabilities);
+    submission_.emplace(request_.submission, outputs_, request_.probabilities,
+                        DecimalRuleOf(data().csv()));
   }
   PredictionColumn sample_names = NamesOfSamples();
   if (submission_) {
@@ -166,7 +168,7 @@ PredictionColumn PredictionFile::NamesOfSamples() const {
     return {.name = "file", .cell = [this](int64_t row) { return samples_.files[row]; }};
   }
   if (!request_.id.empty()) return ReadColumns({request_.id}, "--id").front();
-  if (submission_ && data_.format() == config::Data::CSV && data_.csv().header()) {
+  if (submission_ && data().format() == config::Data::CSV && data().csv().header()) {
     return ReadColumns({submission_->id_name()}, "--submission").front();
   }
   return {.name = "index", .kind = Kind::kNumber, .cell = [this](int64_t row) {
@@ -177,23 +179,19 @@ PredictionColumn PredictionFile::NamesOfSamples() const {
 std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std::string>& names,
                                                           std::string_view field) const {
   std::vector<PredictionColumn> columns;
-  for (CsvTextColumn& column : ReadCsvTexts({.files = request_.files,
-                                             .delimiter = data_.csv().delimiter().front(),
-                                             .header = data_.csv().header(),
-                                             .columns = names,
-                                             .field = field})) {
-    const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
-    columns.push_back(
-        {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
-           return kept->texts.at(samples_.numbers[row]);
-         }});
+  auto texts = ReadFileColumns(config_, request_.files, names, field);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto kept = std::make_shared<const std::vector<std::string>>(std::move(texts[i]));
+    columns.push_back({.name = names[i], .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
+                         return kept->at(samples_.numbers[row]);
+                       }});
   }
   return columns;
 }
 
 void PredictionFile::Write(const at::Tensor& values) {
   if (mask_files_) {
-    const auto& class_values = data_.images().mask_values();
+    const auto& class_values = data().images().mask_values();
     mask_files_->Write({values.const_data_ptr<uint8_t>(), static_cast<size_t>(values.numel())},
                        {.width = values.size(2), .height = values.size(1)},
                        {class_values.data(), static_cast<size_t>(class_values.size())});
@@ -219,7 +217,11 @@ void PredictionFile::Write(const at::Tensor& values) {
         table.columns.push_back(std::move(column));
       }
     }
-    layout == Layout::kCsv ? WriteCsv(table, append) : WriteJsonLines(table, append);
+    if (layout == Layout::kCsv) {
+      WriteCsv(table, submission_ ? submission_->delimiter() : ',', append);
+    } else {
+      WriteJsonLines(table, append);
+    }
   });
 }
 

@@ -26,7 +26,7 @@
 
 #include "base/files/kept_files.h"
 #include "base/files/output_target.h"
-#include "config/schema/data.pb.h"
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "use/mask_files.h"
 #include "use/outputs.h"
@@ -69,9 +69,9 @@ struct PredictedSamples {
 
 class PredictionFile {
  public:
-  // Checks that the output can be written. `kept` has the files of the runs that predict. Throws Error (kUsage,
-  // kCheckpoint).
-  PredictionFile(PredictionRequest request, config::Data data, KeptFiles kept);
+  // Checks that the output can be written. `config` is the config of the run, and `kept` has the files of the runs that
+  // predict. Throws Error (kUsage, kCheckpoint).
+  PredictionFile(PredictionRequest request, config::Config config, KeptFiles kept);
 
   // Reads from the request's files the names of `samples` and the columns to keep. Throws Error (kData).
   void Prepare(PredictedSamples samples);
@@ -84,13 +84,14 @@ class PredictionFile {
   std::string Contents() const { return submission_ ? submission_->Contents() : ""; }
 
  private:
+  const config::Data& data() const { return config_.data(); }
   PredictionColumn NamesOfSamples() const;
   // Reads columns of the input for the samples to predict. `field` is the option that names the columns, for errors.
   std::vector<PredictionColumn> ReadColumns(const std::vector<std::string>& columns,
                                             std::string_view field) const;
 
   const PredictionRequest request_;
-  const config::Data data_;
+  const config::Config config_;
   std::optional<OutputTarget> target_;  // empty: mask_files_ is set
   std::optional<MaskFiles> mask_files_;
   PredictedSamples samples_;

@@ -50,15 +50,16 @@ std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
 
 }  // namespace
 
-void WriteCsv(const PredictionTable& table, const AppendBytes& append) {
+void WriteCsv(const PredictionTable& table, char delimiter, const AppendBytes& append) {
   std::string header;
-  for (const PredictionColumn& column : table.columns) {
-    header += (header.empty() ? "" : ",") + AsCsvCell(column.name);
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (i > 0) header += delimiter;
+    header += AsCsvCell(table.columns[i].name, delimiter);
   }
   WriteRows(table.rows, header + '\n', append, [&](std::string& text, int64_t row) {
     for (size_t i = 0; i < table.columns.size(); ++i) {
-      if (i > 0) text += ',';
-      text += AsCsvCell(table.columns[i].cell(row));
+      if (i > 0) text += delimiter;
+      text += AsCsvCell(table.columns[i].cell(row), delimiter);
     }
     text += '\n';
   });

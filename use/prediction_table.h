@@ -31,7 +31,7 @@ struct PredictionTable {
 };
 
 // WriteCsv() writes the column names, and then the rows. WriteJsonLines() writes one object for each row.
-void WriteCsv(const PredictionTable& table, const AppendBytes& append);
+void WriteCsv(const PredictionTable& table, char delimiter, const AppendBytes& append);
 void WriteJsonLines(const PredictionTable& table, const AppendBytes& append);
 
 }  // namespace lockstep

@@ -22,11 +22,12 @@ constexpr int64_t kNone = -2;
 // Maps the names of samples to their indices.
 using Samples = std::unordered_map<std::string, int64_t>;
 
-// Returns the index of the sample `id`, or else of the sample whose id has the same value.
+// Returns the index of the sample `id`, or else of the sample whose id has the same value. `decimal` is the decimal
+// sign of `id`.
 int64_t Find(const Samples& samples, const Samples& by_value, const ColumnKeys& key_of,
-             const std::string& id) {
+             const std::string& id, CsvDecimal decimal) {
   if (const auto same = samples.find(id); same != samples.end()) return same->second;
-  const auto found = by_value.find(key_of(id));
+  const auto found = by_value.find(key_of(id, decimal));
   return found == by_value.end() ? kNone : found->second;
 }
 
@@ -39,24 +40,31 @@ std::string Some(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Submission::Submission(std::string path, const Outputs& outputs, bool probabilities)
-    : path_(std::move(path)), sample_(ReadCsvTexts({.files = {path_}})) {
-  if (sample_.size() < 2) {
+Submission::Submission(std::string path, const Outputs& outputs, bool probabilities,
+                       const DecimalRule& rule)
+    : path_(std::move(path)), rule_(rule), sample_(ReadCsvTextTable(path_)) {
+  const std::vector<CsvTextColumn>& sample = sample_.columns;
+  if (sample.size() < 2) {
     throw DataError("{}: a sample submission has a column of ids and at least one to fill in",
                     path_);
   }
-  if (sample_[0].texts.empty()) throw DataError("{}: the sample submission has no rows", path_);
+  if (TextsOf(0).empty()) throw DataError("{}: the sample submission has no rows", path_);
+  for (const CsvTextColumn& column : sample) {
+    DecimalSigns signs;
+    for (const std::string& text : column.texts) signs.Add(text);
+    decimals_.push_back(signs.Found(sample_.delimiter));
+  }
   const bool has_classes = outputs.task == Task::kClassification;
-  if (has_classes && sample_.size() == 2) {
+  if (has_classes && sample.size() == 2) {
     columns_.push_back(OnlyClassColumn(outputs, probabilities));
     return;
   }
-  const size_t wanted = sample_.size() - 1;
+  const size_t wanted = sample.size() - 1;
   if (wanted != outputs.names.size()) {
     throw DataError("{}: {} column{} to fill in, and the run predicts {} ({})", path_, wanted,
                     wanted == 1 ? "" : "s", outputs.names.size(), Some(outputs.names));
   }
-  for (size_t i = 1; i < sample_.size(); ++i) {
+  for (size_t i = 1; i < sample.size(); ++i) {
     const bool as_fraction = has_classes || probabilities || HoldsFractions(i);
     columns_.push_back({.what = outputs.task == Task::kRegression ? What::kNumber
                                 : as_fraction                     ? What::kProbability
@@ -67,20 +75,18 @@ Submission::Submission(std::string path, const Outputs& outputs, bool probabilit
     for (size_t other = 0; other < i; ++other) {
       if (columns_[i].index != columns_[other].index) continue;
       throw DataError("{}: columns \"{}\" and \"{}\" are both for \"{}\"", path_,
-                      sample_[other + 1].name, sample_[i + 1].name,
-                      outputs.names[columns_[i].index]);
+                      sample[other + 1].name, sample[i + 1].name, outputs.names[columns_[i].index]);
     }
   }
 }
 
 bool Submission::HoldsFractions(size_t i) const {
-  return std::ranges::any_of(sample_[i].texts, [](const std::string& text) {
-    return text.find('.') != text.npos && text.find_first_not_of("+-.0123456789eE") == text.npos;
-  });
+  return std::ranges::any_of(
+      TextsOf(i), [&](const std::string& text) { return HasFraction(text, decimals_[i]); });
 }
 
 Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool probabilities) {
-  const CsvTextColumn& column = sample_[1];
+  const CsvTextColumn& column = sample_.columns[1];
   if (probabilities || HoldsFractions(1)) {
     if (outputs.names.size() != 2) {
       throw DataError(
@@ -90,10 +96,10 @@ Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool prob
     }
     return {.what = What::kProbability, .index = 1};
   }
-  const TextIndex classes(outputs.names);
+  const TextIndex classes(outputs.names, rule_);
   for (const std::string& text : column.texts) {
     if (classes.FindSame(text) >= 0) continue;
-    if (const int64_t found = classes.Find(text); found >= 0) {
+    if (const int64_t found = classes.Find(text, decimals_[1]); found >= 0) {
       if (class_names_.empty()) {
         for (const std::string& name : outputs.names) {
           class_names_.emplace_back(WithoutZeroFraction(name));
@@ -112,7 +118,7 @@ Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool prob
 
 int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
   const std::vector<std::string>& names = outputs.names;
-  const std::string& column = sample_[i].name;
+  const std::string& column = sample_.columns[i].name;
   const auto place = [&](const auto& found) { return found - names.begin(); };
   const auto same = std::ranges::find(names, column);
   if (same != names.end()) return place(same);
@@ -130,7 +136,7 @@ int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
 void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
   Samples samples;
   Samples by_value;  // ids of tables: 200.0 is 200
-  const ColumnKeys key_of(ids);
+  const ColumnKeys key_of(ids, rule_);
   const auto add = [](Samples& to, std::string name, int64_t sample) {
     const auto [at, is_new] = to.try_emplace(std::move(name), sample);
     if (!is_new && at->second != sample) at->second = kSeveral;
@@ -148,8 +154,8 @@ void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
   }
   std::vector<bool> is_sent(ids.size());
   rows_.clear();
-  for (const std::string& id : sample_[0].texts) {
-    const int64_t sample = Find(samples, by_value, key_of, id);
+  for (const std::string& id : TextsOf(0)) {
+    const int64_t sample = Find(samples, by_value, key_of, id, decimals_[0]);
     if (sample == kNone) {
       throw DataError("{}: {} \"{:.80}\" is not among the samples of --input", path_, id_name(),
                       id);
@@ -176,9 +182,9 @@ PredictionTable Submission::Table(const Outputs& outputs) const {
   Outputs named = outputs;
   if (!class_names_.empty()) named.names = class_names_;
   table.columns.push_back(
-      {.name = id_name(), .cell = [this](int64_t row) { return sample_[0].texts[row]; }});
+      {.name = id_name(), .cell = [this](int64_t row) { return TextsOf(0)[row]; }});
   for (size_t i = 0; i < columns_.size(); ++i) {
-    const std::string& name = sample_[i + 1].name;
+    const std::string& name = sample_.columns[i + 1].name;
     const int64_t index = columns_[i].index;
     PredictionColumn column;
     switch (columns_[i].what) {
@@ -195,7 +201,13 @@ PredictionTable Submission::Table(const Outputs& outputs) const {
         column = YesOrNoColumn(outputs, name, index);
         break;
     }
-    column.cell = [this, of = std::move(column.cell)](int64_t row) { return of(rows_[row]); };
+    const bool has_comma =
+        columns_[i].what != What::kLabel && decimals_[i + 1] != CsvDecimal::kPoint;
+    column.cell = [this, has_comma, of = std::move(column.cell)](int64_t row) {
+      std::string cell = of(rows_[row]);
+      if (has_comma) std::ranges::replace(cell, '.', ',');
+      return cell;
+    };
     table.columns.push_back(std::move(column));
   }
   return table;
@@ -218,8 +230,8 @@ std::string Submission::Contents() const {
   constexpr size_t kMost = 3;
   std::string text;
   for (size_t i = 0; i < std::min(columns_.size(), kMost); ++i) {
-    text +=
-        fmt::format("{}{}: {}", i == 0 ? "" : ", ", sample_[i + 1].name, name_of(columns_[i].what));
+    text += fmt::format("{}{}: {}", i == 0 ? "" : ", ", sample_.columns[i + 1].name,
+                        name_of(columns_[i].what));
   }
   return text + (columns_.size() > kMost ? ", ..." : "");
 }

@@ -1,6 +1,7 @@
 #include "use/trained_run.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
@@ -32,19 +33,20 @@ namespace {
 struct LoadedRun {
   std::string weights;  // on rank 0: the checkpoint that was loaded; empty: the final weights
   std::shared_ptr<const Dataset> dataset;
+  std::vector<std::string> remarks{};  // lines that tell how the files were read
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
   config::Precision precision = config::FP32;
 };
 
-// Loads the model of `run`. `open` opens the samples; it returns null if there are none. Every rank must call
-// LoadRun(). Throws Error on every rank.
+// Loads the model of `run`. `open` opens the samples, and appends remarks to its argument; it returns null if there are
+// no samples. Every rank must call LoadRun(). Throws Error on every rank.
 template <typename Open>
 LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World& world,
                   const Open& open) {
   LoadedRun loaded;
   Together(world.host, [&] {
-    loaded.dataset = open();
+    loaded.dataset = open(loaded.remarks);
     if (!loaded.dataset) {
       throw UsageError("{}: the run held no samples back: name some with --input", run.name);
     }
@@ -78,10 +80,11 @@ std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions&
 
 LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& request,
                             const Extensions& extensions, const World& world) {
-  return LoadRun(run, extensions, world, [&] {
-    return request.held_back ? HeldBack(run.config, extensions, world)
-                             : OpenFiles(run.config, request.files, SpecOf(run.config.data()),
-                                         /*label_optional=*/true, extensions.datasets, world);
+  return LoadRun(run, extensions, world, [&](std::vector<std::string>& remarks) {
+    return request.held_back
+               ? HeldBack(run.config, extensions, world)
+               : OpenFiles(run.config, request.files, SpecOf(run.config.data()),
+                           /*label_optional=*/true, extensions.datasets, world, remarks);
   });
 }
 
@@ -234,10 +237,11 @@ bool ReadAlike(const std::vector<NamedRun>& runs, const World& world) {
 }
 
 // Returns the mean of the predictions of all runs, on every rank. If the runs read files in the same way, all models
-// are in memory together and each sample is read once; otherwise the runs are loaded one after the other.
+// are in memory together and each sample is read once; otherwise the runs are loaded one after the other, and
+// LoadedRun::remarks of each run after the first are appended to `remarks`.
 at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
                       const PredictionRequest& request, const Extensions& extensions,
-                      const World& world) {
+                      const World& world, std::vector<std::vector<std::string>>& remarks) {
   const config::Config& config = runs.front().config;
   const bool best_only = WritesBestOnly(request, config.data());
   if (runs.size() == 1) return PredictWith(first, config, world, best_only);
@@ -246,7 +250,8 @@ at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
     std::vector<Predictor> predictors{PredictorOf(first, config.data())};
     others.reserve(runs.size());
     for (size_t i = 1; i < runs.size(); ++i) {
-      others.push_back(LoadRun(runs[i], extensions, world, [&] { return first.dataset; }));
+      others.push_back(LoadRun(runs[i], extensions, world,
+                               [&](std::vector<std::string>&) { return first.dataset; }));
       predictors.push_back(PredictorOf(others.back(), runs[i].config.data()));
     }
     return PredictWith(predictors, first, config, world, best_only);
@@ -254,6 +259,7 @@ at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
   at::Tensor sum = PredictWith(first, config, world, /*best_only=*/false);
   for (size_t i = 1; i < runs.size(); ++i) {
     const LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
+    remarks.push_back(loaded.remarks);
     sum += PredictWith(loaded, runs[i].config, world, /*best_only=*/false);
   }
   sum /= static_cast<double>(runs.size());
@@ -265,10 +271,10 @@ at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
 RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
                           const Extensions& extensions, const World& world) {
   const config::Config& config = run.config;
-  const LoadedRun loaded = LoadRun(run, extensions, world, [&] {
+  const LoadedRun loaded = LoadRun(run, extensions, world, [&](std::vector<std::string>& remarks) {
     return files.empty() ? OpenTrainingData(config, extensions.datasets, world).validation
                          : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
-                                     extensions.datasets, world);
+                                     extensions.datasets, world, remarks);
   });
   std::vector<Metric> metrics =
       Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
@@ -277,7 +283,8 @@ RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& f
   return {.weights = loaded.weights,
           .metrics = std::move(metrics),
           .samples = loaded.dataset->size(),
-          .bad_samples = loaded.dataset->TakeReports()};
+          .bad_samples = loaded.dataset->TakeReports(),
+          .remarks = loaded.remarks};
 }
 
 RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest request,
@@ -297,7 +304,7 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
       kept.Add(run.weights, "the weights");
       KeepFilesOf(run.config, "the run " + run.name, kept);
     }
-    file.emplace(std::move(of_file), data, std::move(kept));
+    file.emplace(std::move(of_file), runs.front().config, std::move(kept));
   });
   const auto prepare = [&](PredictedSamples samples) {
     Together(world.host, [&] {
@@ -308,7 +315,8 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
   PredictedSamples samples = SamplesOf(*first.dataset);
   RunPredictions done{
       .weights = runs.size() == 1 ? first.weights : fmt::format("{} folds", runs.size()),
-      .samples = samples.size()};
+      .samples = samples.size(),
+      .remarks = {first.remarks}};
   prepare(samples);
   at::Tensor values;
   if (request.held_back && runs.size() > 1) {
@@ -326,13 +334,31 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
     prepare(std::move(all.samples));
     values = all.values;
   } else {
-    values = MeanOfRuns(runs, first, request, extensions, world);
+    values = MeanOfRuns(runs, first, request, extensions, world, done.remarks);
   }
   Together(world.host, [&] {
     if (file) file->Write(values);
   });
   if (file) done.contents = file->Contents();
   return done;
+}
+
+std::vector<std::string> RemarksOfFolds(const std::vector<std::vector<std::string>>& remarks) {
+  std::vector<std::string> lines;
+  for (const std::vector<std::string>& of_fold : remarks) {
+    for (const std::string& line : of_fold) {
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
+    }
+  }
+  for (std::string& line : lines) {
+    std::vector<size_t> folds;
+    for (size_t i = 0; i < remarks.size(); ++i) {
+      if (std::ranges::find(remarks[i], line) != remarks[i].end()) folds.push_back(i);
+    }
+    if (folds.size() == remarks.size()) continue;
+    line = fmt::format("fold{} {}: {}", folds.size() == 1 ? "" : "s", fmt::join(folds, ", "), line);
+  }
+  return lines;
 }
 
 }  // namespace lockstep

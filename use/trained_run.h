@@ -34,6 +34,7 @@ struct RunEvaluation {
   int64_t samples = 0;
   // One line for each unreadable sample of this rank that was replaced by another one, with the reason.
   std::vector<std::string> bad_samples;
+  std::vector<std::string> remarks;  // lines that tell how the files were read
 };
 // Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
 // Every rank must call EvaluateRun(). Throws Error.
@@ -45,10 +46,16 @@ struct RunPredictions {
   std::string weights;  // RunEvaluation::weights of the only run, or the number of folds
   int64_t samples = 0;
   std::string contents;  // on rank 0: PredictionFile::Contents()
+  // Lines that tell how the files were read, for each run. There is one element if all runs read them in the same way.
+  std::vector<std::vector<std::string>> remarks;
 };
 // Predicts the samples of the request, whose labels may be missing, and writes the predictions. Every rank must call
 // PredictRuns(). Throws Error.
 RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest request,
                            const Extensions& extensions, const World& world);
+
+// Returns each different line of `remarks`, which has the lines of each fold, once. A line that only some of the folds
+// have begins with the numbers of these folds.
+std::vector<std::string> RemarksOfFolds(const std::vector<std::vector<std::string>>& remarks);
 
 }  // namespace lockstep

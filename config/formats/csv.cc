@@ -38,6 +38,12 @@ std::vector<CsvDecimal> LabelDecimalsOf(const config::Csv& csv) {
   return decimals;
 }
 
+// Returns what a line says of rows that are held back.
+std::string HeldBackWords(const config::Data& data) {
+  if (data.folds().count() == 0) return "held back";
+  return fmt::format("that fold {} holds back", data.folds().fold());
+}
+
 CsvOptions CsvOptionsFor(const OpenRequest& request) {
   const config::Csv& csv = request.config.data().csv();
   const SampleSpec& expected = request.expected;
@@ -62,6 +68,7 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
           .classes = expected.classes,
           .columns = ColumnsOf(csv),
           .label_decimals = LabelDecimalsOf(csv),
+          .held_back = HeldBackWords(request.config.data()),
           .features = expected.shape.empty() ? 0 : expected.shape[0],
           .label_optional = request.label_optional};
 }
@@ -177,6 +184,7 @@ class Tables : public Format {
         divide(rows);
         return split->train;
       };
+      options.held_back_rows = [&] { return split ? split->validation : std::vector<int64_t>(); };
     }
     const CsvTable table = ReadCsv(options);
     // If statistics had to be fitted to the training rows, ReadCsv() has already called divide(), which sets `split`.
@@ -185,16 +193,10 @@ class Tables : public Format {
     return {.samples = table.dataset, .split = std::move(split)};
   }
 
-  std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
-                                      std::string_view field) const override {
-    const config::Csv& csv = request.config.data().csv();
-    return std::move(ReadCsvTexts({.files = request.files,
-                                   .delimiter = csv.delimiter()[0],
-                                   .header = csv.header(),
-                                   .columns = {column},
-                                   .field = field})
-                         .front()
-                         .texts);
+  std::vector<std::vector<std::string>> ReadColumns(const OpenRequest& request,
+                                                    const std::vector<std::string>& columns,
+                                                    std::string_view field) const override {
+    return ReadCsvTexts(CsvOptionsFor(request), columns, field);
   }
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {
@@ -210,13 +212,14 @@ class Tables : public Format {
   std::optional<Split> DivideRows(const OpenRequest& request, const CsvOptions& options,
                                   int64_t rows) const {
     // A group or a class is one, however its number is spelled.
-    const auto numbers_of = [](std::vector<std::string> texts) {
-      UnifySpellings(texts);
+    const auto numbers_of = [&](std::vector<std::string> texts) {
+      UnifySpellings(texts, options.decimal_rule());
       return NumbersOfTexts(texts);
     };
     DivisionKeys keys{.groups = [&] {
-      return numbers_of(
-          ReadColumn(request, request.config.data().folds().group(), "data.folds.group"));
+      return numbers_of(std::move(
+          ReadColumns(request, {request.config.data().folds().group()}, "data.folds.group")
+              .front()));
     }};
     if (options.task == Task::kClassification) {
       keys.classes = [&] { return numbers_of(ReadCsvLabels(options)); };

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "config/schema/fields.h"
+#include "data/tables/csv_spelling.h"
 
 namespace lockstep {
 namespace {
@@ -50,6 +51,26 @@ CsvScaling ScalingOf(const config::Csv& csv) {
 
 bool KeepsMoments(const config::Csv& csv) {
   return csv.scaling() != config::Csv::NONE || csv.missing() == config::Csv::MEAN;
+}
+
+void RemoveSpelling(config::Csv& csv) {
+  const DecimalRule rule = DecimalRuleOf(csv);
+  const auto replace = [&](google::protobuf::RepeatedPtrField<std::string>& texts) {
+    const ColumnKeys key_of(ListOf(texts), rule);
+    for (std::string& text : texts) text = key_of(text);
+  };
+  for (config::Csv::Column& column : *csv.mutable_column()) {
+    column.clear_decimal();
+    replace(*column.mutable_category());
+  }
+  replace(*csv.mutable_classes());
+  csv.clear_delimiter();
+  csv.clear_decimal();
+  csv.clear_label_decimal();
+}
+
+DecimalRule DecimalRuleOf(const config::Csv& csv) {
+  return {.delimiter = csv.delimiter().front(), .given = DecimalOf(csv.decimal())};
 }
 
 std::optional<CsvDecimal> DecimalOf(config::Csv::Decimal decimal) {

@@ -18,6 +18,14 @@ CsvScaling ScalingOf(const config::Csv& csv);
 std::optional<CsvDecimal> DecimalOf(config::Csv::Decimal decimal);
 config::Csv::Decimal DecimalOf(CsvDecimal decimal);
 
+// Returns how the decimal sign of a column of the training files is found.
+DecimalRule DecimalRuleOf(const config::Csv& csv);
+
+// Replaces what a config knows of the training files' spelling, so that it equals the config of the same values in
+// another spelling: clears delimiters and decimal signs, and makes keys of the texts of categories and classes
+// (data/tables/csv_spelling.h).
+void RemoveSpelling(config::Csv& csv);
+
 // Returns whether the config stores a mean and a standard deviation for each numeric column.
 bool KeepsMoments(const config::Csv& csv);
 

@@ -14,8 +14,9 @@ TrainingFiles Format::OpenForTraining(const OpenRequest& request, config::Data&)
   return {.samples = Open(request)};
 }
 
-std::vector<std::string> Format::ReadColumn(const OpenRequest& request, const std::string&,
-                                            std::string_view field) const {
+std::vector<std::vector<std::string>> Format::ReadColumns(const OpenRequest& request,
+                                                          const std::vector<std::string>&,
+                                                          std::string_view field) const {
   throw BugError("{} for {}", field, FormatName(request.config.data()));
 }
 

@@ -111,11 +111,12 @@ class Format {
   // other files of the run. By default there are no such values. Throws Error (kData, kUsage).
   virtual TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const;
 
-  // Returns the text that each sample has in the column `column`. `field` is the config field or option that names the
-  // column, for error messages. Throws Error (kData). By default a format has no columns, and ReadColumn() throws
+  // Returns for each of `columns` the text that each sample has there. `field` is the config field or option that names
+  // the columns, for error messages. Throws Error (kData). By default a format has no columns, and ReadColumns() throws
   // BugError, because a config that names a column for such a format is refused earlier.
-  virtual std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
-                                              std::string_view field) const;
+  virtual std::vector<std::vector<std::string>> ReadColumns(const OpenRequest& request,
+                                                            const std::vector<std::string>& columns,
+                                                            std::string_view field) const;
 
   // Returns a text such as "MNIST takes two files: images, labels". May be called only if pair() returns names.
   std::string PairText(const config::Data& data) const;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -24,12 +26,15 @@ using Kind = CsvRole::Kind;
 class Encoder {
  public:
   Encoder(const CsvOptions& options, const CsvFiles& files, const CsvFit& fit)
-      : options_(options), files_(files), fit_(fit), class_index_(fit.classes) {}
+      : options_(options),
+        files_(files),
+        fit_(fit),
+        class_index_(fit.classes, options.decimal_rule()) {}
 
   CsvRows Encode() {
     if (std::ranges::any_of(fit_.columns, &CsvColumn::is_category)) {
       for (const CsvColumn& column : fit_.columns) {
-        category_index_.emplace_back(column.categories);
+        category_index_.emplace_back(column.categories, options_.decimal_rule());
       }
     }
     // If fit_.columns is empty, because nothing was fitted, all feature columns are numbers.
@@ -39,10 +44,17 @@ class Encoder {
       cells_begin_[i] = width_;
       width_ += fit_.columns.empty() ? 1 : CellsOf(fit_.columns[i]);
     }
+    if (in_training() && options_.held_back_rows) {
+      held_back_ = options_.held_back_rows();
+      std::ranges::sort(held_back_);
+    }
     CsvRows rows;
-    rows.remarks = fit_.remarks;
+    rows.remarks = files_.remarks();
+    std::ranges::copy(fit_.remarks, std::back_inserter(rows.remarks));
     Reserve(rows);
+    size_t number = 0;
     for (const CsvFile& file : files_) {
+      if (!fit_.file_decimals.empty()) decimals_ = fit_.file_decimals[number++];
       for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) AddRow(rows, file, cells);
     }
     AddRemarkOnUnknown(rows);
@@ -89,6 +101,7 @@ class Encoder {
   void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) {
     const size_t begin = rows.cells.size();
     row_is_unknown_ = row_lacks_text_ = false;
+    row_is_counted_ = IsCounted(rows.count);
     rows.cells.resize(begin + width_);
     float* row = rows.cells.data() + begin;
     AddNoLabel(rows);
@@ -115,22 +128,42 @@ class Encoder {
     if (row_lacks_text_) ++lacking_rows_;
   }
 
+  bool in_training() const { return options_.features == 0; }
+
+  // Returns whether the remarks of AddRemarkOnUnknown() count the row. The rows are passed in ascending order.
+  bool IsCounted(int64_t row) {
+    if (!in_training()) return true;
+    if (next_held_back_ == held_back_.size() || held_back_[next_held_back_] != row) return false;
+    ++next_held_back_;
+    return true;
+  }
+
   // Adds lines that tell how many rows have a text that no training row had, or lack one that all training rows had.
+  // In training files only the rows that are held back can be such rows.
   void AddRemarkOnUnknown(CsvRows& rows) const {
-    if (options_.features == 0) return;
+    const std::string of = in_training()
+                               ? fmt::format("of {} rows {}", held_back_.size(), options_.held_back)
+                               : fmt::format("of {} rows", rows.count);
     if (lacking_rows_ > 0) {
-      rows.remarks.push_back(
-          fmt::format("{}: {} of {} rows lack a text that all training rows had, in {}",
-                      files_.front().path, lacking_rows_, rows.count, first_lacking_));
+      rows.remarks.push_back(fmt::format("{}: {} {} lack a text that all training rows had, in {}",
+                                         files_.front().path, lacking_rows_, of, first_lacking_));
     }
     if (unknown_rows_ == 0) return;
-    rows.remarks.push_back(fmt::format("{}: {} of {} rows hold texts that no training row had{}",
-                                       files_.front().path, unknown_rows_, rows.count,
-                                       first_unknown_));
+    rows.remarks.push_back(fmt::format("{}: {} {} hold texts that no training row had{}",
+                                       files_.front().path, unknown_rows_, of, first_unknown_));
+  }
+
+  // Returns the decimal sign of the cell's column in its file: DecimalOf() always, and OwnDecimal() if the signs of
+  // this file were looked for.
+  CsvDecimal DecimalOf(const CsvPlace& place, const CsvRole& role) const {
+    return OwnDecimal(place).value_or(fit_.DecimalOf(role));
+  }
+  std::optional<CsvDecimal> OwnDecimal(const CsvPlace& place) const {
+    return decimals_.empty() ? std::nullopt : std::optional(decimals_[place.column]);
   }
 
   void WriteNumber(const CsvPlace& place, const CsvRole& role, float* cells) const {
-    const CsvDecimal decimal = fit_.DecimalOf(role);
+    const CsvDecimal decimal = DecimalOf(place, role);
     if (options_.scaling != CsvScaling::kNone) {
       double number = 0;
       const bool is_there = ReadNumber(options_, place, decimal, number);
@@ -183,7 +216,7 @@ class Encoder {
     int64_t found = category_index_[index].FindSame(place.text());
     if (found >= 0) return static_cast<float>(found);
     const std::string_view text = CategoryIn(options_, place);
-    found = category_index_[index].Find(text);
+    found = category_index_[index].Find(text, OwnDecimal(place));
     if (found >= 0) return static_cast<float>(found);
     if (column.has_rare) return static_cast<float>(column.categories.size());
     NoteUnknown(place, text.empty());
@@ -191,6 +224,7 @@ class Encoder {
   }
 
   void NoteUnknown(const CsvPlace& place, bool is_missing) {
+    if (!row_is_counted_) return;
     (is_missing ? row_lacks_text_ : row_is_unknown_) = true;
     std::string& first = is_missing ? first_lacking_ : first_unknown_;
     if (!first.empty()) return;
@@ -200,21 +234,21 @@ class Encoder {
 
   // Sets the label of the last row in the column with the role `role`, unless the label is missing and optional.
   void SetLabel(CsvRows& rows, const CsvPlace& place, const CsvRole& role) const {
-    const bool has_texts = options_.task == Task::kClassification && options_.label_names;
+    const bool has_texts = !options_.HasNumberLabels();
     const bool is_missing = has_texts ? IsMissingText(place.text()) : IsMissing(place.text());
     if (options_.label_optional && is_missing) return;
     if (options_.task != Task::kClassification) {
       rows.targets.end()[role.index - options_.LabelCount()] =
-          TargetIn(options_, place, fit_.DecimalOf(role));
+          TargetIn(options_, place, DecimalOf(place, role));
     } else if (has_texts) {
-      const int64_t found = class_index_.Find(ClassNameIn(place));
+      const int64_t found = class_index_.Find(ClassNameIn(place), OwnDecimal(place));
       if (found < 0) {
         FailAt(place, fmt::format("label {} is none of those in training (data.csv.classes)",
                                   Quoted(place.text())));
       }
       rows.labels.back() = found;
     } else {
-      rows.labels.back() = ClassIn(options_, place);
+      rows.labels.back() = ClassIn(options_, place, DecimalOf(place, role));
     }
   }
 
@@ -235,9 +269,13 @@ class Encoder {
   // The index of each feature column's categories; empty if there are no categories.
   std::vector<TextIndex> category_index_;
   TextIndex class_index_;
+  std::vector<CsvDecimal> decimals_;  // CsvFit::file_decimals of the file that is being read
   // Whether the row holds a text that no training row had, and whether it lacks one that all training rows had.
+  bool row_is_counted_ = true;  // by AddRemarkOnUnknown()
   bool row_is_unknown_ = false;
   bool row_lacks_text_ = false;
+  std::vector<int64_t> held_back_;  // CsvOptions::held_back_rows() of training files
+  size_t next_held_back_ = 0;
   int64_t unknown_rows_ = 0;
   int64_t lacking_rows_ = 0;
   std::string first_unknown_;  // the first such text, in words

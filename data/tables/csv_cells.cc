@@ -124,9 +124,9 @@ std::string_view TrimmedCell(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-std::string AsCsvCell(const std::string& text) {
-  const bool plain =
-      text.find_first_of("\",\r\n") == text.npos && TrimmedCell(text).size() == text.size();
+std::string AsCsvCell(const std::string& text, char delimiter) {
+  const bool plain = text.find_first_of("\"\r\n") == text.npos &&
+                     text.find(delimiter) == text.npos && TrimmedCell(text).size() == text.size();
   if (plain) return text;
   std::string cell = "\"";
   for (const char c : text) cell += c == '"' ? std::string("\"\"") : std::string(1, c);

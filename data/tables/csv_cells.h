@@ -64,6 +64,6 @@ class CsvCells {
 std::string_view TrimmedCell(std::string_view text);
 
 // Returns `text` as a cell of a CSV file, in quotes if `text` needs quotes.
-std::string AsCsvCell(const std::string& text);
+std::string AsCsvCell(const std::string& text, char delimiter);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files/unpack.h"
+#include "data/tables/csv_delimiter.h"
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ CsvFiles::CsvFiles(const CsvOptions& options, std::optional<size_t> most_bytes)
 void CsvFiles::Open(const std::string& path) {
   CsvBytes bytes(path, bytes_left_);
   bytes_left_ -= std::min(bytes_left_, bytes.unpacked_bytes());
-  CsvCells cells(path, bytes.text(), options_.delimiter);
+  const char delimiter = DelimiterOf(path, bytes.text());
+  CsvCells cells(path, bytes.text(), delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   const int64_t line = cells.line();
   int64_t columns = 0;
@@ -33,7 +35,7 @@ void CsvFiles::Open(const std::string& path) {
     if (options_.header) header.emplace_back(cells.cell());
     if (++columns <= kMaxCsvColumns) continue;
     throw DataError("{}:{}: more than {} columns (delimiter '{}')", path, line, kMaxCsvColumns,
-                    options_.delimiter);
+                    delimiter);
   }
   if (options_.header && !cells.NextRow()) throw DataError("{}: the file has no rows", path);
   CsvLayout layout;
@@ -45,14 +47,48 @@ void CsvFiles::Open(const std::string& path) {
     layout = files_.front().layout;
   } else {
     if (columns <= options_.LabelCount()) {
+      const char found = FindDelimiter(path, bytes.text());
       throw DataError(
-          "{}:{}: only {} column{}: a row needs a feature and {} label{} (delimiter '{}')", path,
+          "{}:{}: only {} column{}: a row needs a feature and {} label{} (delimiter '{}'){}", path,
           line, columns, columns == 1 ? "" : "s", options_.LabelCount(),
-          options_.LabelCount() == 1 ? "" : "s", options_.delimiter);
+          options_.LabelCount() == 1 ? "" : "s", delimiter,
+          found == delimiter ? ""
+                             : fmt::format(": set data.csv.delimiter: \"{}\"",
+                                           found == '\t' ? "\\t" : std::string(1, found)));
     }
     layout = LayoutInTraining(options_, path, std::move(header), columns);
   }
-  files_.push_back({path, std::move(bytes), std::move(layout)});
+  if (delimiter != options_.delimiter) {
+    remarks_.push_back(
+        fmt::format("{}: read with a {} between cells, where the training file has a {}", path,
+                    NameOfDelimiter(delimiter), NameOfDelimiter(options_.delimiter)));
+  }
+  files_.push_back({path, std::move(bytes), std::move(layout), delimiter});
+}
+
+char CsvFiles::DelimiterOf(const std::string& path, std::string_view text) const {
+  const bool is_first_in_training = options_.features == 0 && files_.empty();
+  if (is_first_in_training) return options_.delimiter;
+  return FittingDelimiter(path, text, options_.delimiter,
+                          [&](const CsvRowOfTexts& first_row) { return FitOf(first_row); });
+}
+
+double CsvFiles::FitOf(const std::vector<std::string>& first_row) const {
+  constexpr double kMayFit = 0.5;  // without names the number of cells leaves doubt
+  if (options_.features == 0) {
+    const CsvLayout& first = files_.front().layout;
+    if (options_.header) return ShareOfNames(first.header, first_row);
+    return first_row.size() == first.roles.size() ? kMayFit : 0;
+  }
+  if (options_.header) {
+    std::vector<std::string> names;
+    for (const CsvColumn& column : options_.columns) names.push_back(column.name);
+    return ShareOfNames(names, first_row);
+  }
+  const auto width = static_cast<int64_t>(first_row.size());
+  const int64_t unlabelled = WidthWithoutLabels(options_);
+  const bool may_lack_labels = options_.label_optional && width == unlabelled;
+  return may_lack_labels || width == unlabelled + options_.LabelCount() ? kMayFit : 0;
 }
 
 void CsvFiles::RequireSameColumns(const std::string& path, const std::vector<std::string>& header,
@@ -70,7 +106,7 @@ void CsvFiles::RequireSameColumns(const std::string& path, const std::vector<std
 }
 
 CsvCells CsvFiles::RowsOf(const CsvFile& file) const {
-  CsvCells cells(file.path, file.text(), options_.delimiter);
+  CsvCells cells(file.path, file.text(), file.delimiter);
   if (options_.header) {
     cells.NextRow();
     SkipRow(cells);

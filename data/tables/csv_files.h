@@ -1,4 +1,7 @@
 // CsvFiles: opens the files of a CSV table, assigns a role to each column, and visits the rows in order.
+//
+// The first training file has the delimiter that the options give. Each other file has the one with which its first row
+// fits the columns of the training files (data/tables/csv_delimiter.h), and a remark tells if it is another one.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +22,7 @@ struct CsvFile {
   const std::string& path;
   CsvBytes bytes;
   CsvLayout layout;
+  char delimiter;
 
   std::string_view text() const { return bytes.text(); }
 };
@@ -42,8 +46,15 @@ class CsvFiles {
   template <typename Visit>
   void VisitRows(const Visit& visit) const;
 
+  // Returns lines that tell which files have another delimiter than the training files, for Dataset::Remarks().
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
  private:
   void Open(const std::string& path);
+  // Returns the delimiter of a file's text.
+  char DelimiterOf(const std::string& path, std::string_view text) const;
+  // Returns how well the first row of a file fits the columns of the training files (FittingDelimiter()).
+  double FitOf(const std::vector<std::string>& first_row) const;
   void RequireSameColumns(const std::string& path, const std::vector<std::string>& header,
                           int64_t columns, int64_t line) const;
   int64_t CountRows() const;
@@ -51,6 +62,7 @@ class CsvFiles {
   const CsvOptions& options_;
   size_t bytes_left_;  // how many bytes may still be unpacked
   std::vector<CsvFile> files_;
+  std::vector<std::string> remarks_;
 };
 
 // Calls visit(place, role) for each cell of the row at which `cells` is. Throws Error (kData).

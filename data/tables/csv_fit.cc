@@ -56,6 +56,10 @@ class Fitter {
   CsvFit Fit() && {
     const bool fits_classes = options_.label_names && fit_.classes.empty();
     FindDecimals();
+    if (further_remarks_ > 0) {
+      fit_.remarks.push_back(fmt::format("{}: {} further columns hold such numbers",
+                                         files_.front().path, further_remarks_));
+    }
     const bool fits_columns =
         (KnowsColumns(options_) || !decimals_.empty()) && fit_.columns.empty();
     if (fits_columns) {
@@ -101,7 +105,7 @@ class Fitter {
           return column.decimal != CsvDecimal::kPoint;
         });
     if (!may_have_commas && std::ranges::none_of(files_, [&](const CsvFile& file) {
-          return MayHaveFormattedNumbers(file.text(), options_.delimiter);
+          return MayHaveFormattedNumbers(file.text(), file.delimiter);
         })) {
       return;
     }
@@ -109,11 +113,20 @@ class Fitter {
     for (const CsvFile& file : files_) {
       std::vector<DecimalSigns> signs(file.layout.roles.size());
       AddSigns(file, signs);
+      const std::vector<CsvDecimal> alone = DecimalRule{.delimiter = file.delimiter}.ForAll(signs);
+      std::vector<CsvDecimal>& decimals = fit_.file_decimals.emplace_back(signs.size());
       for (size_t i = 0; i < signs.size(); ++i) {
         const CsvRole& role = file.layout.roles[i];
-        if (!HoldsNumbers(role)) continue;
-        const CsvDecimal decimal = fit_.DecimalOf(role);
-        AddRemark(file, i, signs[i], decimal, HowAlone(signs[i], decimal));
+        if (!HoldsNumbers(role) && !IsCompared(role)) continue;
+        const CsvDecimal trained = TrainedDecimalOf(role);
+        const bool has_own = !options_.decimal && signs[i].others() == 0 &&
+                             !signs[i].Fits(trained) && signs[i].Fits(alone[i]);
+        decimals[i] = has_own ? alone[i] : trained;
+        if (!has_own && !HoldsNumbers(role)) continue;
+        AddRemark(file, i, signs[i], decimals[i],
+                  has_own ? fmt::format(", with the decimal {} of this file",
+                                        alone[i] == CsvDecimal::kPoint ? "point" : "comma")
+                          : HowAlone(signs[i], trained, alone[i]));
       }
     }
   }
@@ -124,12 +137,13 @@ class Fitter {
     const CsvFile& first = files_.front();
     std::vector<DecimalSigns> signs(first.layout.roles.size());
     for (const CsvFile& file : files_) AddSigns(file, signs);
+    const std::vector<CsvDecimal> found = options_.decimal_rule().ForAll(signs);
     std::vector<CsvDecimal> features(first.layout.features());
     std::vector<CsvDecimal> labels(options_.LabelCount());
     for (size_t i = 0; i < signs.size(); ++i) {
       const CsvRole& role = first.layout.roles[i];
       if (!HoldsNumbers(role)) continue;
-      const CsvDecimal decimal = options_.decimal.value_or(signs[i].Found(options_.delimiter));
+      const CsvDecimal decimal = found[i];
       (role.kind == Kind::kLabel ? labels : features)[role.index] = decimal;
       AddRemark(first, i, signs[i], decimal, options_.decimal ? "" : HowElse(signs[i], decimal));
     }
@@ -138,29 +152,41 @@ class Fitter {
     if (std::ranges::any_of(labels, has_comma)) fit_.label_decimals = std::move(labels);
   }
 
+  // Adds the cells of all columns of a file, also of those that are left out: they tell which sign the file has.
   void AddSigns(const CsvFile& file, std::vector<DecimalSigns>& signs) const {
     for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) {
-      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
-        if (HoldsNumbers(role)) signs[place.column].Add(place.text());
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole&) {
+        signs[place.column].Add(place.text());
       });
     }
   }
 
+  // Returns whether a column's texts, which may be numbers, are compared with those of training.
+  bool IsCompared(const CsvRole& role) const {
+    return role.kind == Kind::kCategory ||
+           (role.kind == Kind::kLabel && !options_.HasNumberLabels());
+  }
+
+  // Returns the decimal sign that a column has in training.
+  CsvDecimal TrainedDecimalOf(const CsvRole& role) const {
+    if (!IsCompared(role)) return fit_.DecimalOf(role);
+    const std::vector<std::string>& texts =
+        role.kind == Kind::kCategory ? fit_.columns[role.index].categories : fit_.classes;
+    return ColumnKeys(texts, options_.decimal_rule()).decimal();
+  }
+
   // Returns an aside for HowRead() if a file that is no training file would by itself be read otherwise.
-  std::string HowAlone(const DecimalSigns& signs, CsvDecimal decimal) const {
+  static std::string HowAlone(const DecimalSigns& signs, CsvDecimal decimal,
+                              CsvDecimal alone_decimal) {
     const std::string& example = signs.Example(decimal);
     double number = 0, alone = 0;
     const bool differ = ParseNumber(example, decimal, number) &&
-                        ParseNumber(example, signs.Found(options_.delimiter), alone) &&
-                        number != alone;
+                        ParseNumber(example, alone_decimal, alone) && number != alone;
     return differ ? fmt::format(", as in training; by this file alone it would be {}", alone) : "";
   }
 
-  // Returns whether a column's cells are numbers with fractions. The labels of classification are not: they are class
-  // numbers or texts.
   bool HoldsNumbers(const CsvRole& role) const {
-    return role.kind == Kind::kNumber ||
-           (role.kind == Kind::kLabel && options_.task != Task::kClassification);
+    return role.kind == Kind::kNumber || (role.kind == Kind::kLabel && options_.HasNumberLabels());
   }
 
   // Adds a line that tells how the formatted numbers of a column are read, if there are any.
@@ -168,7 +194,11 @@ class Fitter {
                  const std::string& aside) {
     constexpr size_t kMostRemarks = 8;
     const std::string how = HowRead(signs, decimal, aside);
-    if (how.empty() || fit_.remarks.size() == kMostRemarks) return;
+    if (how.empty()) return;
+    if (fit_.remarks.size() == kMostRemarks) {
+      ++further_remarks_;
+      return;
+    }
     fit_.remarks.push_back(fmt::format("{}: {}: {}", file.path,
                                        file.layout.NameOf(static_cast<int64_t>(column)), how));
   }
@@ -233,7 +263,7 @@ class Fitter {
   void KeepCategories(size_t index) {
     if (categories_[index].empty()) return;
     CsvColumn& column = fit_.columns[index];
-    MergeSpellings(categories_[index]);
+    MergeSpellings(categories_[index], options_.decimal_rule());
     for (const auto& [text, count] : categories_[index]) {
       if (count >= options_.category_min_rows) {
         column.categories.push_back(text);
@@ -267,7 +297,7 @@ class Fitter {
   }
 
   void KeepClasses() {
-    MergeSpellings(classes_);
+    MergeSpellings(classes_, options_.decimal_rule());
     for (const auto& [text, count] : classes_) fit_.classes.push_back(text);
   }
 
@@ -318,6 +348,7 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
+  int64_t further_remarks_ = 0;  // columns of which no remark tells how they are read
   // Each of the two vectors has an element for each feature column. An element of numbers_ describes the column's
   // numbers or dates, and an element of categories_ counts its texts. numbers_ is empty if nothing is fitted to
   // numbers, and categories_ is empty if nothing is fitted to categories.

@@ -17,7 +17,11 @@ struct CsvFit {
   std::vector<CsvDecimal> label_decimals;  // of each label column; empty: kPoint
   std::vector<std::string> remarks;  // lines that tell how columns are read, for Dataset::Remarks()
 
-  // Returns the decimal sign of a column of numbers or of a label column.
+  // For each file that is no training file, the decimal sign of each of its columns; empty: DecimalOf(). It is another
+  // one if the file's numbers cannot have the sign that the column has in training.
+  std::vector<std::vector<CsvDecimal>> file_decimals;
+
+  // Returns the decimal sign in training of a column of numbers or of a label column.
   CsvDecimal DecimalOf(const CsvRole& role) const {
     const auto index = static_cast<size_t>(role.index);
     if (role.kind == CsvRole::Kind::kLabel) {

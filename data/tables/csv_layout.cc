@@ -200,6 +200,12 @@ int64_t CsvColumnFinder::Find(const std::string& reference, std::string_view fie
                   reference, columns_ - 1);
 }
 
+int64_t WidthWithoutLabels(const CsvOptions& options) {
+  const int64_t features =
+      options.columns.empty() ? options.features : static_cast<int64_t>(options.columns.size());
+  return features + static_cast<int64_t>(options.ignore.size());
+}
+
 CsvLayout LayoutInTraining(const CsvOptions& options, const std::string& path,
                            std::vector<std::string> header, int64_t columns) {
   CsvLayout layout{.roles = std::vector<CsvRole>(columns), .header = std::move(header)};
@@ -213,9 +219,7 @@ CsvLayout LayoutInTraining(const CsvOptions& options, const std::string& path,
 CsvLayout LayoutAsTrained(const CsvOptions& options, const std::string& path,
                           std::vector<std::string> header, int64_t columns, int64_t line) {
   if (!header.empty()) return MatchNames(options, path, std::move(header));
-  const int64_t features =
-      options.columns.empty() ? options.features : static_cast<int64_t>(options.columns.size());
-  const int64_t unlabelled = features + static_cast<int64_t>(options.ignore.size());
+  const int64_t unlabelled = WidthWithoutLabels(options);
   const int64_t labelled = unlabelled + options.LabelCount();
   const bool no_labels = options.label_optional && columns == unlabelled;
   if (columns != labelled && !no_labels) {

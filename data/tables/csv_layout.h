@@ -60,6 +60,9 @@ class CsvColumnFinder {
 // The greatest number of columns. A file with more columns is refused as a mistake.
 inline constexpr int64_t kMaxCsvColumns = int64_t{1} << 24;
 
+// Returns the number of columns that a file without a header and without labels has, if it is not a training file.
+int64_t WidthWithoutLabels(const CsvOptions& options);
+
 // Returns the layout of a training file with `columns` columns. Throws Error (kData).
 CsvLayout LayoutInTraining(const CsvOptions& options, const std::string& path,
                            std::vector<std::string> header, int64_t columns);

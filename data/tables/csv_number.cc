@@ -1,6 +1,7 @@
 #include "data/tables/csv_number.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,11 +16,29 @@ namespace {
 constexpr std::array<std::string_view, 5> kSpaces{" ", "\t", "\u00A0", "\u202F", "\u2009"};
 constexpr std::string_view kMinus = "\u2212";
 constexpr std::string_view kDollar = "$";
-constexpr std::array<std::string_view, 15> kCurrencies{"€", "£", "¥", "₹", "₩", "₽",  "₺", "₪",
-                                                       "₫", "฿", "₴", "₦", "₱", "zł", "kr"};
-constexpr std::array<std::string_view, 16> kCurrencyCodes{"USD", "EUR", "GBP", "JPY", "CNY", "CHF",
-                                                          "AUD", "CAD", "NZD", "HKD", "SEK", "NOK",
-                                                          "DKK", "PLN", "INR", "BRL"};
+
+// A currency as it is written, and its code.
+struct Currency {
+  std::string_view text;
+  std::string_view code;
+};
+constexpr std::array<Currency, 31> kCurrencies{
+    {{"€", "EUR"},   {"£", "GBP"},   {"¥", "JPY"},   {"₹", "INR"},   {"₩", "KRW"},   {"₽", "RUB"},
+     {"₺", "TRY"},   {"₪", "ILS"},   {"₫", "VND"},   {"฿", "THB"},   {"₴", "UAH"},   {"₦", "NGN"},
+     {"₱", "PHP"},   {"zł", "PLN"},  {"kr", "kr"},   {"USD", "USD"}, {"EUR", "EUR"}, {"GBP", "GBP"},
+     {"JPY", "JPY"}, {"CNY", "CNY"}, {"CHF", "CHF"}, {"AUD", "AUD"}, {"CAD", "CAD"}, {"NZD", "NZD"},
+     {"HKD", "HKD"}, {"SEK", "SEK"}, {"NOK", "NOK"}, {"DKK", "DKK"}, {"PLN", "PLN"}, {"INR", "INR"},
+     {"BRL", "BRL"}}};
+// The letters before a dollar sign.
+constexpr std::array<Currency, 9> kDollars{{{"", "USD"},
+                                            {"US", "USD"},
+                                            {"A", "AUD"},
+                                            {"AU", "AUD"},
+                                            {"C", "CAD"},
+                                            {"CA", "CAD"},
+                                            {"NZ", "NZD"},
+                                            {"HK", "HKD"},
+                                            {"R", "BRL"}}};
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
@@ -57,18 +76,38 @@ std::string_view Trimmed(std::string_view text) {
 }
 
 // Removes a currency from the beginning of `text`: a symbol, a code, or up to three capital letters and a dollar (US$).
-bool TakeCurrency(std::string_view& text) {
-  if (TakeFirstOf(text, kCurrencies) || TakeFirstOf(text, kCurrencyCodes)) return true;
+// Returns the currency as it is written; empty if there is none.
+std::string_view TakeCurrency(std::string_view& text) {
+  for (const Currency& currency : kCurrencies) {
+    if (TakeFirst(text, currency.text)) return currency.text;
+  }
   const size_t letters = std::ranges::find_if_not(text, IsCapital) - text.begin();
   constexpr size_t kMostLetters = 3;
-  if (letters > kMostLetters || !text.substr(letters).starts_with(kDollar)) return false;
-  text.remove_prefix(letters + kDollar.size());
-  return true;
+  if (letters > kMostLetters || !text.substr(letters).starts_with(kDollar)) return {};
+  const std::string_view currency = text.substr(0, letters + kDollar.size());
+  text.remove_prefix(currency.size());
+  return currency;
 }
 
-bool TakeCurrencyAtEnd(std::string_view& text) {
-  return TakeLast(text, kDollar) || TakeLastOf(text, kCurrencies) ||
-         TakeLastOf(text, kCurrencyCodes);
+// As TakeCurrency(), at the end of `text`.
+std::string_view TakeCurrencyAtEnd(std::string_view& text) {
+  if (TakeLast(text, kDollar)) return kDollar;
+  for (const Currency& currency : kCurrencies) {
+    if (TakeLast(text, currency.text)) return currency.text;
+  }
+  return {};
+}
+
+// Returns the code of a currency, which is the same for each of its spellings.
+std::string_view CodeOf(std::string_view currency) {
+  if (const auto known = std::ranges::find(kCurrencies, currency, &Currency::text);
+      known != kCurrencies.end()) {
+    return known->code;
+  }
+  std::string_view letters = currency;
+  TakeLast(letters, kDollar);
+  const auto known = std::ranges::find(kDollars, letters, &Currency::text);
+  return known == kDollars.end() ? currency : known->code;
 }
 
 // Reads the digits of a number, without sign, currency and percent sign.
@@ -154,6 +193,7 @@ class Digits {
       if (last == 0) return;
     }
     if (last != kThree || !(all_three || all_two)) return;
+    if (rest.starts_with('e') || rest.starts_with('E')) return;
     plain += groups;
     text_ = rest;
     is_formatted_ = true;
@@ -197,12 +237,14 @@ std::optional<PlainNumber> FindNumber(std::string_view text, CsvDecimal decimal)
     text = Trimmed(text);
   };
   take_sign();
-  bool has_currency = TakeCurrency(text);
-  if (has_currency) text = Trimmed(text);
-  if (has_currency && !has_sign) take_sign();
+  number.currency = TakeCurrency(text);
+  if (!number.currency.empty()) {
+    text = Trimmed(text);
+    if (!has_sign) take_sign();
+  }
   const bool is_percent = TakeLast(text, "%");
-  if (!is_percent && !has_currency) has_currency = TakeCurrencyAtEnd(text);
-  if (is_percent || has_currency) {
+  if (!is_percent && number.currency.empty()) number.currency = TakeCurrencyAtEnd(text);
+  if (is_percent || !number.currency.empty()) {
     text = Trimmed(text);
     number.is_formatted = true;
   }
@@ -212,6 +254,15 @@ std::optional<PlainNumber> FindNumber(std::string_view text, CsvDecimal decimal)
   if (is_percent) number.text += "e-2";
   number.is_formatted = number.is_formatted || digits.is_formatted();
   return number;
+}
+
+bool IsAnyNumber(std::string_view text) {
+  return FindNumber(text, CsvDecimal::kPoint) || FindNumber(text, CsvDecimal::kCommaAndPoints);
+}
+
+bool HasFraction(std::string_view text, CsvDecimal decimal) {
+  const std::optional<PlainNumber> number = FindNumber(text, decimal);
+  return number && number->text.find('.') != std::string::npos;
 }
 
 std::optional<bool> TruthOf(std::string_view text) {
@@ -270,11 +321,15 @@ void DecimalSigns::Add(std::string_view cell) {
   const std::optional<PlainNumber> with_point = FindNumber(cell, kPoint);
   const std::optional<PlainNumber> with_groups = FindNumber(cell, kCommaAndPoints);
   const bool with_comma = IsNumber(cell, kComma);
-  if (!with_point && !with_comma && !with_groups) return;
+  if (!with_point && !with_comma && !with_groups) {
+    if (!IsMissing(cell) && !TruthOf(cell)) ++others_;
+    return;
+  }
   ++numbers_;
   if (cell.find('%') != cell.npos) ++percents_;
   const bool is_formatted = !with_point || with_point->is_formatted;
   if (is_formatted && example_.empty()) example_ = cell;
+  if (const auto& number = with_point ? with_point : with_groups) AddCurrency(number->currency);
   if (cell.find(',') == cell.npos) {
     if (!with_point) {
       ++point_groups_;  // 1.281.000
@@ -282,7 +337,7 @@ void DecimalSigns::Add(std::string_view cell) {
       ++integers_;
     } else if (with_groups->text != with_point->text) {
       if (point_example_.empty()) point_example_ = cell;
-    } else {
+    } else if (with_point->text.find('e') == std::string::npos) {
       ++points_;
     }
   } else if (!with_point) {
@@ -290,6 +345,13 @@ void DecimalSigns::Add(std::string_view cell) {
   } else {
     ++(with_groups ? either_ : groups_);
   }
+}
+
+void DecimalSigns::AddCurrency(const std::string& currency) {
+  constexpr size_t kMostCurrencies = 8;
+  const auto is_same = [&](const std::string& known) { return CodeOf(known) == CodeOf(currency); };
+  if (currency.empty() || currencies_.size() == kMostCurrencies) return;
+  if (std::ranges::none_of(currencies_, is_same)) currencies_.push_back(currency);
 }
 
 CsvDecimal DecimalSigns::Found(char delimiter) const {
@@ -307,6 +369,17 @@ const std::string& DecimalSigns::Example(CsvDecimal decimal) const {
   return takes_point ? point_example_ : example_;
 }
 
+std::vector<CsvDecimal> DecimalRule::ForAll(const std::vector<DecimalSigns>& columns) const {
+  const bool has_comma = std::ranges::any_of(columns, &DecimalSigns::has_comma);
+  const bool has_point = std::ranges::any_of(columns, &DecimalSigns::has_point);
+  std::vector<CsvDecimal> decimals;
+  for (const DecimalSigns& signs : columns) {
+    const bool is_decided = given || has_comma == has_point || !signs.is_open();
+    decimals.push_back(is_decided ? For(signs) : has_comma ? signs.AsComma() : CsvDecimal::kPoint);
+  }
+  return decimals;
+}
+
 std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::string& aside) {
   const std::string& example = signs.Example(decimal);
   double number = 0;
@@ -316,11 +389,20 @@ std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::st
     text +=
         fmt::format("; {} of {} numbers have a percent sign", signs.percents(), signs.numbers());
   }
+  if (signs.currencies().size() > 1) {
+    text += fmt::format("; amounts in {} are taken alike, without conversion",
+                        fmt::join(signs.currencies(), ", "));
+  }
   return text;
 }
 
 std::string HowElse(const DecimalSigns& signs, CsvDecimal decimal) {
-  if (!signs.may_be_either()) return "";
+  if (!signs.is_open()) return "";
+  if (!signs.may_be_either()) {
+    return decimal == CsvDecimal::kCommaAndPoints
+               ? " (data.csv.decimal: COMMA if the point is a decimal sign)"
+               : "";
+  }
   const bool is_point = decimal == CsvDecimal::kPoint;
   return fmt::format(" (data.csv.decimal: {} if the comma {})", is_point ? "COMMA" : "POINT",
                      is_point ? "is a decimal sign" : "separates groups of digits");

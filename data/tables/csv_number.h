@@ -7,11 +7,12 @@
 //                                                sign is a point
 //   1281,5    1.281,5     1 281,5                the same, if the decimal sign is a comma
 //   5.1%                                         0.051, which is also the number that a spreadsheet keeps for it
-//   $602.52   602,52 €   US$5   EUR 5            the number without the currency
-//   (5.1)     −5.1                               -5.1: brackets in accounts, and the minus sign of Unicode
+//   $602.52   602,52 €   US$5   EUR 5            the number without the currency; HowRead() says if a column has
+// several (5.1)     −5.1                               -5.1: brackets in accounts, and the minus sign of Unicode
 //
 // "1,281" alone may be 1281 or 1.281. So one decimal sign holds for a whole column, and DecimalSigns finds it from the
-// column's cells.
+// column's cells. A number with an exponent has no groups, so 1.281e0 is 1.281 whatever the decimal sign is: a data
+// frame's numbers are written so.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_number_test.cc)
 //   a text is no number, or is beyond a float's range -> false -> CsvNumber.RefusesWhatIsNoNumber
@@ -24,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -38,6 +40,7 @@ struct PlainNumber {
   std::string text;  // the number as from_chars() reads it
   // Whether the text has groups, a comma, a percent sign, a currency, brackets or Unicode's minus sign.
   bool is_formatted = false;
+  std::string currency{};  // as it is written: "$"; empty: none
 };
 
 // Returns the number that `text` holds, or nullopt if `text` holds no number.
@@ -81,6 +84,12 @@ bool ParseTruth(std::string_view text, Number& number) {
   return truth.has_value();
 }
 
+// Returns whether `text` is a number with one of the decimal signs.
+bool IsAnyNumber(std::string_view text);
+
+// Returns whether `text` is a number that is written with a decimal sign, such as 0.5 or 0.0.
+bool HasFraction(std::string_view text, CsvDecimal decimal);
+
 // Returns whether a file's text may hold a number that is not in C's spelling. Costs much less than to read the cells.
 bool MayHaveFormattedNumbers(std::string_view file_text, char delimiter);
 
@@ -96,33 +105,75 @@ class DecimalSigns {
   // decimal comma, and groups otherwise.
   CsvDecimal Found(char delimiter) const;
 
+  // Returns whether the cells are numbers of which some have a decimal comma, or a decimal point, and none could be
+  // written with the other sign.
+  bool has_comma() const { return others_ == 0 && commas_ + point_groups_ > 0 && groups_ == 0; }
+  bool has_point() const { return others_ == 0 && points_ + groups_ > 0 && commas_ == 0; }
+  // Returns whether the cells leave the sign open: 1,281 or 1.281.
+  bool is_open() const {
+    return commas_ + points_ + groups_ + point_groups_ == 0 &&
+           (either_ > 0 || !point_example_.empty());
+  }
+  // Returns whether each number of the column can be meant with this sign.
+  bool Fits(CsvDecimal decimal) const {
+    if (decimal == CsvDecimal::kPoint) return commas_ + point_groups_ == 0;
+    return groups_ == 0 && (decimal == CsvDecimal::kComma ? point_groups_ : points_) == 0;
+  }
+  // Returns the sign of a column that is open, in a file whose other columns have a decimal comma.
+  CsvDecimal AsComma() const {
+    return point_example_.empty() ? CsvDecimal::kComma : CsvDecimal::kCommaAndPoints;
+  }
+
   // Returns whether each comma may be a decimal sign or separate groups.
   bool may_be_either() const {
     return either_ > 0 && commas_ + points_ + groups_ + point_groups_ == 0;
   }
 
   int64_t numbers() const { return numbers_; }
+  int64_t others() const { return others_; }      // cells that are neither numbers nor missing
   int64_t percents() const { return percents_; }  // how many numbers have a percent sign
+  // The first spelling of each currency: {"$", "€"}. US$ and USD are the currency of $.
+  const std::vector<std::string>& currencies() const { return currencies_; }
 
   // Returns the first cell whose number is formatted (PlainNumber::is_formatted) or, if there is none and points
   // separate groups, the first cell that may have groups ("1.281"). Returns an empty text if there is no such cell.
   const std::string& Example(CsvDecimal decimal) const;
 
  private:
+  void AddCurrency(const std::string& currency);
+
   int64_t numbers_ = 0;
   int64_t percents_ = 0;
+  int64_t others_ = 0;
   int64_t integers_ = 0;  // cells of digits alone
   int64_t commas_ = 0;    // cells whose comma can only be a decimal sign
-  int64_t points_ = 0;    // cells whose point can only be a decimal sign, and which have no comma
-  int64_t groups_ = 0;    // cells whose commas can only separate groups
-  int64_t either_ = 0;    // cells whose comma may be either
-  int64_t point_groups_ = 0;   // cells whose points can only separate groups
+  // Cells whose point can only be a decimal sign, and which have no comma, and no exponent as a data frame's numbers.
+  int64_t points_ = 0;
+  int64_t groups_ = 0;        // cells whose commas can only separate groups
+  int64_t either_ = 0;        // cells whose comma may be either
+  int64_t point_groups_ = 0;  // cells whose points can only separate groups
+  std::vector<std::string> currencies_;
   std::string example_;        // the first cell whose number is formatted
   std::string point_example_;  // the first cell that has a point where groups may be separated
 };
 
+// Says how the decimal sign of a column is found: it is `given` by the user, or else found from the cells of a file
+// with the delimiter `delimiter`.
+struct DecimalRule {
+  char delimiter = ',';
+  std::optional<CsvDecimal> given{};
+
+  CsvDecimal For(const DecimalSigns& signs) const {
+    return given ? *given : signs.Found(delimiter);
+  }
+  // Returns the sign of each column of a file. If the cells of a column leave it open (1.281), the other columns
+  // decide, if all that decide have the same sign: a file has one.
+  std::vector<CsvDecimal> ForAll(const std::vector<DecimalSigns>& columns) const;
+};
+
 // HowRead() returns words that tell how the formatted numbers of a column with the sign `decimal` are read, such as
-// `"1,5" is read as 1.5`, with `aside` behind the number; an empty text if there are none. HowElse() returns an aside
+// `"1,5" is read as 1.5`, with `aside` behind the number; an empty text if there are none. The words also tell if only
+// some of the numbers have a percent sign, and if there are several currencies. HowElse() returns an aside
 // if a comma may be either: what data.csv.decimal would change.
 std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::string& aside);
 std::string HowElse(const DecimalSigns& signs, CsvDecimal decimal);

@@ -133,6 +133,78 @@ TEST(DecimalSigns, TellWhatWasFormatted) {
   EXPECT_EQ(signs.numbers(), 4);
 }
 
+TEST(DecimalSigns, TellOfSeveralCurrencies) {
+  const auto told = [](const std::vector<std::string>& cells) {
+    DecimalSigns signs;
+    for (const std::string& cell : cells) signs.Add(cell);
+    return HowRead(signs, kPoint, "");
+  };
+  EXPECT_EQ(told({"$5", "6 €"}),
+            "\"$5\" is read as 5; amounts in $, € are taken alike, without conversion");
+  EXPECT_EQ(told({"5", "GBP 6", "CHF 7"}),
+            "\"GBP 6\" is read as 6; amounts in GBP, CHF are taken alike, without conversion");
+  for (const std::vector<std::string>& one : std::vector<std::vector<std::string>>{
+           {"$5", "US$ 6", "7 USD", "8"}, {"€5", "6 EUR"}, {"CA$5", "C$6", "CAD 7"}, {"5%", "6"}}) {
+    EXPECT_EQ(told(one).find("alike"), std::string::npos) << one[0];
+  }
+}
+
+std::vector<CsvDecimal> FoundInFile(const std::vector<std::vector<std::string>>& columns,
+                                    const DecimalRule& rule = {.delimiter = ';'}) {
+  std::vector<DecimalSigns> signs(columns.size());
+  for (size_t i = 0; i < columns.size(); ++i) {
+    for (const std::string& cell : columns[i]) signs[i].Add(cell);
+  }
+  return rule.ForAll(signs);
+}
+
+TEST(DecimalRule, TheOtherColumnsOfAFileDecideWhatAColumnLeavesOpen) {
+  using testing::ElementsAre;
+  EXPECT_THAT(FoundInFile({{"1.281", "950"}, {"0,5"}}), ElementsAre(kCommaAndPoints, kComma));
+  EXPECT_THAT(FoundInFile({{"1,281", "950"}, {"0,5"}}), ElementsAre(kComma, kComma));
+  EXPECT_THAT(FoundInFile({{"1,281"}, {"0.5"}}), ElementsAre(kPoint, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"2"}}), ElementsAre(kPoint, kPoint));
+  // No column decides, or columns contradict each other, or texts are among the cells: each column is on its own.
+  EXPECT_THAT(FoundInFile({{"1,281"}, {"2"}}), ElementsAre(kComma, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5"}, {"0.5"}}), ElementsAre(kPoint, kComma, kPoint));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5", "x"}}), ElementsAre(kPoint, kComma));
+  EXPECT_THAT(FoundInFile({{"1.281"}, {"0,5"}}, {.given = kPoint}), ElementsAre(kPoint, kPoint));
+}
+
+TEST(DecimalSigns, KnowWhichSignTheNumbersCanHave) {
+  const auto fitting = [](const std::vector<std::string>& cells) {
+    DecimalSigns signs;
+    for (const std::string& cell : cells) signs.Add(cell);
+    return std::vector<bool>{signs.Fits(kPoint), signs.Fits(kComma), signs.Fits(kCommaAndPoints)};
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(fitting({"1,5"}), ElementsAre(false, true, true));
+  EXPECT_THAT(fitting({"1.5"}), ElementsAre(true, true, false));
+  EXPECT_THAT(fitting({"1.281,5"}), ElementsAre(false, false, true));
+  EXPECT_THAT(fitting({"1,281.5"}), ElementsAre(true, false, false));
+  EXPECT_THAT(fitting({"1,281", "1.281", "1.5e0", "2"}), ElementsAre(true, true, true));
+}
+
+TEST(CsvNumber, ANumberWithAnExponentHasNoGroups) {
+  for (const CsvDecimal decimal : {kPoint, kComma, kCommaAndPoints}) {
+    double number = 0;
+    ASSERT_TRUE(ParseNumber("1.281e0", decimal, number));
+    EXPECT_EQ(number, 1.281);
+    ASSERT_TRUE(ParseNumber("-1.281000E+03", decimal, number));
+    EXPECT_EQ(number, -1281);
+  }
+  EXPECT_EQ(Found({"1,281E+03"}), kComma);
+}
+
+TEST(HasFraction, KnowsTheDecimalSign) {
+  EXPECT_TRUE(HasFraction("0.5", kPoint));
+  EXPECT_TRUE(HasFraction("0.0", kPoint));
+  EXPECT_TRUE(HasFraction("0,5", kComma));
+  EXPECT_FALSE(HasFraction("1,281", kPoint));
+  EXPECT_FALSE(HasFraction("1.281", kCommaAndPoints));
+  EXPECT_FALSE(HasFraction("v1.5", kPoint));
+}
+
 TEST(MayHaveFormattedNumbers, MissesNone) {
   for (const char* text :
        {"a\n\"1,5\"\n", "a\n5%\n", "a\n$5\n", "a\n(5)\n", "a\n1'281\n", "a\n1 281\n",

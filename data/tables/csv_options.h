@@ -80,11 +80,18 @@ struct CsvOptions {
   std::vector<CsvDecimal> label_decimals{};  // of each label column, like `columns`; empty: kPoint
   // Returns the indices of the training rows among `rows` rows, in ascending order. null: all rows are training rows.
   std::function<std::vector<int64_t>(int64_t rows)> training_rows{};
+  // Returns the indices of the rows that are held back for validation. Called after training_rows;
+  // null: none are. `held_back` says in a remark what these rows are.
+  std::function<std::vector<int64_t>()> held_back_rows{};
+  std::string held_back{"held back"};
   // The number of features of one input. 0: the files are the training files. Otherwise nothing is fitted to the files,
   // and the columns of files with a header are found by their names.
   int64_t features = 0;
   bool label_optional = false;  // whether label columns or single labels may be missing
 
+  DecimalRule decimal_rule() const { return {.delimiter = delimiter, .given = decimal}; }
+  // Returns whether the labels are numbers, and not the names of classes.
+  bool HasNumberLabels() const { return task != Task::kClassification || !label_names; }
   int64_t LabelCount() const {
     return labels.empty() ? label_columns : static_cast<int64_t>(labels.size());
   }

@@ -88,14 +88,14 @@ std::unordered_map<std::string, std::string> SpellingsThatStay(const TextCounts&
 
 }  // namespace
 
-ColumnKeys::ColumnKeys(const TextCounts& counts) {
+ColumnKeys::ColumnKeys(const TextCounts& counts, const DecimalRule& rule) {
   for (const auto& [text, count] : counts) Add(text);
-  ChooseKind();
+  ChooseKind(rule);
 }
 
-ColumnKeys::ColumnKeys(const std::vector<std::string>& texts) {
+ColumnKeys::ColumnKeys(const std::vector<std::string>& texts, const DecimalRule& rule) {
   for (const std::string& text : texts) Add(text);
-  ChooseKind();
+  ChooseKind(rule);
 }
 
 void ColumnKeys::Add(std::string_view text) {
@@ -105,10 +105,10 @@ void ColumnKeys::Add(std::string_view text) {
   if (TruthOf(text)) ++truths_;
 }
 
-void ColumnKeys::ChooseKind() {
-  // A comma that may be either is taken for the same in all texts, so the delimiter does not matter.
-  decimal_ = signs_.Found(',');
-  if (texts_ == 0) return;
+void ColumnKeys::ChooseKind(const DecimalRule& rule) {
+  decimal_ = rule.For(signs_);
+  // Amounts of several currencies are no numbers that can be compared.
+  if (texts_ == 0 || signs_.currencies().size() > 1) return;
   if (truths_ == texts_) {
     kind_ = Kind::kTruths;
   } else if (signs_.numbers() + truths_ == texts_) {
@@ -116,11 +116,11 @@ void ColumnKeys::ChooseKind() {
   }
 }
 
-std::string ColumnKeys::operator()(std::string_view text) const {
+std::string ColumnKeys::operator()(std::string_view text, std::optional<CsvDecimal> decimal) const {
   text = TrimmedCell(text);
   if (kind_ == Kind::kOther) return std::string(WithoutZeroFraction(text));
   if (const std::optional<bool> truth = TruthOf(text)) text = *truth ? "1" : "0";
-  const std::optional<PlainNumber> number = FindNumber(text, decimal_);
+  const std::optional<PlainNumber> number = FindNumber(text, decimal.value_or(decimal_));
   return (number ? NumberKey(number->text) : std::nullopt).value_or(std::string(text));
 }
 
@@ -134,8 +134,8 @@ std::string_view WithoutZeroFraction(std::string_view text) {
   return is_integer ? integer : text;
 }
 
-void MergeSpellings(TextCounts& counts) {
-  const ColumnKeys key_of(counts);
+void MergeSpellings(TextCounts& counts, const DecimalRule& rule) {
+  const ColumnKeys key_of(counts, rule);
   const auto spellings = SpellingsThatStay(counts, key_of);
   if (spellings.size() == counts.size()) return;
   TextCounts merged;
@@ -143,16 +143,17 @@ void MergeSpellings(TextCounts& counts) {
   counts = std::move(merged);
 }
 
-void UnifySpellings(std::vector<std::string>& texts) {
+void UnifySpellings(std::vector<std::string>& texts, const DecimalRule& rule) {
   TextCounts counts;
   for (const std::string& text : texts) ++counts[text];
-  const ColumnKeys key_of(counts);
+  const ColumnKeys key_of(counts, rule);
   const auto spellings = SpellingsThatStay(counts, key_of);
   if (spellings.size() == counts.size()) return;
   for (std::string& text : texts) text = spellings.at(key_of(text));
 }
 
-TextIndex::TextIndex(const std::vector<std::string>& texts) : key_of_(texts) {
+TextIndex::TextIndex(const std::vector<std::string>& texts, const DecimalRule& rule)
+    : key_of_(texts, rule) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     texts_.try_emplace(texts[i], index);
@@ -165,9 +166,9 @@ int64_t TextIndex::FindSame(std::string_view text) const {
   return found == texts_.end() ? -1 : found->second;
 }
 
-int64_t TextIndex::Find(std::string_view text) const {
+int64_t TextIndex::Find(std::string_view text, std::optional<CsvDecimal> decimal) const {
   if (const int64_t same = FindSame(text); same >= 0) return same;
-  const auto found = keys_.find(key_of_(text));
+  const auto found = keys_.find(key_of_(text, decimal));
   return found == keys_.end() ? -1 : found->second;
 }
 

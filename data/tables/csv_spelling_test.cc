@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::Pair;
 
 std::string KeyAmongNumbers(std::string_view text) {
-  return ColumnKeys(std::vector<std::string>{"1", "2.5", "NA", ""})(text);
+  return ColumnKeys(std::vector<std::string>{"1", "2.5", "NA", ""}, {})(text);
 }
 
 TEST(ColumnKeys, AreThoseOfTheNumbers) {
@@ -38,27 +38,35 @@ TEST(ColumnKeys, AreThoseOfTheNumbers) {
 }
 
 TEST(ColumnKeys, KnowTheColumnsDecimalSign) {
-  const ColumnKeys key(std::vector<std::string>{"1,5", "2,25"});
+  const ColumnKeys key(std::vector<std::string>{"1,5", "2,25"}, {});
   EXPECT_EQ(key("1,5"), key("1.50"));
   EXPECT_EQ(key("2,250"), key("2.25"));
+  EXPECT_NE(key("1,500", CsvDecimal::kPoint), key("1.5"));
+}
+
+TEST(ColumnKeys, KnowWhatTheDelimiterSaysOfACommaThatMayBeEither) {
+  const std::vector<std::string> texts{"1,281", "2,500"};
+  EXPECT_EQ(ColumnKeys(texts, {.delimiter = ','})("1,281"), KeyAmongNumbers("1281"));
+  EXPECT_EQ(ColumnKeys(texts, {.delimiter = ';'})("1,281"), KeyAmongNumbers("1.281"));
+  EXPECT_EQ(ColumnKeys(texts, {.given = CsvDecimal::kComma})("2,500"), KeyAmongNumbers("2.5"));
 }
 
 TEST(ColumnKeys, AreThoseOfTruthValues) {
-  const ColumnKeys key(std::vector<std::string>{"True", "FALSE"});
+  const ColumnKeys key(std::vector<std::string>{"True", "FALSE"}, {});
   EXPECT_EQ(key("true"), key("1.0"));
   EXPECT_EQ(key("False"), key("0"));
   EXPECT_NE(key("True"), key("False"));
 }
 
 TEST(ColumnKeys, AreTheTextsOfOtherColumns) {
-  const ColumnKeys key(std::vector<std::string>{"007", "7", "A1"});
+  const ColumnKeys key(std::vector<std::string>{"007", "7", "A1"}, {});
   EXPECT_EQ(key("7.0"), key("7"));
   EXPECT_NE(key("07"), key("7"));
   EXPECT_NE(key("True"), key("true"));
 }
 
 TextCounts Merged(TextCounts counts) {
-  MergeSpellings(counts);
+  MergeSpellings(counts, {});
   return counts;
 }
 
@@ -82,13 +90,18 @@ TEST(MergeSpellings, LeavesNamesAsTheyAre) {
 
 TEST(UnifySpellings, ReplacesEachTextByTheSpellingThatStays) {
   std::vector<std::string> texts{"1.0", "2", "1", "02", "NA", "1,000", "1000"};
-  UnifySpellings(texts);
+  UnifySpellings(texts, {});
   EXPECT_THAT(texts, ElementsAre("1", "2", "1", "2", "NA", "1000", "1000"));
+}
+
+TEST(MergeSpellings, KeepsCurrenciesApart) {
+  EXPECT_THAT(Merged({{"$5", 1}, {"5 USD", 1}, {"5", 1}}), ElementsAre(Pair("5", 3)));
+  EXPECT_THAT(Merged({{"$5", 1}, {"€5", 2}}), ElementsAre(Pair("$5", 1), Pair("€5", 2)));
 }
 
 TEST(TextIndex, FindsATextOrItsValue) {
   const std::vector<std::string> texts{"007", "7", "x"};
-  const TextIndex index(texts);
+  const TextIndex index(texts, {});
   EXPECT_EQ(index.Find("007"), 0);
   EXPECT_EQ(index.Find("7"), 1);
   EXPECT_EQ(index.Find("7.0"), 1);
@@ -96,6 +109,14 @@ TEST(TextIndex, FindsATextOrItsValue) {
   EXPECT_EQ(index.Find("x "), 2);
   EXPECT_EQ(index.Find("y"), -1);
   EXPECT_EQ(index.FindSame("7.0"), -1);
+}
+
+TEST(TextIndex, FindsATextOfAFileWithAnotherDecimalSign) {
+  const std::vector<std::string> classes{"0", "1.5"};
+  const TextIndex index(classes, {});
+  EXPECT_EQ(index.Find("0,0", CsvDecimal::kComma), 0);
+  EXPECT_EQ(index.Find("1,50", CsvDecimal::kComma), 1);
+  EXPECT_EQ(index.Find("1,50"), -1);
 }
 
 }  // namespace

@@ -111,9 +111,11 @@ TEST(CsvCells, RefusesWhatIsNoText) {
 TEST(CsvCells, AreWrittenAsTheyAreRead) {
   for (const std::string text :
        {"", "plain", "a,b", "\"", "a\"\"b", "two\nlines", "\r", " a", "b\t"}) {
-    EXPECT_EQ(RowsOf(AsCsvCell(text) + ",x"), (Rows{{text, "x"}})) << text;
+    EXPECT_EQ(RowsOf(AsCsvCell(text, ',') + ",x"), (Rows{{text, "x"}})) << text;
   }
-  EXPECT_EQ(AsCsvCell("a b"), "a b");
+  EXPECT_EQ(AsCsvCell("a b", ','), "a b");
+  EXPECT_EQ(AsCsvCell("a,b", ';'), "a,b");
+  EXPECT_EQ(AsCsvCell("a;b", ';'), "\"a;b\"");
 }
 
 // ---- Tables -------------------------------------------------------------------------------------
@@ -809,29 +811,48 @@ TEST(Csv, RefusesColumnsOfAnotherTable) {
 
 // ---- Texts --------------------------------------------------------------------------------------
 
+// Options for files that are read with a run's columns x and id, of which id is ignored, and its label y.
+CsvOptions TextOptions(std::vector<std::string> files) {
+  return {.files = std::move(files),
+          .header = true,
+          .labels = {"y"},
+          .ignore = {"id"},
+          .columns = {{.name = "x"}},
+          .features = 1,
+          .label_optional = true};
+}
+
 TEST(CsvTexts, ReadsColumnsInTheOrderInWhichTheyAreAskedFor) {
   const std::string first = WriteTestFile("a.csv", "x,id,y\n1,\"007, a\",0\n\n2,,1\n");
-  const std::string second = WriteTestFile("b.csv", "y,x,id\n5,6,7\n");
-  const auto columns = ReadCsvTexts({.files = {first, second}, .columns = {"id", "x"}});
+  const std::string second = WriteTestFile("b.csv", "y;x;id\n5;6;7\n");
+  const auto columns = ReadCsvTexts(TextOptions({first, second}), {"id", "x"}, "");
   ASSERT_EQ(columns.size(), 2);
-  EXPECT_EQ(columns[0].name, "id");
-  EXPECT_THAT(columns[0].texts, ElementsAre("007, a", "", "7"));
-  EXPECT_THAT(columns[1].texts, ElementsAre("1", "2", "6"));
-  EXPECT_EQ(ReadCsvTexts({.files = {first}}).size(), 3);
-  const auto bare = ReadCsvTexts({.files = {second}, .header = false, .columns = {"2"}});
-  EXPECT_THAT(bare.at(0).texts, ElementsAre("id", "7"));
+  EXPECT_THAT(columns[0], ElementsAre("007, a", "", "7"));
+  EXPECT_THAT(columns[1], ElementsAre("1", "2", "6"));
+  const CsvOptions bare{.files = {WriteTestFile("c.csv", "5,6,7\n")}};
+  EXPECT_THAT(ReadCsvTexts(bare, {"2"}, "").at(0), ElementsAre("7"));
 }
 
 TEST(CsvTexts, RefusesColumnsThatAreNotThereAndRaggedRows) {
   const auto error = [](const std::string& content, const std::string& column) {
-    return DataErrorOf([&] {
-      ReadCsvTexts(
-          {.files = {WriteTestFile("a.csv", content)}, .columns = {column}, .field = "--id"});
-    });
+    return DataErrorOf(
+        [&] { ReadCsvTexts(TextOptions({WriteTestFile("a.csv", content)}), {column}, "--id"); });
   };
-  EXPECT_THAT(error("Id,x\n1,2\n", "id"),
-              HasSubstr("a.csv: --id: the header has no column \"id\"; did you mean \"Id\"?"));
-  EXPECT_THAT(error("Id,x\n1,2\n3\n", "Id"), HasSubstr("a.csv:3: 1 columns where 2 are expected"));
+  EXPECT_THAT(error("id,x\n1,2\n", "Id"),
+              HasSubstr("a.csv: --id: the header has no column \"Id\"; did you mean \"id\"?"));
+  EXPECT_THAT(error("id,x\n1,2\n3\n", "id"), HasSubstr("a.csv:3: 1 columns where 2 are expected"));
+}
+
+TEST(CsvTexts, ReadsATableOfWhichNothingIsKnown) {
+  const CsvTextTable table = ReadCsvTextTable(WriteTestFile("a.csv", "id;y\n1;0,5\n2;\"a;b\"\n"));
+  EXPECT_EQ(table.delimiter, ';');
+  ASSERT_EQ(table.columns.size(), 2);
+  EXPECT_EQ(table.columns[0].name, "id");
+  EXPECT_THAT(table.columns[1].texts, ElementsAre("0,5", "a;b"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsvTextTable(WriteTestFile("a.csv", "a,a\n1,2\n")); }),
+              HasSubstr("have one name"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsvTextTable(WriteTestFile("a.csv", "a,b\n1,2\n3\n")); }),
+              HasSubstr("a.csv:3: 1 columns where 2 are expected"));
 }
 
 }  // namespace

@@ -5,53 +5,30 @@
 #include "base/error.h"
 #include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_delimiter.h"
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_layout.h"
 
 namespace lockstep {
-namespace {
 
-// Adds the rows of a file to `columns`. If `columns` is empty, the file is the first one, and the function begins by
-// adding an element to `columns` for each column that is to be read.
-void ReadFile(const CsvTextOptions& options, const std::string& path,
-              std::vector<CsvTextColumn>& columns) {
-  const CsvBytes bytes(path);
-  CsvCells cells(path, bytes.text(), options.delimiter);
-  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+std::vector<std::vector<std::string>> ReadCsvTexts(const CsvOptions& options,
+                                                   const std::vector<std::string>& names,
+                                                   std::string_view field) {
+  const CsvFiles files(options);
+  std::vector<std::vector<std::string>> columns(names.size());
   std::vector<std::string> row;
-  const auto read_row = [&] {
-    row.clear();
-    while (cells.NextCell()) row.emplace_back(cells.cell());
-  };
-  read_row();
-  const std::vector<std::string> header = options.header ? row : std::vector<std::string>();
-  const size_t width = row.size();
-  const CsvColumnFinder finder(header, static_cast<int64_t>(width), path);
-  const std::vector<std::string>& asked = options.columns.empty() ? header : options.columns;
-  std::vector<int64_t> places;
-  for (const std::string& reference : asked) {
-    places.push_back(finder.Find(reference, options.field));
-    if (columns.size() < places.size()) columns.push_back({.name = reference, .texts = {}});
-  }
-  const auto add_row = [&] {
-    if (row.size() != width) {
-      throw DataError("{}:{}: {} columns where {} are expected", path, cells.line(), row.size(),
-                      width);
+  for (const CsvFile& file : files) {
+    const auto width = static_cast<int64_t>(file.layout.roles.size());
+    const CsvColumnFinder finder(file.layout.header, width, file.path);
+    std::vector<int64_t> places;
+    for (const std::string& name : names) places.push_back(finder.Find(name, field));
+    row.resize(width);
+    for (CsvCells cells = files.RowsOf(file); cells.NextRow();) {
+      VisitRow(file, cells,
+               [&](const CsvPlace& place, const CsvRole&) { row[place.column] = place.text(); });
+      for (size_t i = 0; i < places.size(); ++i) columns[i].push_back(row[places[i]]);
     }
-    for (size_t i = 0; i < places.size(); ++i) columns[i].texts.push_back(row[places[i]]);
-  };
-  if (!options.header) add_row();
-  while (cells.NextRow()) {
-    read_row();
-    add_row();
   }
-}
-
-}  // namespace
-
-std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options) {
-  std::vector<CsvTextColumn> columns;
-  for (const std::string& path : options.files) ReadFile(options, path, columns);
   return columns;
 }
 
@@ -67,6 +44,32 @@ std::vector<std::string> ReadCsvLabels(const CsvOptions& options) {
     }
   }
   return labels;
+}
+
+CsvTextTable ReadCsvTextTable(const std::string& path) {
+  const CsvBytes bytes(path);
+  CsvTextTable table{.delimiter = FindDelimiter(path, bytes.text()), .columns = {}};
+  CsvCells cells(path, bytes.text(), table.delimiter);
+  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  while (cells.NextCell()) {
+    table.columns.push_back({.name = std::string(cells.cell()), .texts = {}});
+  }
+  const size_t width = table.columns.size();
+  std::vector<std::string> header;
+  for (const CsvTextColumn& column : table.columns) header.push_back(column.name);
+  CsvColumnFinder(header, static_cast<int64_t>(width),
+                  path);  // throws if two columns have one name
+  while (cells.NextRow()) {
+    const int64_t line = cells.line();
+    size_t column = 0;
+    for (; cells.NextCell(); ++column) {
+      if (column < width) table.columns[column].texts.emplace_back(cells.cell());
+    }
+    if (column != width) {
+      throw DataError("{}:{}: {} columns where {} are expected", path, line, column, width);
+    }
+  }
+  return table;
 }
 
 }  // namespace lockstep

@@ -15,25 +15,28 @@
 
 namespace lockstep {
 
-struct CsvTextOptions {
-  std::vector<std::string> files;
-  char delimiter = ',';
-  bool header = true;  // whether the first line of every file holds the columns' names
-  // The columns to read, by name or, if there is no header, by number from 0; empty: all columns of a file with a
-  // header.
-  std::vector<std::string> columns{};
-  std::string_view field = "";  // the option that asks for the columns, for error messages
-};
+// Returns for each of the columns `names` the texts of all rows of the files that `options` describe. The names are
+// numbers from 0 if there is no header. `field` is the option that asks for the columns, for error messages. Throws
+// Error (kData).
+std::vector<std::vector<std::string>> ReadCsvTexts(const CsvOptions& options,
+                                                   const std::vector<std::string>& names,
+                                                   std::string_view field);
+
+// Returns the texts of the first label column of training files, one for each row. Throws Error (kData).
+std::vector<std::string> ReadCsvLabels(const CsvOptions& options);
 
 struct CsvTextColumn {
   std::string name;
   std::vector<std::string> texts;  // one for each row
 };
 
-// Returns the columns in the order of options.columns. Throws Error (kData).
-std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options);
+// A file with a header, of which nothing else is known, such as a sample submission.
+struct CsvTextTable {
+  char delimiter = ',';
+  std::vector<CsvTextColumn> columns;
+};
 
-// Returns the texts of the first label column of training files, one for each row. Throws Error (kData).
-std::vector<std::string> ReadCsvLabels(const CsvOptions& options);
+// Reads all columns of a file with a header, with the delimiter that its first rows suggest. Throws Error (kData).
+CsvTextTable ReadCsvTextTable(const std::string& path);
 
 }  // namespace lockstep

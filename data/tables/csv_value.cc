@@ -77,11 +77,11 @@ bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
                             Quoted(place.text()), or_leave_out));
 }
 
-int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
+int64_t ClassIn(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal) {
   // The label is parsed as a double, because a float cannot hold every integer that a label can be.
   double value = 0;
   const bool is_number =
-      ParseNumber(place.text(), CsvDecimal::kPoint, value) || ParseTruth(place.text(), value);
+      ParseNumber(place.text(), decimal, value) || ParseTruth(place.text(), value);
   if (!is_number || !(value >= 0) || value != std::floor(value)) {
     FailAt(place, fmt::format("label {} is no class number (an integer from 0); for texts set "
                               "data.csv.label_names: true",

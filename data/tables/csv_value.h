@@ -54,7 +54,8 @@ bool ReadNumber(const CsvOptions& options, const CsvPlace& place, CsvDecimal dec
 bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date);
 
 // The following functions return the value of a cell. They throw Error (kData) if the cell does not hold such a value.
-int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number
+// Returns a class number.
+int64_t ClassIn(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal);
 std::string_view ClassNameIn(const CsvPlace& place);
 // Returns the target of a task other than classification.
 float TargetIn(const CsvOptions& options, const CsvPlace& place, CsvDecimal decimal);

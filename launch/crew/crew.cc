@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -186,9 +187,20 @@ void Crew::End(Member& member, JobState state) {
   member.record.end = UnixSeconds();
   member.record.seconds = SecondsSinceBoot() - member.began_s;
   member.process.reset();
+  AddWarnings(member);
   member.output.reset();
   member.said.reset();
   changed_ = true;
+}
+
+void Crew::AddWarnings(Member& member) {
+  if (!member.said) return;
+  std::ranges::move(member.said->TakeWarnings(), std::back_inserter(warnings_));
+}
+
+std::vector<std::string> Crew::TakeWarnings() {
+  for (const int64_t number : running_) AddWarnings(members_[number]);
+  return std::exchange(warnings_, {});
 }
 
 void Crew::Write() {

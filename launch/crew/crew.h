@@ -101,6 +101,9 @@ class Crew {
   // started.
   std::vector<int64_t> Wait();
 
+  // Returns the warnings that jobs have written to their `said` files and that no earlier call has returned.
+  std::vector<std::string> TakeWarnings();
+
   // The numbers of the running jobs, in the order in which they were started.
   const std::vector<int64_t>& running() const { return running_; }
 
@@ -140,6 +143,7 @@ class Crew {
   void Fail(int64_t number);
   void End(Member& member, JobState state);
   void Write();
+  void AddWarnings(Member& member);
 
   CrewOptions options_;
   std::vector<JobRecord> before_;  // the records of an earlier crew in the folder
@@ -152,7 +156,8 @@ class Crew {
   double killed_at_s_ = HUGE_VAL;
   std::optional<ExitStatus> stopped_;
   std::optional<int64_t> failed_;
-  bool changed_ = false;  // records have changed since crew.json was written
+  bool changed_ = false;               // records have changed since crew.json was written
+  std::vector<std::string> warnings_;  // those of jobs that have ended, for TakeWarnings()
 };
 
 }  // namespace lockstep

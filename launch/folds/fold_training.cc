@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/live_line.h"
+#include "base/say.h"
 #include "base/shell_text.h"
 #include "use/named_runs.h"
 
@@ -61,6 +62,7 @@ ExitStatus FoldTraining::Train() {
   bool told = false;
   while (crew_.IsBusy()) {
     const std::vector<int64_t> ended = crew_.Wait();
+    TellWarnings();
     if (crew_.signal() != 0 && !std::exchange(told, true)) {
       line.Say("stopping: the folds save their state");
     }
@@ -88,6 +90,12 @@ ExitStatus FoldTraining::Run(const std::string& name, const std::vector<std::str
   const bool has_begun = job.begin > 0;
   if (!has_begun) throw Error(job.status, job.line);
   return job.status;
+}
+
+void FoldTraining::TellWarnings() {
+  for (const std::string& warning : crew_.TakeWarnings()) {
+    if (told_.insert(warning).second) Warn(warning);
+  }
 }
 
 // Returns the progress of each fold that is being trained, for example "fold 2 at epoch 3/10".

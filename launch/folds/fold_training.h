@@ -8,8 +8,9 @@
 // and stop.
 //
 // Protocol: the folds, and then the commands, are the jobs of one crew (launch/crew/crew.h). The crew starts the
-// processes, handles signals and writes RUN/crew.json. The output of fold K is appended to RUN/fold-K.txt. For each
-// fold that has ended, Train() prints a line with the fold's best metric.
+// processes, handles signals and writes RUN/crew.json. The output of fold K is appended to RUN/fold-K.txt. Train()
+// prints the folds' warnings, such as how a column of a table is read, each different one once. For each fold that has
+// ended it prints a line with the fold's best metric.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/folds_test.py)
 //   the folder is the run folder of a plain run -> Error (kUsage) -> test_a_folder_with_a_run
@@ -22,6 +23,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,11 +48,13 @@ class FoldTraining {
   ExitStatus Run(const std::string& name, const std::vector<std::string>& command);
 
  private:
+  void TellWarnings();
   std::string Progress();
   std::string TextOf(int64_t fold);
 
   FoldPlan plan_;
   Crew crew_;
+  std::set<std::string> told_;        // the folds' warnings that were printed
   std::deque<RunHistory> histories_;  // one for each fold
 };
 

@@ -24,7 +24,10 @@ FileDescriptor Opened(const std::string& path) {
 }  // namespace
 
 SaidFile::SaidFile(std::string path)
-    : path_(std::move(path)), file_(Opened(path_)), begin_(lseek(file_.get(), 0, SEEK_END)) {}
+    : path_(std::move(path)),
+      file_(Opened(path_)),
+      begin_(lseek(file_.get(), 0, SEEK_END)),
+      taken_(begin_) {}
 
 std::string SaidFile::LastError() const {
   constexpr std::string_view kName = "lockstep: error: ";
@@ -37,6 +40,19 @@ std::string SaidFile::LastError() const {
     if (line.starts_with(kName)) last_error = line.substr(kName.size());
   }
   return last_error.empty() ? last_line : last_error;
+}
+
+std::vector<std::string> SaidFile::TakeWarnings() {
+  constexpr std::string_view kName = "lockstep: warning: ";
+  std::vector<std::string> warnings;
+  std::ifstream file(path_);
+  file.seekg(taken_);
+  // The last line is left for the next call if it has no end yet.
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    taken_ += std::ssize(line) + 1;
+    if (line.starts_with(kName)) warnings.push_back(line.substr(kName.size()));
+  }
+  return warnings;
 }
 
 }  // namespace lockstep

@@ -28,6 +28,17 @@ TEST(SaidFile, TellsTheLastErrorOrElseTheLastLine) {
   EXPECT_EQ(file.LastError(), "step 3: too much");
 }
 
+TEST(SaidFile, GivesEachWarningOnce) {
+  const std::string path = WriteTestFile("said.txt", "lockstep: warning: of an earlier time\n");
+  SaidFile file(path);
+  EXPECT_THAT(file.TakeWarnings(), testing::IsEmpty());
+  Print(file, "lockstep: warning: one\nepoch 1\nlockstep: error: bad\nlockstep: warning: tw");
+  EXPECT_THAT(file.TakeWarnings(), testing::ElementsAre("one"));
+  EXPECT_THAT(file.TakeWarnings(), testing::IsEmpty());
+  Print(file, "o\nlockstep: warning: three\n");
+  EXPECT_THAT(file.TakeWarnings(), testing::ElementsAre("two", "three"));
+}
+
 TEST(SaidFile, RefusesWhatCannotBeWritten) {
   const auto message_of = [](const std::string& path) {
     return MessageOf(ExitStatus::kUsage, [&] { SaidFile file(path); });

@@ -14,15 +14,20 @@ void ColumnSketch::Add(std::string_view cell, int64_t line) {
     if (!IsMissingText(cell)) ++marks_[std::string(cell)];
     return;
   }
+  NotePadding(cell);
   double number = 0;
   if (ParseNumber(cell, decimal_, number)) {
     AddNumber(number);
   } else {
-    if (ParseTruth(cell, number)) {
+    const bool is_truth = ParseTruth(cell, number);
+    // A truth value is shown only if there are no other texts.
+    const bool is_first = texts_ == (is_truth ? 0 : truths_);
+    if (is_truth) {
       ++truths_;
       true_share_ += (number - true_share_) / static_cast<double>(truths_);
     }
-    if (texts_++ == 0) {
+    ++texts_;
+    if (is_first) {
       first_text_line_ = line;
       first_text_ = cell.substr(0, kShownBytes);
     }
@@ -45,9 +50,17 @@ void ColumnSketch::AddNumber(double number) {
   mean_ += (number - mean_) / static_cast<double>(numbers_);
 }
 
+void ColumnSketch::NotePadding(std::string_view cell) {
+  if (!is_padded_) return;
+  if (padded_digits_ == 0) padded_digits_ = cell.size();
+  is_padded_ = cell.size() == padded_digits_ &&
+               cell.find_first_not_of("0123456789") == std::string_view::npos;
+  has_zero_ = has_zero_ || cell.starts_with('0');
+}
+
 void ColumnSketch::End() {
   const size_t spellings = values_.size();
-  MergeSpellings(values_);
+  MergeSpellings(values_, {.given = decimal_});
   repeats_ = repeats_ || values_.size() < spellings;
 }
 

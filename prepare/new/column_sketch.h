@@ -25,6 +25,8 @@ class ColumnSketch {
   explicit ColumnSketch(size_t most_texts, CsvDecimal decimal = CsvDecimal::kPoint)
       : most_texts_(most_texts), decimal_(decimal) {}
 
+  CsvDecimal decimal() const { return decimal_; }
+
   // Adds the next cell, which lies in line `line` of the file.
   void Add(std::string_view cell, int64_t line);
 
@@ -38,7 +40,8 @@ class ColumnSketch {
   int64_t rows() const { return missing_ + numbers_ + texts_; }
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
-  int64_t texts() const { return texts_; }  // cells that are neither missing nor a number
+  // Returns the number of cells that are neither missing nor a number. Among numbers, true and false are numbers, too.
+  int64_t texts() const { return numbers_ > 0 ? texts_ - truths_ : texts_; }
   // holds_dates() returns whether all cells that are not missing are dates. has_times() returns whether one of the
   // dates has a time of day. holds_truths() returns whether all cells that are not missing are true or false.
   bool holds_dates() const { return dates_ == present(); }
@@ -61,6 +64,9 @@ class ColumnSketch {
   double greatest() const { return greatest_; }
   // Returns whether all cells are integers, and each cell is the previous cell plus 1.
   bool counts_rows() const { return counts_ && holds_integers() && missing_ + texts_ == 0; }
+  // Returns whether all cells that are not missing are digits of one number, and one of them begins with a zero, as
+  // postal codes do: 01234, 90210.
+  bool holds_padded_integers() const { return is_padded_ && padded_digits_ > 1 && has_zero_; }
 
   // Returns the different cells that are not missing, each with its number of occurrences; empty if there are too many.
   const TextCounts& values() const { return values_; }
@@ -69,6 +75,7 @@ class ColumnSketch {
 
  private:
   void AddNumber(double number);
+  void NotePadding(std::string_view cell);
   void AddValue(std::string_view cell);
 
   size_t most_texts_;
@@ -90,6 +97,9 @@ class ColumnSketch {
   double greatest_ = 0;
   double last_ = 0;
   bool counts_ = true;
+  bool is_padded_ = true;  // whether all cells are padded_digits_ digits
+  bool has_zero_ = false;  // whether one of them begins with a zero
+  size_t padded_digits_ = 0;
   bool has_many_ = false;
   bool repeats_ = false;
   TextCounts values_;

@@ -129,12 +129,13 @@ bool FromUsualName(const TablePlanRequest& request, TablePlan& plan) {
   return false;
 }
 
-// Returns whether the values are exactly the integers 0, 1, 2, ... without gaps.
+// Returns whether the values are exactly the integers 0, 1, 2, ... without gaps, and no names such as 00 and 01.
 bool AreClassNumbers(const ColumnSketch& column) {
+  if (column.holds_padded_integers()) return false;
   std::set<double> numbers;
   for (const auto& [text, count] : column.values()) {
     double number = 0;
-    if (!ParseNumber(text, CsvDecimal::kPoint, number)) return false;
+    if (!ParseNumber(text, column.decimal(), number)) return false;
     numbers.insert(number);
   }
   return column.holds_integers() && *numbers.begin() == 0 &&
@@ -151,11 +152,9 @@ bool IsYesOrNo(const ColumnSketch& column) {
 // fractions.
 bool WantsFractions(const TablePlanRequest& request) {
   if (request.submission == nullptr || request.submission->columns.size() != 2) return false;
-  const auto& values = request.submission->columns[1].values();
-  return std::ranges::any_of(values, [](const auto& value) {
-    double number = 0;
-    return value.first.find('.') != value.first.npos &&
-           ParseNumber(value.first, CsvDecimal::kPoint, number);
+  const ColumnSketch& column = request.submission->columns[1];
+  return std::ranges::any_of(column.values(), [&](const auto& value) {
+    return HasFraction(value.first, column.decimal());
   });
 }
 
@@ -240,7 +239,8 @@ void ChooseForOne(const TablePlanRequest& request, int64_t column, TablePlan& pl
   } else if (different > 2 && WantsFractions(request)) {
     SetNumbers(request, plan);
     plan.task_reason = NameOfFile(request.submission->path) + " has fractions there";
-  } else if (label.has_many_texts() || different > kMostClassNumbers ||
+  } else if (label.has_many_texts() ||
+             (different > kMostClassNumbers && !label.holds_padded_integers()) ||
              different * kRowsOfAClass > label.rows()) {
     SetNumbers(request, plan);
     plan.task_reason =

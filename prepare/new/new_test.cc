@@ -48,12 +48,11 @@ TablePlan PlanOf(const std::string& train, const std::string& test = "",
   TablePlanRequest request{.train = table, .held_back = 0.2};
   TableSketch other, sample;
   if (!test.empty()) {
-    other = ReadTableSketch(WriteTestFile("test.csv", test), table.dialect);
+    other = ReadTestSketch(WriteTestFile("test.csv", test), table);
     request.test = &other;
   }
   if (!submission.empty()) {
-    sample =
-        ReadTableSketch(WriteTestFile("sample_submission.csv", submission), Dialect{',', true});
+    sample = ReadSampleSketch(WriteTestFile("sample_submission.csv", submission));
     request.submission = &sample;
   }
   return PlanTable(request);
@@ -97,6 +96,20 @@ TEST(ColumnSketch, KnowsWhatCountsTheRows) {
   EXPECT_FALSE(SketchOf({"7.5", "8.5"}).counts_rows());
 }
 
+TEST(ColumnSketch, TakesTruthValuesAmongNumbersForNumbers) {
+  EXPECT_EQ(SketchOf({"1", "True", "0", "FALSE"}).texts(), 0);
+  EXPECT_EQ(SketchOf({"1", "True", "x"}).texts(), 1);
+  EXPECT_EQ(SketchOf({"True", "FALSE"}).texts(), 2);
+}
+
+TEST(ColumnSketch, KnowsIntegersWithLeadingZeros) {
+  EXPECT_TRUE(SketchOf({"01234", "90210", ""}).holds_padded_integers());
+  for (const std::vector<std::string>& cells : std::vector<std::vector<std::string>>{
+           {"11234", "90210"}, {"0", "1"}, {"01", "1"}, {"01", "1x"}, {"0.5", "1.5"}, {""}}) {
+    EXPECT_FALSE(SketchOf(cells).holds_padded_integers()) << cells[0];
+  }
+}
+
 TEST(TableSketch, FindsTheDelimiter) {
   EXPECT_EQ(Read("a,b,c\n1,2,3\n").dialect.delimiter, ',');
   EXPECT_EQ(Read("a;b;c\n1,5;2;3\n").dialect.delimiter, ';');
@@ -125,9 +138,8 @@ TEST(TableSketch, RefusesWhatIsNoTable) {
   EXPECT_THAT(DataErrorOf([] { Read("a,a\n1,2\n"); }), HasSubstr("have one name"));
   EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("is cut short"));
   EXPECT_THAT(DataErrorOf([] { Read("PAR1..."); }), HasSubstr("to_csv"));
-  EXPECT_THAT(
-      DataErrorOf([] { ReadTableSketch(WriteTestFile("table.csv", "a,b\n"), Dialect{',', true}); }),
-      HasSubstr("a header and no rows below it"));
+  EXPECT_THAT(DataErrorOf([] { ReadSampleSketch(WriteTestFile("table.csv", "a,b\n")); }),
+              HasSubstr("a header and no rows below it"));
 }
 
 TEST(TablePlan, ChoosesTheLabel) {

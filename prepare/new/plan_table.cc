@@ -76,14 +76,14 @@ class Planner {
   // Adds a note that tells how the numbers of a column are read, if they are not in C's spelling.
   void NoteSpelling(size_t i) {
     const ColumnPlan& column = plan_.columns[i];
-    const bool is_label = column.kind == Kind::kLabel && plan_.task == LearnTask::kRegression;
+    const bool is_label = column.kind == Kind::kLabel && !plan_.label_names;
     if (column.kind != Kind::kNumber && !is_label) return;
     const DecimalSigns& signs = request_.train.signs[i];
-    const CsvDecimal decimal = signs.Found(request_.train.dialect.delimiter);
+    const CsvDecimal decimal = request_.train.columns[i].decimal();
     const std::string how = HowRead(signs, decimal, HowElse(signs, decimal));
-    if (!how.empty()) {
-      plan_.notes.push_back(fmt::format("\"{:.40}\" holds numbers: {}", column.name, how));
-    }
+    if (how.empty()) return;
+    plan_.spellings.push_back(fmt::format("\"{:.40}\" holds numbers: {}", column.name, how));
+    plan_.notes.push_back(plan_.spellings.back());
   }
 
   // Returns the column of the test file that corresponds to `column`, or null if there is none.
@@ -154,12 +154,13 @@ class Planner {
     return column.has_many_texts() ? 0 : most;
   }
 
-  // Plans a column whose name says that its values are no quantities, although they may be integers: ids that several
-  // rows share, and codes such as postal codes. Returns whether the column is such a column.
+  // Plans a column whose name, or whose leading zeros, say that its values are no quantities, although they may be
+  // integers: ids that several rows share, and codes such as postal codes. Returns whether the column is such a column.
   bool PlanCodes(const ColumnSketch& train, bool is_numbers, ColumnPlan& column) {
     const bool is_person = IsNameOfPersons(column.name);
     const bool is_id = is_person || EndsWithId(column.name);
-    if (!is_id && !IsNameOfCodes(column.name)) return false;
+    const bool is_padded = train.holds_padded_integers();
+    if (!is_id && !is_padded && !IsNameOfCodes(column.name)) return false;
     // Numbers with fractions are quantities, whatever their name is. Columns of two values need no category.
     if (is_numbers && !train.holds_integers()) return false;
     if (!train.has_many_texts() && train.values().size() <= 2) return false;
@@ -186,14 +187,19 @@ class Planner {
     }
     if (TakeAsCategory(train, /*groups_rare=*/true, column)) {
       if (column.remark.empty()) column.remark = fmt::format("{} different values", different);
-      if (train.numbers() > 0) column.remark += "; numbers that are names, not quantities";
+      if (train.numbers() > 0) column.remark += "; " + NamesOf(train);
       return true;
     }
     if (!is_numbers) return false;  // PlanTexts() says why it is left out
-    Ignore(column,
-           fmt::format("numbers that are names, not quantities: {} different ones in {} rows",
-                       different, train.present()));
+    Ignore(column, fmt::format("{}: {} different ones in {} rows", NamesOf(train), different,
+                               train.present()));
     return true;
+  }
+
+  // Returns words that tell why a column of integers is none of quantities.
+  static std::string NamesOf(const ColumnSketch& codes) {
+    return fmt::format("numbers that are names, not quantities{}",
+                       codes.holds_padded_integers() ? ", because some begin with a zero" : "");
   }
 
   // Returns whether a column of ids has so many different values that a model would only learn them by heart: each of
@@ -376,9 +382,10 @@ void NoteOnSubmission(const TablePlanRequest& request, TablePlan& plan) {
   std::vector<std::string> classes;
   const ColumnSketch label = request.train.columns[request.train.Find(plan.labels[0])].AsClasses();
   for (const auto& [text, count] : label.values()) classes.push_back(text);
-  const TextIndex known(classes);
-  for (const auto& [text, count] : request.submission->columns[1].values()) {
-    if (known.Find(text) >= 0 || text.find('.') != text.npos) continue;
+  const TextIndex known(classes, request.train.rule());
+  const ColumnSketch& sample = request.submission->columns[1];
+  for (const auto& [text, count] : sample.values()) {
+    if (known.Find(text, sample.decimal()) >= 0 || HasFraction(text, sample.decimal())) continue;
     plan.notes.push_back(fmt::format(
         "{}: it holds \"{:.40}\", which is none of the {} classes: write one of them there before "
         "`lockstep predict`",

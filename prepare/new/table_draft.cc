@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/dataset/split.h"
+#include "data/tables/csv_delimiter.h"
 #include "prepare/new/draft.h"
 #include "prepare/new/plan_table.h"
 
@@ -15,27 +16,10 @@ namespace {
 constexpr double kHeldBack = 0.2;
 using Kind = ColumnPlan::Kind;
 
-// Reads a test file with the dialect of the training file.
-TableSketch ReadTest(const std::string& path, const TableSketch& train) {
-  const char own = FindDialect(path).delimiter;
-  const char expected = train.dialect.delimiter;
-  const auto refuse = [&] {
-    throw DataError("{}: a {} between cells where {} has a {}: write both alike", path,
-                    NameOfDelimiter(own), train.path, NameOfDelimiter(expected));
-  };
-  // For a file of one column, FindDialect() returns a comma, whatever the file's delimiter is.
-  if (own != expected && own != ',') refuse();
-  TableSketch test = ReadTableSketch(path, train.dialect);
-  if (own != expected && test.columns.size() == 1 && train.columns.size() > 2) refuse();
-  return test;
-}
-
 TableSketch ReadSubmission(const std::string& path) {
-  TableSketch sample = ReadTableSketch(path, Dialect{.delimiter = ',', .header = true});
+  TableSketch sample = ReadSampleSketch(path);
   if (sample.columns.size() > 1) return sample;
-  throw DataError(
-      "{}: a sample submission has a column of ids and at least one to fill in, between commas",
-      path);
+  throw DataError("{}: a sample submission has a column of ids and at least one to fill in", path);
 }
 
 std::vector<std::string> NamesOf(const TablePlan& plan, Kind kind) {
@@ -59,7 +43,7 @@ class TableDraft {
  public:
   TableDraft(const FoundData& data, const NewRequest& request)
       : data_(data), request_(request), train_(ReadTableSketch(data.train[0])) {
-    if (!data.test.empty()) test_ = ReadTest(data.test[0], train_);
+    if (!data.test.empty()) test_ = ReadTestSketch(data.test[0], train_);
     if (!data.submission.empty()) {
       submission_ = ReadSubmission(data.submission);
     }
@@ -168,6 +152,7 @@ class TableDraft {
       }
       ignored.back().second.push_back(column.name);
     }
+    for (const std::string& spelling : plan_.spellings) config_.Comment(spelling + ".");
     if (!ignored.empty()) config_.Comment("Columns that are left out, and why:");
     for (const auto& [reason, names] : ignored)
       config_.Line("ignore: " + ListInQuotes(names), reason);
@@ -256,6 +241,12 @@ class TableDraft {
     const auto left_out = NamesOf(plan_, Kind::kIgnored);
     if (!left_out.empty())
       lines.push_back("left out: " + Some(left_out) + " (the config says why)");
+    if (test_ && test_->dialect.delimiter != train_.dialect.delimiter) {
+      lines.push_back(
+          fmt::format("note: {} has a {} between cells, and {} a {}", NameOfFile(test_->path),
+                      NameOfDelimiter(test_->dialect.delimiter), NameOfFile(train_.path),
+                      NameOfDelimiter(train_.dialect.delimiter)));
+    }
     for (const std::string& note : plan_.notes) lines.push_back("note: " + note);
     return lines;
   }

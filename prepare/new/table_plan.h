@@ -37,14 +37,15 @@ struct TablePlan {
   double commonest = 0;
   std::vector<ColumnPlan> columns;  // one for each column of the file, in its order
   int64_t rows = 0;
-  int64_t inputs = 0;              // number of inputs that a row gives the model
-  std::string missing;             // which cells lack a value, in words; empty: none
-  int64_t numbers = 0;             // number of these inputs that are numbers or belong to dates
-  int64_t category_min_rows = 1;   // data.csv.category_min_rows
-  std::string group;               // column whose equal values rows must share a fold; empty: none
-  std::string group_reason;        // why, in words
-  bool has_dates = false;          // whether a column holds dates
-  std::vector<std::string> notes;  // remarks for the user
+  int64_t inputs = 0;             // number of inputs that a row gives the model
+  std::string missing;            // which cells lack a value, in words; empty: none
+  int64_t numbers = 0;            // number of these inputs that are numbers or belong to dates
+  int64_t category_min_rows = 1;  // data.csv.category_min_rows
+  std::string group;              // column whose equal values rows must share a fold; empty: none
+  std::string group_reason;       // why, in words
+  bool has_dates = false;         // whether a column holds dates
+  std::vector<std::string> spellings;  // how the numbers of columns are read, for the config
+  std::vector<std::string> notes;      // remarks for the user
 };
 
 struct TablePlanRequest {

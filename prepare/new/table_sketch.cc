@@ -8,35 +8,20 @@
 #include "base/error.h"
 #include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_delimiter.h"
 #include "data/tables/csv_layout.h"
 #include "data/tables/csv_number.h"
 
 namespace lockstep {
 namespace {
 
-using Row = std::vector<std::string>;
+using Row = CsvRowOfTexts;
 
-// The greatest number of rows, from the beginning of the file, that are read to find the delimiter and the header.
+// The greatest number of rows, from the beginning of the file, that are read to find the header.
 constexpr size_t kFirstRows = 50;
 
-// The greatest number of columns, and of bytes of a cell in the first row. Files with more are no tables that this
-// program can describe, and their rows would take much memory.
-constexpr size_t kMostColumns = 65'536, kMostNameBytes = size_t{1} << 20;
-
-// Returns the cells of the row at which `cells` is, each cut to at most `most_bytes`. Throws Error (kData) if there are
-// more than kMostColumns.
-Row CellsOf(const std::string& path, CsvCells& cells, size_t most_bytes) {
-  Row row;
-  while (cells.NextCell()) {
-    row.emplace_back(cells.cell().substr(0, most_bytes));
-    if (row.size() <= kMostColumns) continue;
-    throw DataError(
-        "{}:{}: more than {} columns: write the config by hand (lockstep config "
-        "--template)",
-        path, cells.line(), kMostColumns);
-  }
-  return row;
-}
+// The greatest number of bytes of a cell in the first row. A file with more is no table.
+constexpr size_t kMostNameBytes = size_t{1} << 20;
 
 // The text of a CSV file, which may be compressed.
 class Source {
@@ -59,33 +44,6 @@ class Source {
   CsvBytes bytes_;
 };
 
-std::vector<Row> FirstRows(const Source& source, char delimiter) {
-  std::vector<Row> rows;
-  CsvCells cells = source.Cells(delimiter);
-  constexpr size_t kEnoughBytes = 4096;  // to tell numbers from texts
-  while (rows.size() < kFirstRows && cells.NextRow()) {
-    rows.push_back(CellsOf(source.path(), cells, kEnoughBytes));
-  }
-  return rows;
-}
-
-// Returns the number of cells in each row; 0 if the rows differ.
-size_t CommonWidth(const std::vector<Row>& rows) {
-  const size_t width = rows.empty() ? 0 : rows[0].size();
-  const bool same = std::ranges::all_of(rows, [&](const Row& row) { return row.size() == width; });
-  return same ? width : 0;
-}
-
-bool IsNumber(const std::string& cell) {
-  return FindNumber(cell, CsvDecimal::kPoint) || FindNumber(cell, CsvDecimal::kCommaAndPoints);
-}
-
-size_t NumbersIn(const std::vector<Row>& rows) {
-  size_t numbers = 0;
-  for (const Row& row : rows) numbers += std::ranges::count_if(row, IsNumber);
-  return numbers;
-}
-
 // Adds the cells of the rows that `cells` has not read yet to the signs of their columns.
 void AddSigns(CsvCells cells, std::vector<DecimalSigns>& signs) {
   while (cells.NextRow()) {
@@ -93,31 +51,6 @@ void AddSigns(CsvCells cells, std::vector<DecimalSigns>& signs) {
       if (column < signs.size()) signs[column].Add(cells.cell());
     }
   }
-}
-
-char FindDelimiter(const Source& source) {
-  char best = ',';
-  std::pair<size_t, size_t> most;  // numbers and cells of a row, with the delimiter `best`
-  size_t longest = 1;              // cells of the first row, with the delimiter `fallback`
-  char fallback = ',';
-  for (const char delimiter : {',', ';', '\t', '|'}) {
-    std::vector<Row> rows;
-    try {
-      rows = FirstRows(source, delimiter);
-    } catch (const Error&) {
-      continue;  // with a wrong delimiter, text may seem to follow a closing quote
-    }
-    // With a wrong delimiter, numbers with a decimal comma fall apart into cells such as "5;2".
-    if (const size_t width = CommonWidth(rows); width > 1) {
-      const std::pair<size_t, size_t> found{NumbersIn(rows), width};
-      if (found > most) most = found, best = delimiter;
-    }
-    if (!rows.empty() && rows[0].size() > longest) {
-      longest = rows[0].size();
-      fallback = delimiter;
-    }
-  }
-  return most.second > 1 ? best : fallback;
 }
 
 bool CountsFromZero(const Row& row) {
@@ -137,10 +70,10 @@ bool FindHeader(const std::vector<Row>& rows) {
     size_t numbers = 0, texts = 0;
     for (size_t row = 1; row < rows.size(); ++row) {
       if (column >= rows[row].size() || IsMissing(rows[row][column])) continue;
-      ++(IsNumber(rows[row][column]) ? numbers : texts);
+      ++(IsAnyNumber(rows[row][column]) ? numbers : texts);
       is_new = is_new && rows[row][column] != first[column];
     }
-    const bool is_number = IsNumber(first[column]);
+    const bool is_number = IsAnyNumber(first[column]);
     has_number = has_number || is_number;
     if (numbers > 0 && texts == 0 && !is_number && !IsMissing(first[column])) return true;
   }
@@ -149,60 +82,32 @@ bool FindHeader(const std::vector<Row>& rows) {
 }
 
 Dialect DialectOf(const Source& source) {
-  Dialect dialect{.delimiter = FindDelimiter(source)};
-  dialect.header = FindHeader(FirstRows(source, dialect.delimiter));
+  Dialect dialect{.delimiter = FindDelimiter(source.path(), source.text())};
+  dialect.header =
+      FindHeader(FirstRows(source.path(), source.text(), dialect.delimiter, kFirstRows));
   return dialect;
 }
 
-}  // namespace
-
-int64_t TableSketch::Find(const std::string& name) const {
-  const auto found = std::ranges::find(names, name);
-  return found == names.end() ? -1 : found - names.begin();
-}
-
-std::string TableSketch::NameOf(int64_t column) const {
-  return fmt::format("column {}", column + 1) +
-         (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
-}
-
-Dialect FindDialect(const std::string& path) { return DialectOf(Source(path)); }
-
-std::string NameOfDelimiter(char delimiter) {
-  switch (delimiter) {
-    case ';':
-      return "semicolon";
-    case '\t':
-      return "tab";
-    case '|':
-      return "bar";
-    default:
-      return "comma";
-  }
-}
-
-TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
+// Reads a CSV file as `dialect` says. If `train` is not null, columns have the decimal signs that they have there.
+TableSketch ReadSketch(const Source& source, const Dialect& dialect,
+                       const TableSketch* train = nullptr) {
   // Each column keeps an equal part of kMostTexts different texts, but at least kLeastTextsEach and at most
   // kMostTextsEach.
   constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
-  const Source source(path);
-  TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};
+  const std::string& path = source.path();
+  TableSketch table{.path = path, .dialect = dialect};
   CsvCells cells = source.Cells(table.dialect.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   const int64_t first_line = cells.line();
-  const Row first = CellsOf(path, cells, kMostNameBytes + 1);
-  for (const std::string& cell : first) {
-    if (cell.size() <= kMostNameBytes) continue;
+  Row first;
+  while (cells.NextCell()) {
+    first.emplace_back(cells.cell());
+    RequireFewColumns(path, first_line, first.size());
+    if (first.back().size() <= kMostNameBytes) continue;
     throw DataError("{}:{}: a cell of more than {} bytes, \"{:.40}\": this is no table", path,
-                    first_line, kMostNameBytes, cell);
+                    first_line, kMostNameBytes, first.back());
   }
   const size_t width = first.size();
-  if (width == 1 && !dialect) {
-    throw DataError(
-        "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
-        "from (cells are separated by commas, semicolons, tabs or bars)",
-        path, first_line, first[0]);
-  }
   const size_t most = std::clamp(kMostTexts / width, kLeastTextsEach, kMostTextsEach);
   table.signs.resize(width);
   if (MayHaveFormattedNumbers(source.text(), table.dialect.delimiter)) {
@@ -211,8 +116,13 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
     }
     AddSigns(cells, table.signs);
   }
-  for (const DecimalSigns& signs : table.signs) {
-    table.columns.emplace_back(most, signs.Found(table.dialect.delimiter));
+  const std::vector<CsvDecimal> decimals = table.rule().ForAll(table.signs);
+  for (size_t i = 0; i < width; ++i) {
+    // Without a header only a file with as many columns shows which column is which.
+    const bool has_names = table.dialect.header || (train && train->names.size() == width);
+    const int64_t trained =
+        train && has_names ? train->Find(table.dialect.header ? first[i] : std::to_string(i)) : -1;
+    table.columns.emplace_back(most, trained < 0 ? decimals[i] : train->columns[trained].decimal());
   }
   if (table.dialect.header) {
     table.names = first;
@@ -241,6 +151,48 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
   if (table.rows == 0) throw DataError("{}: a header and no rows below it", path);
   for (ColumnSketch& column : table.columns) column.End();
   return table;
+}
+
+}  // namespace
+
+int64_t TableSketch::Find(const std::string& name) const {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? -1 : found - names.begin();
+}
+
+std::string TableSketch::NameOf(int64_t column) const {
+  return fmt::format("column {}", column + 1) +
+         (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
+}
+
+TableSketch ReadTableSketch(const std::string& path) {
+  const Source source(path);
+  const Dialect dialect = DialectOf(source);
+  CsvCells cells = source.Cells(dialect.delimiter);
+  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  cells.NextCell();
+  const std::string first(cells.cell());
+  if (cells.NextCell()) return ReadSketch(source, dialect);
+  throw DataError(
+      "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
+      "from (cells are separated by commas, semicolons, tabs or bars)",
+      path, cells.line(), first);
+}
+
+TableSketch ReadTestSketch(const std::string& path, const TableSketch& train) {
+  const Source source(path);
+  const auto fit = [&](const Row& first_row) {
+    if (train.dialect.header) return ShareOfNames(train.names, first_row);
+    const size_t width = first_row.size(), most = train.names.size();
+    return width > 1 && width <= most ? static_cast<double>(width) / (2.0 * most) : 0;
+  };
+  const char delimiter = FittingDelimiter(path, source.text(), train.dialect.delimiter, fit);
+  return ReadSketch(source, {.delimiter = delimiter, .header = train.dialect.header}, &train);
+}
+
+TableSketch ReadSampleSketch(const std::string& path) {
+  const Source source(path);
+  return ReadSketch(source, {.delimiter = FindDelimiter(path, source.text()), .header = true});
 }
 
 }  // namespace lockstep

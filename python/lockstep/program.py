@@ -29,7 +29,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
 DONE, USAGE, STOPPED, INTERRUPTED = 0, 2, 75, 130  # some of the exit statuses in docs/design.md
@@ -83,12 +83,18 @@ def command() -> list[str]:
     )
 
 
-def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted: Sequence[int] = (DONE,)) -> Result:
+def run(
+    words: Sequence[str | os.PathLike],
+    *,
+    progress: bool = False,
+    accepted: Sequence[int] = (DONE,),
+    names: Mapping[str, str] | None = None,
+) -> Result:
     """Runs one of the program's commands and waits for its end.
 
     With `progress` each line is printed as soon as the program writes it. Warnings are always printed to standard
-    error. Throws LockstepError if the exit status is not in `accepted`, and KeyboardInterrupt if this process was
-    interrupted.
+    error. `names` says what the lines call a file: {path: name}. Throws LockstepError if the exit status is not in
+    `accepted`, and KeyboardInterrupt if this process was interrupted.
     """
     start = [sys.executable, "-I", "-S", str(_PACKAGE / "child.py"), str(os.getpid())]
     process = subprocess.Popen(
@@ -104,7 +110,7 @@ def run(words: Sequence[str | os.PathLike], *, progress: bool = False, accepted:
     assert process.stdout is not None and process.stderr is not None
     lines: queue.Queue[tuple[str, str | None]] = queue.Queue()
     for name, stream in (("out", process.stdout), ("err", process.stderr)):
-        threading.Thread(target=_read, args=(name, stream, lines), daemon=True).start()
+        threading.Thread(target=_read, args=(name, stream, lines, names or {}), daemon=True).start()
     output, error, last, is_interrupted, open_streams = [], "", "", False, 2
     while open_streams:
         try:
@@ -145,8 +151,12 @@ def main() -> None:
     os.execv(words[0], [*words, *sys.argv[1:]])
 
 
-def _read(name: str, stream: IO[str], lines: queue.Queue[tuple[str, str | None]]) -> None:
+def _read(
+    name: str, stream: IO[str], lines: queue.Queue[tuple[str, str | None]], names: Mapping[str, str]
+) -> None:
     with stream:
         for line in stream:
+            for path, shown in names.items():
+                line = line.replace(path, shown)
             lines.put((name, line))
     lines.put((name, None))

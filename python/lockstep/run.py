@@ -15,6 +15,7 @@ what can fail -> what the caller sees -> the test that shows it (tests/python_te
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -22,7 +23,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any
+from numbers import Number
+from typing import IO, Any
 
 from lockstep.fields import Fields, read_printed
 from lockstep.program import DONE, INTERRUPTED, STOPPED, USAGE, LockstepError, run as run_program
@@ -254,13 +256,8 @@ class Run:
             words = [*_start(ranks), "predict", self.point, "--input", *files, "--output", path, "--format", form]
             words += ["--probabilities"] if probabilities else []
             words += [] if submission is None else ["--submission", os.fspath(submission)]
-            try:
-                run_program(words)
-            except LockstepError as error:
-                if frame is None and not is_array:
-                    raise
-                given = "the array" if frame is None else "the data frame"
-                raise LockstepError(str(error).replace(files[0], given), error.status) from None
+            given = "the frame" if frame is not None else "the array" if is_array else None
+            run_program(words, names={} if given is None else {files[0]: given})
             if has_masks:
                 import numpy
 
@@ -294,17 +291,14 @@ class Run:
             raise LockstepError(f"{what}: a data frame is for CSV; give paths", USAGE)
         path = os.path.join(folder, "inputs.csv")
         table = data["csv"]
-        # A number such as 1.281 would be 1281 in a column whose points separate groups of digits.
-        columns = table.get("column", [])
-        columns = columns if isinstance(columns, list) else [columns]
-        has_groups = any(column.get("decimal") == "COMMA_AND_POINTS" for column in columns)
-        frame.to_csv(
-            path,
-            index=False,
-            header=table.get("header", False),
-            sep=table.get("delimiter", ","),
-            float_format="%.17e" if has_groups else None,
-        )
+        header = table.get("header", False)
+        grouped = _columns_with_groups(table)
+        if grouped:
+            frame = frame.copy(deep=False)
+            for i, name in enumerate(frame.columns):
+                if not header or str(name) in grouped:
+                    frame.isetitem(i, _without_groups(frame.iloc[:, i]))
+        frame.to_csv(path, index=False, header=header, sep=table.get("delimiter", ","))
         return path
 
     def _write_array(self, array: Any, data: Mapping[str, Any], folder: str) -> str:
@@ -325,9 +319,37 @@ class Run:
                 USAGE,
             )
         path = os.path.join(folder, "inputs.csv")
+        is_narrow = array.dtype.kind == "f" and array.dtype.itemsize < 8
+        grouped = _columns_with_groups(table)
         with open(path, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, delimiter=table.get("delimiter", ",")).writerows(array.tolist())
+            writer = csv.writer(file, delimiter=table.get("delimiter", ","))
+            for row in array:
+                # NumPy writes a number of 32 bits as the shortest text that is this number: 0.1, as in a file.
+                cells = row.astype(str).tolist() if is_narrow else row.tolist()
+                writer.writerow(map(_with_exponent, cells) if grouped else cells)
         return path
+
+
+def _columns_with_groups(table: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the columns of numbers in which the run reads 1.281 as 1281, because points separate groups
+    of digits there; without a header, names are empty."""
+    columns = table.get("column", [])
+    columns = columns if isinstance(columns, list) else [columns]
+    return [column.get("name", "") for column in columns if column.get("decimal") == "COMMA_AND_POINTS"]
+
+
+def _with_exponent(number: Any) -> str:
+    """Returns the text of a number, with an exponent if it has a point: such a number has no groups."""
+    text = str(number)
+    return text + "e0" if re.fullmatch(r"-?\d+\.\d+", text) else text
+
+
+def _without_groups(column: Any) -> Any:
+    """Returns a column of a data frame whose numbers are written so that they are read as numbers without groups. Texts
+    stay as they are: a person may have written groups into them."""
+    if getattr(column.dtype, "kind", "") == "f":
+        return column.astype(str).map(_with_exponent)  # as str, 0.1 of 32 bits stays 0.1
+    return column.astype(object).map(lambda value: _with_exponent(value) if isinstance(value, Number) else value)
 
 
 def _has_config(folder: pathlib.Path) -> bool:
@@ -366,9 +388,26 @@ def _rows(path: str, form: str) -> list[dict[str, Any]]:
     with open(path, newline="", encoding="utf-8") as file:
         if form == "jsonl":
             return [json.loads(line) for line in file]
-        return [{name: _cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        rows = csv.DictReader(file, delimiter=_delimiter(file))
+        return [{name: _cell(text) for name, text in row.items()} for row in rows]
+
+
+def _delimiter(file: IO[str]) -> str:
+    """Returns the delimiter of a submission, which is that of the sample submission: the one with which the first rows
+    have the most cells, as many in each row."""
+    first = list(itertools.islice(file, 50))
+    file.seek(0)
+
+    def cells(delimiter: str) -> int:
+        widths = {len(row) for row in csv.reader(first, delimiter=delimiter)}
+        return widths.pop() if len(widths) == 1 else 0
+
+    return max(",;\t|", key=cells)
 
 
 def _cell(text: str) -> int | float | str:
-    """Returns a number if the text is a number in JSON, otherwise the text; "007" stays a text."""
+    """Returns a number if the text is a number in JSON, or one with a decimal comma, otherwise the text; "007" stays a
+    text."""
+    if re.fullmatch(r"-?(0|[1-9]\d*),\d+([eE][-+]?\d+)?", text):
+        text = text.replace(",", ".")
     return json.loads(text) if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", text) else text

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/say.h"
 #include "config/formats/csv_columns.h"
 #include "config/formats/division.h"
 #include "config/formats/formats.h"
@@ -107,12 +106,12 @@ std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const D
     case config::Sampling::WEIGHTED: {
       constexpr char kField[] = "data.sampling.column";
       const std::vector<std::string> texts =
-          FormatOf(request.config.data()).ReadColumn(request, sampling.column(), kField);
-      const config::Csv& csv = request.config.data().csv();
+          std::move(FormatOf(request.config.data())
+                        .ReadColumns(request, {sampling.column()}, kField)
+                        .front());
       DecimalSigns signs;
       for (const std::string& text : texts) signs.Add(text);
-      const CsvDecimal decimal =
-          DecimalOf(csv.decimal()).value_or(signs.Found(csv.delimiter().front()));
+      const CsvDecimal decimal = DecimalRuleOf(request.config.data().csv()).For(signs);
       for (int64_t i = 0; i < train.size(); ++i) {
         const int64_t row = train.NumberInFiles(i);
         double weight = 0;
@@ -230,19 +229,33 @@ config::Config Resolved(config::Config config, const TrainingData& training) {
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
-                                         const Datasets& datasets, const World& world) {
-  std::vector<std::string> remarks;
-  auto dataset = OpenLike({.config = config,
-                           .files = files,
-                           .expected = spec,
-                           .label_optional = label_optional,
-                           .budget = nullptr,
-                           .datasets = datasets,
-                           .device = world.device,
-                           .cores = world.cores},
-                          remarks);
-  if (world.rank() == 0) std::ranges::for_each(remarks, Warn);
-  return dataset;
+                                         const Datasets& datasets, const World& world,
+                                         std::vector<std::string>& remarks) {
+  return OpenLike({.config = config,
+                   .files = files,
+                   .expected = spec,
+                   .label_optional = label_optional,
+                   .budget = nullptr,
+                   .datasets = datasets,
+                   .device = world.device,
+                   .cores = world.cores},
+                  remarks);
+}
+
+std::vector<std::vector<std::string>> ReadFileColumns(const config::Config& config,
+                                                      const std::vector<std::string>& files,
+                                                      const std::vector<std::string>& columns,
+                                                      std::string_view field) {
+  const Datasets none;
+  return FormatOf(config.data())
+      .ReadColumns({.config = config,
+                    .files = files,
+                    .expected = SpecOf(config.data()),
+                    .label_optional = true,
+                    .budget = nullptr,
+                    .datasets = none,
+                    .device = at::kCPU},
+                   columns, field);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/formats/datasets.h"
@@ -41,11 +42,19 @@ SampleSpec SpecOf(const config::Data& config);
 
 // Opens `files`, which have the config's format, as a data set without random augmentation, whose samples must be as
 // `spec` describes them. If `label_optional` is set, as it is for predictions, labels may be missing (CSV: the label
-// column; MNIST: the second file), and data.bad_samples has no effect. Rank 0 prints a warning for each of
-// Dataset::Remarks(). Throws Error (kData, kUsage).
+// column; MNIST: the second file), and data.bad_samples has no effect. Appends Dataset::Remarks() to `remarks`. Throws
+// Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
-                                         const Datasets& datasets, const World& world);
+                                         const Datasets& datasets, const World& world,
+                                         std::vector<std::string>& remarks);
+
+// Returns for each of `columns` of the tables `files` the texts of all rows, in the order of the samples that
+// OpenFiles() gives. `field` is the option that names the columns, for error messages. Throws Error (kData).
+std::vector<std::vector<std::string>> ReadFileColumns(const config::Config& config,
+                                                      const std::vector<std::string>& files,
+                                                      const std::vector<std::string>& columns,
+                                                      std::string_view field);
 
 }  // namespace lockstep

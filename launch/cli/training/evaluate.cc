@@ -1,4 +1,5 @@
 // lockstep evaluate: prints the metrics of a run's weights.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -120,6 +121,9 @@ class EvaluateCommand final : public RankCommand {
       }
     }
     if (world.rank() != 0) return ExitStatus::kDone;
+    std::vector<std::vector<std::string>> remarks;
+    for (const RunEvaluation& evaluation : evaluations) remarks.push_back(evaluation.remarks);
+    std::ranges::for_each(RemarksOfFolds(remarks), Warn);
     TellRemarks(evaluations);
     const bool has_folds = evaluations.size() > 1;
     if (json_) {

@@ -19,6 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr char kStandardInput[] = "-";
+constexpr char kNameOfInput[] = "standard input";
 
 // Copies standard input to a temporary file, because the code that predicts reads its files more than once. The file
 // exists as long as this object.
@@ -100,9 +101,24 @@ class PredictCommand final : public RankCommand {
       *dash = input.emplace().path();
     }
     if (prints_result()) request.output = "/dev/stdout";
-    const auto [weights, samples, contents] =
-        PredictRuns(runs, request, invocation.extensions, world);
+    // Lines about standard input must not name the file of InputFile.
+    const auto shown = [&](std::string line) {
+      const std::string path = input ? input->path() : "";
+      for (size_t at = 0; !path.empty() && (at = line.find(path, at)) != line.npos;) {
+        line.replace(at, path.size(), kNameOfInput);
+      }
+      return line;
+    };
+    RunPredictions done;
+    try {
+      done = PredictRuns(runs, request, invocation.extensions, world);
+    } catch (const Error& error) {
+      if (!input) throw;
+      throw Error(error.status(), shown(error.what()));
+    }
+    const auto& [weights, samples, contents, remarks] = done;
     if (world.rank() == 0) {
+      for (const std::string& line : RemarksOfFolds(remarks)) Warn(shown(line));
       TellOfOutput(request.output,
                    fmt::format("{}: {} predictions{}{}",
                                prints_result() ? "standard output" : request.output, samples,
