@@ -1,7 +1,7 @@
 // BestSoFar: finds the best of the values that a metric takes, in the order in which a run reaches them.
 //
-// Promise: NaN is never the best value, and of equal values the first one is the best. All that names a run's best value
-// or best checkpoint follows this rule: `runs`, `watch`, `compare`, the page and its report, RUN@best,
+// Promise: NaN is never the best value, and of equal values the first one is the best. All that names a run's best
+// value or best checkpoint follows this rule: `runs`, `watch`, `compare`, the page and its report, RUN@best,
 // checkpoint.keep_best and early_stopping (tests/best_test.py).
 #pragma once
 

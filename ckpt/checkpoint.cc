@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <span>
 #include <string_view>
@@ -195,11 +194,11 @@ Ranking RankingOf(const std::vector<Checkpoint>& checkpoints, const std::string&
                   bool greater_is_better) {
   Ranking ranking;
   BestSoFar best(greater_is_better);
-  for (const Checkpoint& checkpoint : std::views::reverse(checkpoints)) {
+  for (auto checkpoint = checkpoints.rbegin(); checkpoint != checkpoints.rend(); ++checkpoint) {
     try {
-      if (best.Add(ValueOf(ReadManifest(checkpoint), name))) ranking.best = checkpoint;
+      if (best.Add(ValueOf(ReadManifest(*checkpoint), name))) ranking.best = *checkpoint;
     } catch (const Error& error) {
-      ranking.unknown.insert(checkpoint.step);
+      ranking.unknown.insert(checkpoint->step);
       if (!ranking.first_error) ranking.first_error = error;
     }
   }

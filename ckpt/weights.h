@@ -50,8 +50,8 @@ std::string RunWeightsPath(const std::string& run_dir);
 // The key under which the metadata of the final weights' file holds the number of optimizer steps done.
 inline constexpr char kStepOfWeights[] = "step";
 
-// The key under which the metadata of a file of weights holds the graph that they were trained in, if the config does not
-// say it: see GraphText() (trainer/run/made_of.h).
+// The key under which the metadata of a file of weights holds the graph that they were trained in, if the config does
+// not say it: see GraphText() (trainer/run/made_of.h).
 inline constexpr char kGraphOfWeights[] = "lockstep_graph";
 
 using TensorsByName = std::map<std::string, at::Tensor>;

@@ -3,6 +3,7 @@ copies of the same content are the same data."""
 
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tarfile
@@ -211,7 +212,7 @@ def replace_mask(folder):
 
 
 CHANGES = {
-    "a label": (table, change_cell("train.csv", 5, 4, "1"), "train.csv: the labels of the training samples have changed"),
+    "a label": (table, change_cell("train.csv", 5, 4, "1"), "train.csv: the labels of the training samples have"),
     "a validation label": (
         table,
         change_cell("valid.csv", 5, 4, "1"),
@@ -238,7 +239,7 @@ CHANGES = {
     "an image": (photos, replace_photo, "photos/b/07.bmp: its content is not what the run has read there before"),
     "a larger image": (photos, larger_photo, "photos/b/07.bmp: its content is not what"),
     "an image's byte": (photos, change_byte("photos/a/00.bmp", -1), "photos/a/00.bmp: its content is not what"),
-    "an image's label": (photos, relabel_photo, "photos: the names, sizes or labels of the training samples have changed"),
+    "an image's label": (photos, relabel_photo, "photos: the names, sizes or labels of the training samples"),
     "a member": (shards, replace_in_shard, "shards/0.tar: b/07.bmp: its content is not what"),
     "a mask": (masks, replace_mask, "masks/05.png: its content is not what"),
 }
@@ -253,7 +254,16 @@ def test_a_change_is_named_before_the_first_step(trained, tmp_path, name):
     assert run.status in (DATA, USAGE), run
     expect_error(run, run.status, says, "--fresh")
     assert len(events(tmp_path / "run", "step")) == 6
-    run = Run(["train", "config.pbtxt", *GO_ON, "--fresh"], cwd=tmp_path)
+
+
+def test_the_way_out(trained, tmp_path):
+    """Tests that a run begins anew with the weights of the run whose data have changed, as the error says."""
+    trained(table, tmp_path)
+    change_cell("train.csv", 5, 4, "1")(tmp_path)
+    refused = Run(["train", "config.pbtxt", *GO_ON], cwd=tmp_path)
+    weights = re.search(r"--set (init_from=\S+) ", refused.err)[1]
+    shutil.copytree(tmp_path / "run", tmp_path / "kept")
+    run = Run(["train", "config.pbtxt", "--fresh", "--set", weights.replace("=run/", "=kept/")], cwd=tmp_path)
     assert run.status == DONE, run
 
 
@@ -385,7 +395,7 @@ def test_another_graph_is_refused(of_graph, tmp_path, variant):
         pytest.skip("TorchScript saves every buffer with the weights")
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     save(tmp_path, kind, Net(variant))
-    part = GRAPHS[variant] if kind == "imported" else "code"
+    part = GRAPHS[variant] if kind == "imported" else "constants"
     for command in (
         ["evaluate", "run"],
         ["predict", "run", "--input", "valid.csv", "--output", "-"],

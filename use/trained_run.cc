@@ -79,7 +79,8 @@ std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions&
   return OpenTrainingData(config, extensions.datasets, world).validation;
 }
 
-// Prints a warning if `samples`, which the run holds back, are not those with which its newest checkpoint was validated.
+// Prints a warning if `samples`, which the run holds back, are not those with which its newest checkpoint was
+// validated.
 void WarnOfOtherSamples(const NamedRun& run, const Dataset& samples) {
   try {
     const checkpoint::Manifest manifest =

@@ -1,8 +1,9 @@
-// DataContents: fingerprints of what a data set was made of, by which a run that goes on notices that its data have changed.
+// DataContents: fingerprints of what a data set was made of, by which a run that goes on notices that its data have
+// changed.
 //
-// Promise: equal contents have equal fingerprints on all machines, wherever the files lie and whenever they were written.
-// A data set has fingerprints of what it reads wholly when it is opened. What it reads only when a sample is needed, such
-// as images, has a SampleRecord (data/dataset/sample_record.h).
+// Promise: equal contents have equal fingerprints on all machines, wherever the files lie and whenever they were
+// written. A data set has fingerprints of what it reads wholly when it is opened. What it reads only when a sample is
+// needed, such as images, has a SampleRecord (data/dataset/sample_record.h).
 #pragma once
 
 #include <cstddef>

@@ -137,14 +137,14 @@ class Dataset {
   // Returns fingerprints of what the data set has read of its files wholly.
   virtual DataContents Contents() const { return {}; }
 
-  // Returns the records of the parts of samples that Read() reads from files, so that a run that goes on notices changes
-  // of them.
+  // Returns the records of the parts of samples that Read() reads from files, so that a run that goes on notices
+  // changes of them.
   virtual std::vector<std::shared_ptr<SampleRecord>> Records() const { return {}; }
 };
 
 // A data set that is made from another data set, `whole`. Calls of size(), spec(), ReadTarget(), NumberInFiles(),
-// FileOf(), TakeReports(), times(), Fingerprint(), Contents() and Records() are passed on to `whole`, unless the derived
-// class overrides these functions.
+// FileOf(), TakeReports(), times(), Fingerprint(), Contents() and Records() are passed on to `whole`, unless the
+// derived class overrides these functions.
 class WrappedDataset : public Dataset {
  public:
   int64_t size() const override { return whole_.size(); }

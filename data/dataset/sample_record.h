@@ -1,21 +1,22 @@
-// SampleRecord: a hash of a part of each sample, such as its image, as a run has read this part for the first time. Later
-// the same run, also after it was resumed, notices when the part of a sample is not what it was.
+// SampleRecord: a hash of a part of each sample, such as its image, as a run has read this part for the first time.
+// Later the same run, also after it was resumed, notices when the part of a sample is not what it was.
 //
-// Promise: a record takes four bytes for each sample, and the hash of a sample's bytes is all that it adds to the time in
-// which the sample is read. Any number of threads may call Check() and Keep() at once. A sample that cannot be read or
-// decoded leaves no hash, so that its file may be mended.
+// Promise: a record takes four bytes for each sample, and the hash of a sample's bytes is all that it adds to the time
+// in which the sample is read. Any number of threads may call Check() and Keep() at once. A sample that cannot be read
+// or decoded leaves no hash, so that its file may be mended.
 //
 // Protocol:
 //   1. whoever reads the part of sample i calls Check(i, HashOf(bytes)), decodes the bytes, and calls Keep(i, hash)
-//   2. checkpoints hold hashes(), which the ranks have merged (trainer/run/sample_records.h). A resumed run calls
+//   2. checkpoints hold hashes(), which the ranks have merged (trainer/run/made_of.h). A resumed run calls
 //      Restore() before it reads samples
 //   3. before its first step, the resumed run reads again the samples whose files have changed since the checkpoint
-//      (Options::changed_since), as far as a limit allows (VerifyChanged()). All other samples are checked when they are
-//      read
+//      (Options::changed_since), as far as a limit allows (VerifyChanged()). All other samples are checked when they
+//      are read
 //
-// what can fail -> what the caller sees -> the test that shows it (data/dataset/sample_record_test.cc, tests/made_of_test.py)
+// what can fail -> what the caller sees -> the test that shows it (data/dataset/sample_record_test.cc)
 //   the part of a sample has changed -> ChangedSample from Check() or VerifyChanged(), with the sample's name, also if
-//     data.bad_samples lets a run go on without samples that cannot be read -> SampleRecord.NamesWhatHasChanged
+//     data.bad_samples lets a run go on without samples that cannot be read -> SampleRecord.NamesWhatHasChanged,
+//     SkipBad.NeverHidesASampleThatHasChanged, tests/made_of_test.py
 #pragma once
 
 #include <atomic>
@@ -45,11 +46,11 @@ class SampleRecord {
     std::function<std::string(int64_t i)> name_of;
     // Reads the part of sample `i` and returns its hash. Throws Error.
     std::function<uint32_t(int64_t i)> read;
-    // Calls visit(i), on this thread, for each sample whose file was changed, copied or renamed at `time_ns` (Unix time)
-    // or later, as the file system tells. Calls it for none if asking for all files would take too long.
+    // Calls visit(i), on this thread, for each sample whose file was changed, copied or renamed at `time_ns` (Unix
+    // time) or later, as the file system tells. Calls it for none if asking for all files would take too long.
     std::function<void(int64_t time_ns, const std::function<void(int64_t i)>& visit)> changed_since;
-    // How many samples VerifyChanged() reads at most. After a copy all files have changed, and a run must not read all of
-    // a large data set before its first step.
+    // How many samples VerifyChanged() reads at most. After a copy all files have changed, and a run must not read all
+    // of a large data set before its first step.
     int64_t most_read = 10'000;
   };
 

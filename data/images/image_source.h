@@ -42,8 +42,8 @@ class ImageSource {
   // as that of open files.
   virtual std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const = 0;
 
-  // Calls visit(i), on this thread, for each sample whose file or shard was changed, copied or renamed at `time_ns` (Unix
-  // time) or later. Calls it for none if the samples lie in so many files that asking for all would take seconds.
+  // Calls visit(i), on this thread, for each sample whose file or shard was changed, copied or renamed at `time_ns`
+  // (Unix time) or later. Calls it for none if the samples lie in so many files that asking for all would take seconds.
   virtual void VisitChanged(int64_t time_ns, const std::function<void(int64_t i)>& visit) const = 0;
 
   // Returns lines that tell the user how the files were interpreted, for example which other files lie beside the

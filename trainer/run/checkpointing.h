@@ -36,10 +36,10 @@ namespace lockstep {
 class Checkpointing {
  public:
   // `folder` is the run folder on rank 0, and null on other ranks. `attempt` is the unique name of the job. `manifest`
-  // has the values that are the same in all checkpoints of this process, and `model_metadata` the metadata of the models'
-  // files. If the run continues from a checkpoint of its
-  // own, `resumed_step` is the step of this checkpoint. `state` returns the state to save; Checkpointing calls `state`
-  // on the thread that trains. The object keeps references to `config`, `world` and `events`, and the pointer `folder`.
+  // has the values that are the same in all checkpoints of this process, and `model_metadata` the metadata of the
+  // models' files. If the run continues from a checkpoint of its own, `resumed_step` is the step of this checkpoint.
+  // `state` returns the state to save; Checkpointing calls `state` on the thread that trains. The object keeps
+  // references to `config`, `world` and `events`, and the pointer `folder`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
                 const std::map<std::string, std::string>& model_metadata,

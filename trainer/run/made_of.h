@@ -1,11 +1,11 @@
 // Fingerprints of what a run was made of, its data and its model's graph. Checkpoints keep them, so that a run goes on,
 // and is evaluated, with what it began with.
 //
-// Promise: a changed label, feature, pixel or token, another order and another division of the samples are noticed before
-// the first step if the format is read wholly when it is opened, or if the file system says that a file has changed;
-// otherwise when the sample is read (data/dataset/sample_record.h). Copies with the same content are the same data,
-// whatever their times and paths are. A file may change in what no sample depends on. Nothing is said of what an older
-// program has not kept.
+// Promise: a changed label, feature, pixel or token, another order and another division of the samples are noticed
+// before the first step if the format is read wholly when it is opened, or if the file system says that a file has
+// changed; otherwise when the sample is read (data/dataset/sample_record.h). Copies with the same content are the same
+// data, whatever their times and paths are. A file may change in what no sample depends on. Nothing is said of what an
+// older program has not kept.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/made_of_test.py)
 //   training or validation samples that have changed -> Error (kUsage) that names the file and what differs
@@ -60,9 +60,9 @@ class SampleRecords {
   // Returns the hashes of all samples that any rank has read. Every rank must call it.
   std::vector<NamedTensor> Merged(Communicator& host);
 
-  // Takes the hashes of the file `path` (SamplesFile() in ckpt/saver.h), which a checkpoint of the Unix time `time` holds,
-  // and reads the samples again whose files have changed since. Call it before the first sample is read. Throws Error
-  // (kCheckpoint), and what SampleRecord::VerifyChanged() throws.
+  // Takes the hashes of the file `path` (SamplesFile() in ckpt/saver.h), which a checkpoint of the Unix time `time`
+  // holds, and reads the samples again whose files have changed since. Call it before the first sample is read. Throws
+  // Error (kCheckpoint), and what SampleRecord::VerifyChanged() throws.
   void Resume(const std::string& path, double time, int rank, int ranks);
 
  private:
@@ -72,8 +72,9 @@ class SampleRecords {
 // Returns Model::Graph() as one text: "training=0123456789abcdef evaluation=..."; empty for a model without a file.
 std::string GraphText(const Model& model);
 
-// Throws Error (kUsage) if `model`, which `config` names, computes another graph than the one that `text`, the GraphText()
-// of the weights `weights`, is of. `way_out` says what to do instead of putting the file back; it may be empty.
+// Throws Error (kUsage) if `model`, which `config` names, computes another graph than the one that `text`, the
+// GraphText() of the weights `weights`, is of. `way_out` says what to do instead of putting the file back; it may be
+// empty.
 void RequireSameGraph(const config::Config& config, const Model& model, const std::string& text,
                       const std::string& weights, const std::string& way_out);
 

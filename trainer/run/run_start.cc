@@ -59,8 +59,9 @@ void FindFailure(const std::string& run_dir, int64_t restarts, const World& worl
   start.failed_at = static_cast<double>(failed_at_ms) / kMilliseconds;
 }
 
-// Throws Error (kUsage) if the samples of the run of `start.checkpoint` have changed, whose config differs from `config`
-// in `start.differences`. Other validation samples than those of another run only become a line of `start.differences`.
+// Throws Error (kUsage) if the samples of the run of `start.checkpoint` have changed, whose config differs from
+// `config` in `start.differences`. Other validation samples than those of another run only become a line of
+// `start.differences`.
 void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string& run_dir,
                  RunStart& start) {
   const bool columns_differ = std::ranges::any_of(

@@ -35,7 +35,8 @@ struct RunStart {
   // The differences between the checkpoint's config and validation samples and those of this run, if the checkpoint
   // belongs to another run; otherwise empty.
   std::vector<std::string> differences;
-  // Whether the run has other validation samples than the run of the checkpoint, so that earlier evaluations do not count.
+  // Whether the run has other validation samples than the run of the checkpoint, so that earlier evaluations do not
+  // count.
   bool validates_anew = false;
   std::string job;  // the name of this job
   // If the job was started again after a failure: the last step in the run's log, and the Unix time of the log's last
