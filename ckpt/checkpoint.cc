@@ -10,12 +10,14 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "base/best_so_far.h"
 #include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
@@ -171,20 +173,19 @@ void BringUpToDate(checkpoint::Manifest& manifest) {
 }
 
 // Returns the value of the metric `name` if the checkpoint was evaluated at its own step and the value is not NaN.
-// Otherwise returns nothing. The sign is chosen so that a greater result is better.
-std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::string& name,
-                              bool greater_is_better) {
-  if (manifest.metric_step() != manifest.step()) return std::nullopt;
-  for (const checkpoint::Metric& metric : manifest.metric()) {
-    if (metric.name() != name || std::isnan(metric.value())) continue;
-    return greater_is_better ? metric.value() : -metric.value();
+// Otherwise returns NaN.
+double ValueOf(const checkpoint::Manifest& manifest, const std::string& name) {
+  if (manifest.metric_step() == manifest.step()) {
+    for (const checkpoint::Metric& metric : manifest.metric()) {
+      if (metric.name() == name) return metric.value();
+    }
   }
-  return std::nullopt;
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 // The result of RankingOf(), which compares checkpoints (passed with the newest first) by a metric.
 struct Ranking {
-  std::optional<Checkpoint> best;  // the newest checkpoint with the best value
+  std::optional<Checkpoint> best;  // the first checkpoint with the best value
   std::set<int64_t> unknown;       // steps whose manifests cannot be read
   std::optional<Error> first_error;
 };
@@ -192,15 +193,12 @@ struct Ranking {
 Ranking RankingOf(const std::vector<Checkpoint>& checkpoints, const std::string& name,
                   bool greater_is_better) {
   Ranking ranking;
-  std::optional<double> best;
-  for (const Checkpoint& checkpoint : checkpoints) {
+  BestSoFar best(greater_is_better);
+  for (auto checkpoint = checkpoints.rbegin(); checkpoint != checkpoints.rend(); ++checkpoint) {
     try {
-      const auto score = ScoreOf(ReadManifest(checkpoint), name, greater_is_better);
-      if (!score || (best && *score <= *best)) continue;
-      best = score;
-      ranking.best = checkpoint;
+      if (best.Add(ValueOf(ReadManifest(*checkpoint), name))) ranking.best = *checkpoint;
     } catch (const Error& error) {
-      ranking.unknown.insert(checkpoint.step);
+      ranking.unknown.insert(checkpoint->step);
       if (!ranking.first_error) ranking.first_error = error;
     }
   }

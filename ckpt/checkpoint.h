@@ -122,7 +122,7 @@ std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
 // Returns the checkpoint with the best value of the run's best_metric (ckpt/manifest.proto), or nothing if there is
 // none. Compares only checkpoints that have a readable manifest and were evaluated at their own step. Among equal
-// values the newest checkpoint wins. Throws Error (kCheckpoint) if the folder cannot be read.
+// values the first checkpoint wins (base/best_so_far.h). Throws Error (kCheckpoint) if the folder cannot be read.
 std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir);
 
 // The newest value of Manifest::metric_definitions.

@@ -134,19 +134,19 @@ TEST(Checkpoint, TheBestIsKept) {
   Write(run, 6);
   RemoveOthers(run, {.newest = 2, .best = "accuracy"});
   EXPECT_THAT(StepsIn(run), ElementsAre(6, 5, 2));
-  // If two checkpoints have the same value, the newer one is the best.
+  // If two checkpoints have the same value, the first one is the best.
   WriteWithMetric(run, 7, 7, 0.7);
   RemoveOthers(run, {.newest = 1, .best = "accuracy"});
-  EXPECT_THAT(StepsIn(run), ElementsAre(7));
+  EXPECT_THAT(StepsIn(run), ElementsAre(7, 2));
   WriteWithMetric(run, 8, 8, 0.8);
   RemoveOthers(run, {.newest = 1, .best = "accuracy", .greater_is_better = false});
-  EXPECT_THAT(StepsIn(run), ElementsAre(8, 7));
+  EXPECT_THAT(StepsIn(run), ElementsAre(8, 2));
   // A checkpoint whose manifest cannot be read is kept, because it may be the best.
   WriteWithMetric(run, 9, 9, 0.9);
-  fs::rename(run + "/checkpoints/step-000000000007/manifest.pb", run + "/manifest.pb");
+  fs::rename(run + "/checkpoints/step-000000000002/manifest.pb", run + "/manifest.pb");
   EXPECT_THAT(CheckpointErrorOf([&] { RemoveOthers(run, {.newest = 1, .best = "accuracy"}); }),
-              HasSubstr("step-000000000007/manifest.pb"));
-  EXPECT_THAT(StepsIn(run), ElementsAre(9, 7));
+              HasSubstr("step-000000000002/manifest.pb"));
+  EXPECT_THAT(StepsIn(run), ElementsAre(9, 2));
 }
 
 TEST(Checkpoint, WhatARankGivesUpIsRemoved) {

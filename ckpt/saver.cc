@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr char kModel[] = "model.safetensors";
 constexpr char kStatePrefix[] = "state-";
+constexpr char kSamples[] = "samples.safetensors";
 
 std::string StateName(int rank) { return fmt::format("{}{}.safetensors", kStatePrefix, rank); }
 
@@ -47,7 +49,7 @@ bool Saver::busy() const {
 }
 
 void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
-                 const checkpoint::Manifest& facts) {
+                 const std::vector<NamedTensor>& samples, const checkpoint::Manifest& facts) {
   if (busy()) throw BugError("checkpoint of step {} while one is being written", step);
   int64_t model_bytes = 0;
   for (const NamedTensor& named : model) model_bytes += static_cast<int64_t>(named.tensor.nbytes());
@@ -57,6 +59,8 @@ void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const Stat
   for (NamedTensor& part : PartOf(state, options_.rank, options_.ranks, model_bytes)) {
     tensors.push_back(std::move(part));
   }
+  samples_tensors_ = options_.rank == 0 ? samples.size() : 0;
+  if (options_.rank == 0) std::ranges::copy(samples, std::back_inserter(tensors));
   step_ = step;
   taken_s_ = SecondsSinceBoot();
   not_taken_ = nullptr;
@@ -188,22 +192,26 @@ void Saver::WriteFiles(CheckpointWriter& writer) {
   written_ = 0;
   begun_ = std::chrono::steady_clock::now();
   const std::vector<NamedTensor>& tensors = snapshot_.tensors();
-  const auto write = [&](const std::string& name, auto begin, auto end) {
+  const auto write = [&](const std::string& name, auto begin, auto end,
+                         std::map<std::string, std::string> metadata = {}) {
+    metadata.emplace("format", "pt");
     writer.WriteFile(name, [&](const AppendBytes& append) {
       const auto append_paced = [&](std::span<const std::byte> bytes) {
         append(bytes);
         written_ += static_cast<int64_t>(bytes.size());
         if (options_.bytes_per_s > 0) Pace();
       };
-      AppendSafetensors(append_paced, {begin, end}, {{"format", "pt"}},
+      AppendSafetensors(append_paced, {begin, end}, metadata,
                         [&](const at::Tensor& tensor, const AppendBytes& append_bytes) {
                           snapshot_.Append(tensor, append_bytes);
                         });
     });
   };
   const auto model_end = tensors.begin() + static_cast<std::ptrdiff_t>(model_tensors_);
-  if (options_.rank == 0) write(kModel, tensors.begin(), model_end);
-  write(StateName(options_.rank), model_end, tensors.end());
+  const auto state_end = tensors.end() - static_cast<std::ptrdiff_t>(samples_tensors_);
+  if (options_.rank == 0) write(kModel, tensors.begin(), model_end, options_.model_metadata);
+  write(StateName(options_.rank), model_end, state_end);
+  if (samples_tensors_ > 0) write(kSamples, state_end, tensors.end());
 }
 
 void Saver::RemoveRemains() {
@@ -248,5 +256,11 @@ std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
 }
 
 std::string ModelFile(const Checkpoint& checkpoint) { return checkpoint.path + "/" + kModel; }
+
+std::string SamplesFile(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+  const bool has = std::ranges::any_of(
+      manifest.file(), [](const checkpoint::File& file) { return file.name() == kSamples; });
+  return has ? checkpoint.path + "/" + kSamples : "";
+}
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@
 // A checkpoint holds:
 //   model.safetensors           the model's parameters and buffers; rank 0 writes them
 //   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); all ranks write about the same number of bytes
+//   samples.safetensors         hashes of the samples that the run has read (data/dataset/sample_record.h), if it reads
+//                               them from files while it trains; rank 0 writes them
 //   manifest.pb                 everything else (ckpt/manifest.proto), and the checksums of these files
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
@@ -26,6 +28,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -50,6 +53,8 @@ class Saver {
     Retention retention;            // which of the checkpoints in the run folder are kept
     double bytes_per_s = 0;         // how fast this rank may write; 0: no limit
     checkpoint::Manifest manifest;  // the fields that are the same in all checkpoints
+    // The metadata of the model's file, beside its format.
+    std::map<std::string, std::string> model_metadata{};
   };
 
   // The result of writing a checkpoint, on this rank.
@@ -76,8 +81,9 @@ class Saver {
   // Saves this rank's state after `step` optimizer steps. The Saver must not be busy. `facts` are the values of the
   // manifest that belong to this step. The state includes the results of all work that is already enqueued on the
   // current stream.
+  // `samples` are the tensors of samples.safetensors.
   void Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
-            const checkpoint::Manifest& facts);
+            const std::vector<NamedTensor>& samples, const checkpoint::Manifest& facts);
 
   // Returns whether the last checkpoint failed and TakeOutcome() has not returned its outcome yet.
   bool failed() const;
@@ -125,6 +131,8 @@ class Saver {
   StateSnapshot snapshot_;
   // On rank 0: the first `model_tensors_` tensors of the snapshot belong to the model.
   size_t model_tensors_ = 0;
+  size_t samples_tensors_ =
+      0;  // on rank 0: as many tensors at the snapshot's end are those of the samples
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;
   int64_t written_ = 0;  // how many bytes of the checkpoint were written
@@ -150,5 +158,7 @@ void RequireFiles(const Checkpoint& checkpoint, const checkpoint::Manifest& mani
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
                                     const checkpoint::Manifest& manifest);
 std::string ModelFile(const Checkpoint& checkpoint);
+// Returns the path of samples.safetensors; empty if the checkpoint has none.
+std::string SamplesFile(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
 
 }  // namespace lockstep

@@ -42,7 +42,7 @@ class SaverTest : public testing::Test {
     checkpoint::Metric& metric = *facts.add_metric();
     metric.set_name("loss");
     metric.set_value(0.5);
-    saver.Save(step, {{"weight", weight_}}, state, facts);
+    saver.Save(step, {{"weight", weight_}}, state, {}, facts);
     if (releases_) saver.Release(step);
   }
 

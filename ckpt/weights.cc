@@ -34,6 +34,7 @@ Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   VerifyCheckpoint(checkpoint, manifest);
   Weights weights{.path = checkpoint.path,
                   .best_metric = is_best ? manifest.best_metric() : "",
+                  .graph = GraphOfWeights(ModelFile(checkpoint), kInCheckpoint),
                   .tensors = ReadSafetensors(ModelFile(checkpoint), kInCheckpoint)};
   for (const std::string& path : StateFiles(checkpoint, manifest)) {
     SafetensorsFile file(path, kInCheckpoint);
@@ -111,7 +112,9 @@ std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weig
 
 Weights ReadWeights(const std::string& source) {
   if (fs::is_regular_file(source))
-    return {.path = source, .tensors = ReadSafetensors(source, kGivenByUser)};
+    return {.path = source,
+            .graph = GraphOfWeights(source, kGivenByUser),
+            .tensors = ReadSafetensors(source, kGivenByUser)};
   const RunPoint point = ParseRunPoint(source);
   using Which = RunPoint::Which;
   std::optional<Checkpoint> best;
@@ -121,9 +124,17 @@ Weights ReadWeights(const std::string& source) {
   const std::string final_weights = RunWeightsPath(point.run_dir);
   if (point.which != Which::kStep && fs::exists(final_weights) &&
       !HasLaterCheckpoint(point.run_dir)) {
-    return {.path = final_weights, .tensors = ReadSafetensors(final_weights, kInRunFolder)};
+    return {.path = final_weights,
+            .graph = GraphOfWeights(final_weights, kInRunFolder),
+            .tensors = ReadSafetensors(final_weights, kInRunFolder)};
   }
   return WeightsOf(FindCheckpoint(source), /*is_best=*/false);
+}
+
+std::string GraphOfWeights(const std::string& path, int own_names) {
+  const SafetensorsFile file(path, own_names);
+  const auto found = file.metadata().find(kGraphOfWeights);
+  return found == file.metadata().end() ? "" : found->second;
 }
 
 std::string Weights::Name() const {

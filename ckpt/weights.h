@@ -50,6 +50,10 @@ std::string RunWeightsPath(const std::string& run_dir);
 // The key under which the metadata of the final weights' file holds the number of optimizer steps done.
 inline constexpr char kStepOfWeights[] = "step";
 
+// The key under which the metadata of a file of weights holds the graph that they were trained in, if the config does
+// not say it: see GraphText() (trainer/run/made_of.h).
+inline constexpr char kGraphOfWeights[] = "lockstep_graph";
+
 using TensorsByName = std::map<std::string, at::Tensor>;
 
 // Weights on the CPU. ReadWeights() reads the weights that `source` names in one of the ways above. Throws Error
@@ -62,9 +66,14 @@ struct Weights {
   // The metric by which the weights are the run's best, if RUN or RUN@best selected them for that reason. Otherwise
   // empty.
   std::string best_metric;
+  std::string graph{};  // the value of kGraphOfWeights; empty: the file has none
   TensorsByName tensors;
 };
 Weights ReadWeights(const std::string& source);
+
+// Returns the value of kGraphOfWeights in the metadata of the file `path`; empty if the file has none. Throws Error
+// (kCheckpoint).
+std::string GraphOfWeights(const std::string& path, int own_names);
 
 // Returns the mean of each floating-point tensor over all `weights`, in the tensor's dtype. Tensors of other dtypes are
 // taken from the last element of `weights`. Throws Error (kCheckpoint).

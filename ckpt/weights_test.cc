@@ -36,7 +36,7 @@ void Save(const std::string& run, int64_t step, float value, bool averages = fal
   if (averages && !in_pieces) state.Add("average.w", average);
   if (in_pieces) state.AddPiece("average.w", average.flatten(), 0, whole);
   saver.Save(step, {{"w", whole.narrow(0, 0, 2)}, {"count", at::full({}, step, at::kLong)}}, state,
-             facts);
+             {}, facts);
   saver.Release(step);
   saver.Wait();
   ASSERT_EQ(saver.TakeOutcome()->error, "");
@@ -90,21 +90,21 @@ TEST(Weights, AreTheBest) {
     };
     save(5, 0.8, 5);
     save(6, 0.9, 6);
-    save(7, 0.9, 7);   // the same score as step 6, but newer
+    save(7, 0.9, 7);   // the same score as step 6, but later
     save(8, 0.95, 7);  // not evaluated at its own step, so not the best
     save(9, NAN, 9);
     WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "9"}});
-    EXPECT_EQ(BestCheckpoint(run)->step, 7);
-    EXPECT_EQ(ValueOf(run), 0.7F);
-    EXPECT_EQ(ValueOf(run + "@best"), 0.7F);
-    EXPECT_THAT(ReadWeights(run).Name(), testing::EndsWith("000007, the best " + metric));
+    EXPECT_EQ(BestCheckpoint(run)->step, 6);
+    EXPECT_EQ(ValueOf(run), 0.6F);
+    EXPECT_EQ(ValueOf(run + "@best"), 0.6F);
+    EXPECT_THAT(ReadWeights(run).Name(), testing::EndsWith("000006, the best " + metric));
     EXPECT_EQ(ValueOf(run + "@last"), 7);
     EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
     EXPECT_EQ(FindCheckpoint(run).step, 9);
-    EXPECT_EQ(FindCheckpoint(run + "@best").step, 7);
+    EXPECT_EQ(FindCheckpoint(run + "@best").step, 6);
     // A checkpoint whose manifest is damaged cannot be the best.
-    std::ofstream(CheckpointOf(run, 7).path + "/manifest.pb") << "x";
-    EXPECT_EQ(BestCheckpoint(run)->step, 6);
+    std::ofstream(CheckpointOf(run, 6).path + "/manifest.pb") << "x";
+    EXPECT_EQ(BestCheckpoint(run)->step, 7);
   }
   const std::string run = NewFolder();
   Save(run, 5, 0.5);

@@ -83,6 +83,10 @@ class Model : public torch::nn::Module {
   // overrides State() if a tensor has another shape in memory than in the saved file.
   virtual std::vector<NamedTensor> State() const;
 
+  // Returns hashes of what the model computes, by part, such as "training", if a file says it and not the config. A
+  // hash depends neither on the weights that State() gives, nor on names and lines of code.
+  virtual std::map<std::string, uint64_t> Graph() const { return {}; }
+
   // Returns the prefixes of the names of the last layer's parameters, which replace_head initialises anew. The result
   // is empty if the model has no layer that could be replaced.
   virtual std::vector<std::string> HeadPrefixes() const { return {}; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/best_so_far.h"
+
 namespace lockstep {
 namespace {
 
@@ -44,10 +46,12 @@ bool IsBriefFigure(std::string_view figure) {
   return !figure.starts_with(kValidation) || IsBrief(figure.substr(kValidation.size()));
 }
 
+bool GreaterFigureIsBetter(std::string_view figure) {
+  return figure.starts_with(kValidation) && GreaterIsBetter(figure.substr(kValidation.size()));
+}
+
 bool IsBetter(std::string_view figure, double value, double than) {
-  const bool greater =
-      figure.starts_with(kValidation) && GreaterIsBetter(figure.substr(kValidation.size()));
-  return greater ? value > than : value < than;
+  return Beats(value, than, GreaterFigureIsBetter(figure));
 }
 
 }  // namespace lockstep

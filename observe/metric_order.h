@@ -19,8 +19,11 @@ bool IsBrief(std::string_view name);
 // validation metric.
 bool IsBriefFigure(std::string_view figure);
 
-// Returns whether `value` of the log.jsonl field `figure` is better than `than`. Less is better for every field that is
-// not a validation metric, such as "train_loss".
+// Returns whether a greater value of the log.jsonl field `figure` is better. Less is better for every field that is not
+// a validation metric, such as "train_loss".
+bool GreaterFigureIsBetter(std::string_view figure);
+
+// Returns whether `value` of the log.jsonl field `figure` is better than `than`.
 bool IsBetter(std::string_view figure, double value, double than);
 
 }  // namespace lockstep

@@ -534,7 +534,10 @@ def test_the_best_is_kept(tmp_path, metric, better):
     assert train(config, run_dir).status == DONE
     evaluated = {e["step"]: e[f"val_{metric}"] for e in events(run_dir, "eval")}
     made = [e["step"] for e in events(run_dir, "checkpoint")]
-    best_so_far = [s for s in evaluated if evaluated[s] == better(evaluated[t] for t in evaluated if t <= s)]
+    best_so_far = []  # of equal values the first is the best
+    for step, value in evaluated.items():
+        if not best_so_far or better(value, evaluated[best_so_far[-1]]) != evaluated[best_so_far[-1]]:
+            best_so_far.append(step)
     assert made == sorted({*best_so_far, max(evaluated)})
     best = best_so_far[-1]
     assert checkpoints(run_dir) == sorted({best, made[-1]})

@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/files/kept_files.h"
 #include "base/files/safetensors.h"
+#include "base/say.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
@@ -20,6 +22,7 @@
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
+#include "trainer/run/made_of.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
@@ -58,6 +61,8 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
     loaded.model = MakeModel(config, SpecOf(config.data()), extensions.models, world);
     if (world.rank() == 0) {
       const Weights weights = ReadWeights(run.weights.empty() ? run.name : run.weights);
+      RequireSameGraph(config, *loaded.model, weights.graph, weights.path,
+                       ": a run uses the graph that it was trained with");
       CopyByName(weights.path, weights.tensors, loaded.model->State());
       const bool are_final = weights.path == RunWeightsPath(ParseRunPoint(run.name).run_dir);
       if (!are_final) loaded.weights = weights.Name();
@@ -76,6 +81,22 @@ std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions&
   // An unreadable sample must not be replaced by another one, because the user asked for the prediction of this sample.
   config.mutable_data()->clear_bad_samples();
   return OpenTrainingData(config, extensions.datasets, world).validation;
+}
+
+// Prints a warning if `samples`, which the run holds back, are not those with which its newest checkpoint was
+// validated.
+void WarnOfOtherSamples(const NamedRun& run, const Dataset& samples) {
+  try {
+    const checkpoint::Manifest manifest =
+        ReadManifest(FindCheckpoint(ParseRunPoint(run.name).run_dir));
+    const checkpoint::DataSet* was = SetNamed(kValidationSet, manifest.data_set());
+    if (was == nullptr) return;
+    const std::string what =
+        WhatDiffers(*was, DataSetOf(kValidationSet, run.config.data(), samples));
+    if (!what.empty()) Warn(fmt::format("{} since the run was trained", what));
+  } catch (const Error&) {
+    // A run without checkpoints does not say what it was validated with.
+  }
 }
 
 LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& request,
@@ -276,6 +297,7 @@ RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& f
                          : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
                                      extensions.datasets, world, remarks);
   });
+  if (files.empty() && world.rank() == 0) WarnOfOtherSamples(run, *loaded.dataset);
   std::vector<Metric> metrics =
       Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
                EvaluationBatch(config, config.accumulation()),

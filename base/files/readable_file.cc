@@ -39,6 +39,13 @@ std::optional<Stamp> StampOf(const std::string& path) {
   return StampOf(status);
 }
 
+bool ChangedSince(const std::string& path, int64_t time_ns) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return true;
+  const timespec& time = status.st_ctim;
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec >= time_ns;
+}
+
 // Opens with O_NONBLOCK, because opening a pipe would otherwise wait for a writer.
 ReadableFile::ReadableFile(std::string path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {

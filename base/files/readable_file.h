@@ -28,6 +28,10 @@ Stamp StampOf(const struct stat& status);
 // Returns the stamp of the file or folder `path`, or nothing if it does not exist.
 std::optional<Stamp> StampOf(const std::string& path);
 
+// Returns whether the file `path` was written, copied or renamed at `time_ns` (Unix time) or later, or does not exist.
+// A copy that has the old file's time of modification is noticed, too.
+bool ChangedSince(const std::string& path, int64_t time_ns);
+
 // A regular file that is open for reading. Any number of threads may use it at the same time.
 class ReadableFile {
  public:

@@ -15,8 +15,10 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options) {
   const size_t pixels = spec.bytes();
   std::vector<std::byte> inputs;
   std::vector<int64_t> labels;
+  DataContents contents;
   for (const std::string& path : options.files) {
     const std::string content = ReadWholeFile(path);
+    contents.AddFile(path, content);
     if (content.size() % kCifar10RecordBytes != 0) {
       throw DataError(
           "{}: {} bytes are no whole number of CIFAR-10 records of {}: truncated, or not the "
@@ -33,7 +35,7 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options) {
       std::memcpy(inputs.data() + inputs.size() - pixels, content.data() + offset + 1, pixels);
     }
   }
-  return MakeInMemory(std::move(spec), std::move(inputs), BytesOf(labels));
+  return MakeInMemory(std::move(spec), std::move(inputs), BytesOf(labels), std::move(contents));
 }
 
 }  // namespace lockstep

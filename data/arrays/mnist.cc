@@ -27,8 +27,10 @@ struct Idx {
   std::vector<std::byte> bytes;
 };
 
-Idx ReadIdx(const std::string& path, uint32_t dimensions) {
+// Reads the file `path`, and adds it to `contents`.
+Idx ReadIdx(const std::string& path, uint32_t dimensions, DataContents& contents) {
   const std::string content = ReadWholeFile(path);
+  contents.AddFile(path, content);
   const size_t header = 4 + 4 * size_t{dimensions};
   if (content.starts_with("\x1f\x8b")) {
     throw DataError("{}: the file is compressed: run gunzip on it first", path);
@@ -65,13 +67,14 @@ Idx ReadIdx(const std::string& path, uint32_t dimensions) {
 
 std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options) {
   constexpr int64_t kDigits = 10;
-  Idx images = ReadIdx(options.images, 3);
+  DataContents contents;
+  Idx images = ReadIdx(options.images, 3, contents);
   SampleSpec spec{.shape = {1, images.sizes[1], images.sizes[2]}, .dtype = at::kByte};
   spec.classes = options.classes > 0 ? options.classes : kDigits;
 
   std::vector<int64_t> labels(images.sizes[0], Dataset::kNoLabel);
   if (!options.labels.empty()) {
-    const Idx idx = ReadIdx(options.labels, 1);
+    const Idx idx = ReadIdx(options.labels, 1, contents);
     if (idx.sizes[0] != images.sizes[0]) {
       throw DataError("{}: {} labels for the {} images of {}", options.labels, idx.sizes[0],
                       images.sizes[0], options.images);
@@ -84,7 +87,8 @@ std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options) {
       }
     }
   }
-  return MakeInMemory(std::move(spec), std::move(images.bytes), BytesOf(labels));
+  return MakeInMemory(std::move(spec), std::move(images.bytes), BytesOf(labels),
+                      std::move(contents));
 }
 
 }  // namespace lockstep

@@ -20,7 +20,9 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/files/readable_file.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/dataset/sample_record.h"
 
 namespace lockstep {
 namespace {
@@ -137,6 +139,26 @@ class Array {
     return std::nullopt;
   }
 
+  // Returns the bytes of all elements, in the order in which the file has them.
+  std::span<const std::byte> bytes() const {
+    return std::as_bytes(
+        std::span(numbers_, static_cast<size_t>(item_bytes_ * c10::multiply_integers(shape_))));
+  }
+
+  // Returns a hash of the `count` elements from index `begin` on, as the file has them.
+  uint32_t HashOf(int64_t begin, int64_t count) const {
+    if (!lies_by_columns_) {
+      return SampleRecord::HashOf(bytes().subspan(begin * item_bytes_, count * item_bytes_));
+    }
+    uint32_t hash = 0;
+    WithType(type_, [&](auto zero) {
+      std::vector<decltype(zero)> elements(count);
+      ReadByColumns(begin, count, elements.data());
+      hash = SampleRecord::HashOf(std::as_bytes(std::span(elements)));
+    });
+    return hash;
+  }
+
   // Returns the element at `index` as a text for messages.
   std::string TextOf(int64_t index) const {
     double number = 0;
@@ -239,6 +261,9 @@ class Array {
 };
 
 class Npy : public Dataset {
+  // The most bytes of inputs that are read again before the first step of a resumed run, about.
+  static constexpr int64_t kMostVerifiedBytes = int64_t{1} << 30;
+
  public:
   explicit Npy(const NpyOptions& options) : inputs_(options.inputs) {
     spec_.task = options.task;
@@ -259,6 +284,17 @@ class Npy : public Dataset {
       spec_.shape = {shape.begin() + 1, shape.end()};
     }
     elements_ = c10::multiply_integers(spec_.shape);
+    record_ = std::make_shared<SampleRecord>(SampleRecord::Options{
+        .part = "inputs",
+        .samples = size_,
+        .name_of = [this](int64_t i) { return fmt::format("{}: sample {}", inputs_.path(), i); },
+        .read = [this](int64_t i) { return inputs_.HashOf(i * elements_, elements_); },
+        .changed_since =
+            [this](int64_t time_ns, const auto& visit) {
+              if (!ChangedSince(inputs_.path(), time_ns)) return;
+              for (int64_t i = 0; i < size_; ++i) visit(i);
+            },
+        .most_read = std::max<int64_t>(1, kMostVerifiedBytes / std::max<int64_t>(1, elements_))});
     if (options.task == Task::kSegmentation && spec_.shape.size() != 3) {
       throw DataError("{}: inputs of [{}] are no images of [channels, height, width]",
                       inputs_.path(), fmt::join(spec_.shape, ", "));
@@ -269,6 +305,9 @@ class Npy : public Dataset {
       return;
     }
     Array targets(options.targets);
+    contents_.AddFile(targets.path(), {reinterpret_cast<const char*>(targets.bytes().data()),
+                                       targets.bytes().size()});
+    contents_.AddPart(options.task == Task::kSegmentation ? "masks" : "labels", targets.bytes());
     if (targets.shape()[0] != size_) {
       throw DataError("{}: {} targets for the {} inputs of {}", targets.path(), targets.shape()[0],
                       size_, inputs_.path());
@@ -290,6 +329,8 @@ class Npy : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
 
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
+    const uint32_t hash = inputs_.HashOf(index * elements_, elements_);
+    record_->Check(index, hash);
     if (spec_.dtype == at::kByte) {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<uint8_t*>(input));
     } else if (spec_.dtype == at::kLong) {
@@ -322,7 +363,11 @@ class Npy : public Dataset {
     } else {
       std::memcpy(target, &numbers_[index * spec_.classes], spec_.target_bytes());
     }
+    record_->Keep(index, hash);
   }
+
+  DataContents Contents() const override { return contents_; }
+  std::vector<std::shared_ptr<SampleRecord>> Records() const override { return {record_}; }
 
   std::vector<std::string> Remarks() const override { return remarks_; }
 
@@ -443,7 +488,9 @@ class Npy : public Dataset {
   Array inputs_;
   SampleSpec spec_;
   int64_t size_ = 0;
-  int64_t elements_ = 0;         // the number of elements of one input
+  int64_t elements_ = 0;   // the number of elements of one input
+  DataContents contents_;  // the targets, which the constructor has read
+  std::shared_ptr<SampleRecord> record_;
   std::vector<int64_t> labels_;  // the class of each sample; empty: the classes are unknown
   std::optional<Array> masks_;   // the checked masks, for segmentation; nullopt: unknown
   std::vector<float> numbers_;   // the targets of other tasks; empty: the targets are unknown

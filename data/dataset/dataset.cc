@@ -93,6 +93,12 @@ void Dataset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byt
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
     : WrappedDataset(*whole), owned_(std::move(whole)), indices_(std::move(indices)) {}
 
+DataContents Subset::Contents() const {
+  DataContents contents = whole_.Contents();
+  contents.AddPart("division", std::as_bytes(std::span(indices_)));
+  return contents;
+}
+
 void Subset::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
   whole_.Read(indices_[index], epoch, input, target);
 }

@@ -16,7 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset/contents.h"
+
 namespace lockstep {
+
+class SampleRecord;  // data/dataset/sample_record.h
 
 // The kinds of target that a sample can have.
 enum class Task {
@@ -129,11 +133,18 @@ class Dataset {
   // Returns a text that differs between different data sets even if they have the same size and spec, so that Lockstep
   // notices if two ranks opened different data by mistake. Returns an empty string if the data set has no such text.
   virtual std::string Fingerprint() const { return ""; }
+
+  // Returns fingerprints of what the data set has read of its files wholly.
+  virtual DataContents Contents() const { return {}; }
+
+  // Returns the records of the parts of samples that Read() reads from files, so that a run that goes on notices
+  // changes of them.
+  virtual std::vector<std::shared_ptr<SampleRecord>> Records() const { return {}; }
 };
 
 // A data set that is made from another data set, `whole`. Calls of size(), spec(), ReadTarget(), NumberInFiles(),
-// FileOf(), TakeReports(), times() and Fingerprint() are passed on to `whole`, unless the derived class overrides these
-// functions.
+// FileOf(), TakeReports(), times(), Fingerprint(), Contents() and Records() are passed on to `whole`, unless the
+// derived class overrides these functions.
 class WrappedDataset : public Dataset {
  public:
   int64_t size() const override { return whole_.size(); }
@@ -146,6 +157,8 @@ class WrappedDataset : public Dataset {
   std::vector<std::string> TakeReports() const override { return whole_.TakeReports(); }
   ReadTimes times() const override { return whole_.times(); }
   std::string Fingerprint() const override { return whole_.Fingerprint(); }
+  DataContents Contents() const override { return whole_.Contents(); }
+  std::vector<std::shared_ptr<SampleRecord>> Records() const override { return whole_.Records(); }
 
  protected:
   // Keeps a reference to `whole`.
@@ -171,6 +184,8 @@ class Subset : public WrappedDataset {
     return whole_.NumberInFiles(indices_[index]);
   }
   std::string FileOf(int64_t index) const override { return whole_.FileOf(indices_[index]); }
+  // Adds the part "division", the indices, to the contents of the whole data set.
+  DataContents Contents() const override;
 
  private:
   std::shared_ptr<const Dataset> owned_;

@@ -11,12 +11,14 @@ namespace {
 
 class InMemory : public Dataset {
  public:
-  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<std::byte> targets)
+  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<std::byte> targets,
+           DataContents files)
       : spec_(std::move(spec)),
         bytes_(spec_.bytes()),
         target_bytes_(spec_.target_bytes()),
         inputs_(std::move(inputs)),
-        targets_(std::move(targets)) {}
+        targets_(std::move(targets)),
+        files_(std::move(files)) {}
 
   int64_t size() const override { return static_cast<int64_t>(targets_.size()) / target_bytes_; }
   const SampleSpec& spec() const override { return spec_; }
@@ -26,12 +28,19 @@ class InMemory : public Dataset {
     std::memcpy(target, targets_.data() + index * target_bytes_, target_bytes_);
   }
 
+  DataContents Contents() const override {
+    DataContents contents = files_;
+    contents.AddSamples("pixels", inputs_, "labels", targets_, size());
+    return contents;
+  }
+
  private:
   SampleSpec spec_;
   int64_t bytes_;
   int64_t target_bytes_;
   std::vector<std::byte> inputs_;
   std::vector<std::byte> targets_;
+  DataContents files_;
 };
 
 }  // namespace
@@ -47,8 +56,9 @@ std::string ReadWholeFile(const std::string& path) {
 }
 
 std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
-                                            std::vector<std::byte> targets) {
-  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(targets));
+                                            std::vector<std::byte> targets, DataContents files) {
+  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(targets),
+                                    std::move(files));
 }
 
 }  // namespace lockstep

@@ -16,9 +16,11 @@ namespace lockstep {
 std::string ReadWholeFile(const std::string& path);
 
 // Returns a data set of samples in memory. `inputs` holds one input of spec.bytes() bytes for each sample, one after
-// the other, and `targets` holds one target of spec.target_bytes() bytes for each sample.
+// the other, and `targets` holds one target of spec.target_bytes() bytes for each sample. `files` are the files that
+// the samples were read from, to which Contents() adds the samples.
 std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
-                                            std::vector<std::byte> targets);
+                                            std::vector<std::byte> targets,
+                                            DataContents files = {});
 
 // Returns the bytes of `numbers`.
 template <typename Number>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "data/dataset/sample_random.h"
+#include "data/dataset/sample_record.h"
 
 namespace lockstep {
 
@@ -18,6 +19,8 @@ void SkipBad::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* ta
   for (int attempt = 1;; ++attempt) {
     try {
       return whole_.Read(candidate, epoch, input, target);
+    } catch (const ChangedSample&) {
+      throw;
     } catch (const Error& error) {
       if (error.status() != ExitStatus::kData || attempt == kAttempts) throw;
       Report(candidate, error);

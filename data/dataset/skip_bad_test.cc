@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/testing/message_of.h"
+#include "data/dataset/sample_record.h"
 
 namespace lockstep {
 namespace {
@@ -27,12 +28,14 @@ class Numbers : public Dataset {
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     if (index == kBug) throw BugError("sample {}", index);
     if (bad_.contains(index)) throw DataError("sample {} is bad", index);
+    if (index == kChanged) throw ChangedSample("sample 998");
     const auto number = static_cast<float>(index);
     std::memcpy(input, &number, sizeof(number));
     std::memcpy(target, &index, sizeof(index));
   }
 
   static constexpr int64_t kBug = 999;
+  static constexpr int64_t kChanged = 998;
 
  private:
   int64_t size_;
@@ -53,6 +56,12 @@ TEST(SkipBad, LeavesGoodSamplesAlone) {
   const SkipBad dataset(std::make_shared<Numbers>(10, std::set<int64_t>{}), 0, 1);
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(LabelRead(dataset, i), i);
   EXPECT_THAT(dataset.TakeReports(), SizeIs(0));
+}
+
+TEST(SkipBad, NeverHidesASampleThatHasChanged) {
+  const SkipBad dataset(std::make_shared<Numbers>(1000, std::set<int64_t>{}), 10, 1);
+  EXPECT_THAT(DataErrorOf([&] { LabelRead(dataset, Numbers::kChanged); }),
+              HasSubstr("sample 998: its content is not what"));
 }
 
 TEST(SkipBad, PutsTheSameSampleInABadOnesPlaceEachTime) {

@@ -24,6 +24,9 @@ class WeightedDraws {
   // that these draws are spread over the epoch.
   int64_t At(int64_t place, int64_t epoch) const;
 
+  // Returns the sum of weights[0] to weights[i], for each sample i.
+  const std::vector<double>& cumulative() const { return cumulative_; }
+
  private:
   std::vector<double> cumulative_;  // the sum of weights[0] to weights[i], for each sample i
   uint64_t seed_;

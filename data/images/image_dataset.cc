@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/readable_file.h"
 #include "data/dataset/sample_random.h"
+#include "data/dataset/sample_record.h"
 #include "data/images/encoded_cache.h"
 #include "data/images/gpu_decoder.h"
 #include "data/images/image_decoder.h"
@@ -110,15 +112,60 @@ class DecodedCache {
 struct ClassMasks {
   Masks files;
   MaskClasses classes;
+  std::shared_ptr<SampleRecord> record;
 };
+
+std::shared_ptr<SampleRecord> RecordOf(const std::shared_ptr<const ImageSource>& images) {
+  return std::make_shared<SampleRecord>(SampleRecord::Options{
+      .part = "images",
+      .samples = images->size(),
+      .name_of = [images](int64_t i) { return images->NameOf(i); },
+      .read =
+          [images](int64_t i) {
+            std::vector<std::byte> buffer;
+            return SampleRecord::HashOf(images->Load(i, buffer));
+          },
+      .changed_since = [images](int64_t time_ns,
+                                const auto& visit) { images->VisitChanged(time_ns, visit); }});
+}
+
+std::shared_ptr<const ClassMasks> OpenMasks(const MaskOptions& options,
+                                            const std::shared_ptr<const ImageSource>& images) {
+  auto masks = std::make_shared<ClassMasks>(
+      ClassMasks{Masks(options.folder, images), MaskClasses(options.values), nullptr});
+  const Masks& files = masks->files;
+  // The most files whose times are asked for, as for images (data/images/image_folder.cc).
+  constexpr int64_t kMostAsked = 20'000;
+  // The record lives as long as `files`.
+  masks->record = std::make_shared<SampleRecord>(
+      SampleRecord::Options{.part = "masks",
+                            .samples = files.size(),
+                            .name_of = [&files](int64_t i) { return files.PathOf(i); },
+                            .read =
+                                [&files](int64_t i) {
+                                  Mask mask;
+                                  files.Read(i, mask);
+                                  return mask.file_hash;
+                                },
+                            .changed_since =
+                                [&files](int64_t time_ns, const auto& visit) {
+                                  if (files.size() > kMostAsked) return;
+                                  for (int64_t i = 0; i < files.size(); ++i) {
+                                    if (ChangedSince(files.PathOf(i), time_ns)) visit(i);
+                                  }
+                                }});
+  return masks;
+}
 
 class Images : public Dataset {
  public:
   Images(std::shared_ptr<const ImageSource> source, std::shared_ptr<const ClassMasks> masks,
-         std::shared_ptr<DecodedCache> decoded, const ImageOptions& options, bool augments)
+         std::shared_ptr<DecodedCache> decoded, std::shared_ptr<SampleRecord> record,
+         const ImageOptions& options, bool augments)
       : source_(std::move(source)),
         masks_(std::move(masks)),
         decoded_(std::move(decoded)),
+        record_(std::move(record)),
         options_(options),
         augments_(augments),
         spec_{.shape = {kChannels, options.size, options.size},
@@ -136,7 +183,8 @@ class Images : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
 
   std::shared_ptr<const Dataset> Plain() const override {
-    return std::make_shared<Images>(source_, masks_, decoded_, options_, /*augments=*/false);
+    return std::make_shared<Images>(source_, masks_, decoded_, record_, options_,
+                                    /*augments=*/false);
   }
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
@@ -201,6 +249,19 @@ class Images : public Dataset {
                        fmt::join(values.of_classes, " "), values.ignored);
   }
 
+  DataContents Contents() const override {
+    DataContents contents;
+    const std::string list = Fingerprint();
+    contents.AddPart(DataContents::kList, std::as_bytes(std::span(list)));
+    return contents;
+  }
+
+  std::vector<std::shared_ptr<SampleRecord>> Records() const override {
+    std::vector<std::shared_ptr<SampleRecord>> records{record_};
+    if (masks_) records.push_back(masks_->record);
+    return records;
+  }
+
   ReadTimes times() const override {
     const auto seconds = [&](Clocks::Phase phase) {
       return 1e-9 * static_cast<double>(clocks_.ns[phase].load(std::memory_order_relaxed));
@@ -252,12 +313,14 @@ class Images : public Dataset {
     }
     Clocks::Clock::time_point begin = Clocks::Clock::now();
     masks_->files.Read(index, mask);
+    masks_->record->Check(index, mask.file_hash);
     const std::string path = masks_->files.PathOf(index);
     if (image != nullptr && *image != mask.size) {
       throw DataError("{}: {} x {} pixels, where its image {} has {} x {}", path, mask.size.width,
                       mask.size.height, source_->NameOf(index), image->width, image->height);
     }
     masks_->classes.Convert(path, mask);
+    masks_->record->Keep(index, mask.file_hash);
     View view(*this, index, epoch);
     const Box box = view.BoxIn(mask.size, {});
     CutMask(mask, box, options_.size, options_.size, view.Mirrored(),
@@ -279,8 +342,11 @@ class Images : public Dataset {
       stored.part.box = view.BoxIn({pixels.width, pixels.height}, stored.orientation);
     } else {
       const std::span<const std::byte> file = Load(index, workshop.file);
+      const uint32_t hash = SampleRecord::HashOf(file);
+      record_->Check(index, hash);
       clocks_.Count(Clocks::kReading, begin);
       stored = Decode(index, file, workshop.decoder, view);
+      record_->Keep(index, hash);
       pixel_bytes = pixels.stride * pixels.height;
       clocks_.Count(Clocks::kDecoding, begin);
     }
@@ -309,10 +375,13 @@ class Images : public Dataset {
                              uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
     std::vector<GpuDecoder::Job> jobs(indices.size());
+    std::vector<uint32_t> hashes(indices.size());
     workshop.files.resize(indices.size());
     for (size_t i = 0; i < indices.size(); ++i) {
       try {
         const std::span<const std::byte> file = Load(indices[i], workshop.files[i]);
+        hashes[i] = SampleRecord::HashOf(file);
+        record_->Check(indices[i], hashes[i]);
         const ImageSize size = workshop.decoder.Open(file);
         workshop.sizes[i] = size;
         if (!workshop.decoder.IsPlainJpeg() || OrientationIn(file).turns()) continue;
@@ -329,6 +398,9 @@ class Images : public Dataset {
       workshop.gpu.emplace(*options_.gpu);
     }
     std::vector<bool> is_cut = workshop.gpu->Cut(jobs, options_.size, options_.size, input);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (is_cut[i]) record_->Keep(indices[i], hashes[i]);
+    }
     size_t used = 0;
     for (const std::vector<std::byte>& file : workshop.files) used += file.size();
     if (used > kKeptBytes) workshop.files.clear();
@@ -371,6 +443,7 @@ class Images : public Dataset {
   std::shared_ptr<const ImageSource> source_;
   std::shared_ptr<const ClassMasks> masks_;  // null: the targets are no masks, or they are unknown
   std::shared_ptr<DecodedCache> decoded_;    // null: only the needed part of an image is decoded
+  std::shared_ptr<SampleRecord> record_;
   ImageOptions options_;
   bool augments_;
   mutable Clocks clocks_;
@@ -386,8 +459,7 @@ std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
   std::shared_ptr<const ImageSource> source = OpenImageSource(options.source);
   std::shared_ptr<const ClassMasks> masks;
   if (options.masks && !options.masks->folder.empty()) {
-    masks = std::make_shared<const ClassMasks>(
-        ClassMasks{Masks(options.masks->folder, source), MaskClasses(options.masks->values)});
+    masks = OpenMasks(*options.masks, source);
   }
   std::shared_ptr<DecodedCache> decoded;
   switch (options.cache) {
@@ -400,8 +472,9 @@ std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
       decoded = std::make_shared<DecodedCache>(source->size(), options.budget);
       break;
   }
-  return std::make_shared<Images>(std::move(source), std::move(masks), std::move(decoded), options,
-                                  /*augments=*/true);
+  std::shared_ptr<SampleRecord> record = RecordOf(source);
+  return std::make_shared<Images>(std::move(source), std::move(masks), std::move(decoded),
+                                  std::move(record), options, /*augments=*/true);
 }
 
 }  // namespace lockstep

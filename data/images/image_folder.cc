@@ -152,7 +152,20 @@ class ImageFolder : public ListedImages {
     return file.ReadWhole(buffer);
   }
 
+  void VisitChanged(int64_t time_ns, const std::function<void(int64_t i)>& visit) const override {
+    if (size() > kMostAsked) return;
+    std::vector<char> changed(size());
+    InThreads(ReadingThreads(), size(),
+              [&](int64_t i) { changed[i] = ChangedSince(NameOf(i), time_ns) ? 1 : 0; });
+    for (int64_t i = 0; i < size(); ++i) {
+      if (changed[i] != 0) visit(i);
+    }
+  }
+
  private:
+  // The most files whose times VisitChanged() asks for. A file takes 1 to 6 us.
+  static constexpr int64_t kMostAsked = 20'000;
+
   std::string root_;
 };
 

@@ -379,6 +379,16 @@ class ImageShards : public ListedImages {
     return bytes;
   }
 
+  void VisitChanged(int64_t time_ns, const std::function<void(int64_t i)>& visit) const override {
+    std::vector<char> changed(shards_.size());
+    InThreads(ReadingThreads(), std::ssize(shards_),
+              [&](int64_t i) { changed[i] = ChangedSince(shards_[i], time_ns) ? 1 : 0; });
+    if (std::ranges::count(changed, 0) == std::ssize(changed)) return;
+    for (int64_t i = 0; i < size(); ++i) {
+      if (changed[list_.index().place(list_.RowOf(i)).shard] != 0) visit(i);
+    }
+  }
+
  private:
   std::vector<std::string> shards_;
   mutable OpenShards open_;

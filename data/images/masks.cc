@@ -17,6 +17,7 @@
 #include "base/files/readable_file.h"
 #include "base/in_threads.h"
 #include "data/dataset/dataset.h"
+#include "data/dataset/sample_record.h"
 #include "data/images/image_decoder.h"
 #include "data/images/image_folder.h"
 #include "data/images/image_format.h"
@@ -34,6 +35,7 @@ constexpr int kValues = 256;
 void Decode(const std::string& path, Mask& mask) {
   const std::span<const std::byte> file = ReadableFile(path).ReadWhole(mask.file);
   if (file.empty()) throw DataError("empty file");
+  mask.file_hash = SampleRecord::HashOf(file);
   if (FormatOf(file) != ImageFormat::kPng) throw DataError("not a PNG file, which masks are");
   mask.size = PngSize(file);
   CheckImageSize(mask.size);

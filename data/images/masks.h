@@ -40,6 +40,7 @@ struct Mask {
   ImageSize size;
   std::vector<uint8_t> pixels;  // row by row
   std::vector<std::byte> file;  // the bytes of the file; a buffer that Read() uses again
+  uint32_t file_hash = 0;       // SampleRecord::HashOf() of the file
 };
 
 class Masks {

@@ -300,6 +300,7 @@ CsvTable ReadCsv(const CsvOptions& options) {
   const CsvFit fit = FitCsv(options, files);
   Encoder encoder(options, files, fit);
   CsvRows rows = encoder.Encode();
+  for (const CsvFile& file : files) rows.files.AddFile(file.path, file.text());
   if (options.task == Task::kClassification && options.classes == 0 && !options.label_names) {
     std::ranges::copy(
         RemarksOnLabels<int64_t>(options.files.front(), rows.labels, "data.csv.label_names: true"),

@@ -28,14 +28,18 @@ class CsvDataset : public Dataset {
 
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     ReadInput(rows_.cells.data() + index * width_, reinterpret_cast<float*>(input));
-    const bool has_classes = spec_.task == Task::kClassification;
-    const auto targets = has_classes ? std::as_bytes(std::span(rows_.labels))
-                                     : std::as_bytes(std::span(rows_.targets));
     const int64_t bytes = spec_.target_bytes();
-    std::memcpy(target, targets.data() + index * bytes, bytes);
+    std::memcpy(target, Targets().data() + index * bytes, bytes);
   }
 
   std::vector<std::string> Remarks() const override { return rows_.remarks; }
+
+  DataContents Contents() const override {
+    DataContents contents = rows_.files;
+    contents.AddSamples("features", std::as_bytes(std::span(rows_.cells)), "labels", Targets(),
+                        rows_.count);
+    return contents;
+  }
 
  private:
   // The elements of an input that come from one feature column. `begin` is the first of them, and `cells` is the number
@@ -45,6 +49,11 @@ class CsvDataset : public Dataset {
     int64_t cells;
     bool is_category;
   };
+
+  std::span<const std::byte> Targets() const {
+    return spec_.task == Task::kClassification ? std::as_bytes(std::span(rows_.labels))
+                                               : std::as_bytes(std::span(rows_.targets));
+  }
 
   void ReadInput(const float* row, float* input) const {
     if (parts_.empty()) {

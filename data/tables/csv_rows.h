@@ -20,6 +20,7 @@ struct CsvRows {
   std::vector<int64_t> labels;         // the class of each row, for kClassification
   std::vector<float> targets;          // the targets of other tasks, row by row
   std::vector<std::string> remarks{};  // the lines of Dataset::Remarks()
+  DataContents files{};                // the files of the rows
 };
 
 // Returns how many elements of CsvRows::cells `column` takes for each row.

@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/files/readable_file.h"
+#include "data/dataset/sample_record.h"
 #include "data/tokens/token_file.h"
 #include "data/tokens/token_width.h"
 
@@ -133,16 +136,34 @@ class Tokens : public Dataset {
       }
       ends_.push_back(size() + samples);
     }
+    record_ = std::make_shared<SampleRecord>(SampleRecord::Options{
+        .part = "tokens",
+        .samples = size(),
+        .name_of =
+            [this](int64_t i) {
+              const Place place = PlaceOf(i);
+              return fmt::format("{}: tokens {} to {}", place.file.path(), place.begin,
+                                 place.begin + length_);
+            },
+        .read = [this](int64_t i) { return HashOf(PlaceOf(i)); },
+        .changed_since =
+            [this](int64_t time_ns, const auto& visit) {
+              for (size_t file = 0; file < files_.size(); ++file) {
+                if (!ChangedSince(files_[file].path(), time_ns)) continue;
+                for (int64_t i = file == 0 ? 0 : ends_[file - 1]; i < ends_[file]; ++i) visit(i);
+              }
+            },
+        .most_read = std::max<int64_t>(1, kMostVerifiedTokens / length_)});
   }
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   const SampleSpec& spec() const override { return spec_; }
 
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-    const TokenFile& file = files_[end - ends_.begin()];
-    const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);
-    const int64_t begin = (index - first_sample) * length_;
+    const Place place = PlaceOf(index);
+    const auto& [file, begin] = place;
+    const uint32_t hash = HashOf(place);
+    record_->Check(index, hash);
     // Compilers vectorise loops of the form of the three loops below.
     const uint16_t* tokens = file.data() + begin;
     uint16_t greatest = 0;
@@ -152,9 +173,38 @@ class Tokens : public Dataset {
     auto* targets = reinterpret_cast<int64_t*>(target);
     for (int64_t i = 0; i < length_; ++i) inputs[i] = tokens[i];
     for (int64_t i = 0; i < length_; ++i) targets[i] = tokens[i + 1];
+    record_->Keep(index, hash);
   }
 
+  DataContents Contents() const override {
+    DataContents contents;
+    contents.AddPart(DataContents::kList, std::as_bytes(std::span(ends_)));
+    return contents;
+  }
+  std::vector<std::shared_ptr<SampleRecord>> Records() const override { return {record_}; }
+
  private:
+  // The most tokens that are read again before the first step of a resumed run, about.
+  static constexpr int64_t kMostVerifiedTokens = int64_t{1} << 29;
+
+  // The place of a sample's first token.
+  struct Place {
+    const TokenFile& file;
+    int64_t begin;
+  };
+
+  Place PlaceOf(int64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);
+    return {files_[end - ends_.begin()], (index - first_sample) * length_};
+  }
+
+  // Returns the hash of a sample's tokens, of which the last one is only a target.
+  uint32_t HashOf(const Place& place) const {
+    return SampleRecord::HashOf(std::as_bytes(
+        std::span(place.file.data() + place.begin, static_cast<size_t>(length_ + 1))));
+  }
+
   [[noreturn]] void Refuse(const TokenFile& file, int64_t begin) const {
     const uint16_t* tokens = file.data();
     while (tokens[begin] < spec_.classes) ++begin;
@@ -167,6 +217,7 @@ class Tokens : public Dataset {
   std::vector<TokenFile> files_;
   std::vector<int64_t>
       ends_;  // for each file, the number of samples in this file and in all files before it
+  std::shared_ptr<SampleRecord> record_;
 };
 
 }  // namespace

@@ -6,10 +6,12 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
+#include "base/files/xxh3.h"
 #include "data/dataset/dataset.h"
 #include "models/batch_norm.h"
 #include "models/imported/module_place.h"
@@ -101,6 +103,66 @@ std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& i
   return types;
 }
 
+// Adds `json` to `hash`, with the type of each value, so that values do not run into each other.
+void AddJson(const Json& json, Xxh3& hash) {
+  const auto add = [&](const auto& value) { hash.Add(std::as_bytes(std::span(&value, 1))); };
+  const auto add_text = [&](const std::string& text) {
+    add(text.size());
+    hash.Add(std::as_bytes(std::span(text)));
+  };
+  add(json.type());
+  switch (json.type()) {
+    case Json::value_t::object:
+    case Json::value_t::array:
+      add(json.size());
+      for (const auto& [key, value] : json.items()) {
+        if (json.is_object()) add_text(key);
+        AddJson(value, hash);
+      }
+      break;
+    case Json::value_t::string:
+      add_text(json.get_ref<const std::string&>());
+      break;
+    case Json::value_t::boolean:
+      add(json.get<bool>());
+      break;
+    case Json::value_t::number_float:
+      add(json.get<double>());
+      break;
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
+      add(json.get<int64_t>());
+      break;
+    default:
+      break;
+  }
+}
+
+// Returns the hash of what a graph computes: all of it but the names of modules and the lines of the user's code.
+uint64_t HashOfGraph(const Json& graph) {
+  Xxh3 hash;
+  for (const auto& [key, value] : graph.items()) {
+    AddJson(key, hash);
+    if (key != "nodes") {
+      AddJson(value, hash);
+      continue;
+    }
+    for (const Json& node : value) {
+      for (const auto& [field, content] : node.items()) {
+        if (field == "module" || field == "line") continue;
+        AddJson(field, hash);
+        AddJson(content, hash);
+      }
+    }
+  }
+  return hash.value();
+}
+
+void AddTensor(const std::string& name, const at::Tensor& tensor, Xxh3& hash) {
+  hash.Add(std::as_bytes(std::span(name)));
+  hash.Add({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+}
+
 // Checks that the loss in the file takes the targets of the samples that `spec` describes. Throws Error (kUsage) if it
 // does not.
 void CheckTarget(const std::string& path, const Json& target, const ModelSpec& spec) {
@@ -152,6 +214,15 @@ Imported::Imported(const ModelSpec& spec)
           register_buffer(name, file.Read(fmt::format("constant.{}", i)));
       unsaved_.insert(name);
     }
+    Xxh3 constants;
+    for (const auto& [name, tensor] : tensors.constants) AddTensor(name, tensor, constants);
+    for (const auto& [name, tensor] : tensors.buffers) {
+      if (unsaved_.contains(name)) AddTensor(name, tensor, constants);
+    }
+    graph_ = {{"training", HashOfGraph(json.at("training"))},
+              {"evaluation", HashOfGraph(json.at("evaluation"))},
+              {"constants", constants.value()}};
+    if (json.contains("loss")) graph_["loss"] = HashOfGraph(json.at("loss"));
     const auto count = static_cast<int64_t>(inputs_.size());
     ranks_ = NormRanksOf(spec.sync_batch_norm);
     training_.emplace(json.at("training"), path_ + ": training", count, tensors,

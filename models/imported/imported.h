@@ -14,6 +14,8 @@
 //     -> test_an_operation_that_fails
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,6 +42,7 @@ class Imported : public Model {
 
   // Returns the parameters, and the buffers except the module's non-persistent ones and the graphs' constants.
   std::vector<NamedTensor> State() const override;
+  std::map<std::string, uint64_t> Graph() const override { return graph_; }
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   bool SharesStatistics() const override { return training_->batch_norms() > 0; }
@@ -53,6 +56,7 @@ class Imported : public Model {
   int64_t classes_;
   std::vector<at::ScalarType> inputs_;  // the dtype of each input
   std::vector<std::string> head_;
+  std::map<std::string, uint64_t> graph_;
   std::set<std::string> unsaved_;  // names of non-persistent buffers and of the graphs' constants
   std::unique_ptr<ops::NormRanks> ranks_;  // null: BatchNorm uses the statistics of this rank
   std::optional<ExportedGraph> training_, evaluation_, loss_;

@@ -1,12 +1,16 @@
 #include "models/imported/torchscript.h"
 
 #include <ATen/ATen.h>
+#include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <algorithm>
+#include <span>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/files/xxh3.h"
 #include "comm/together.h"
 #include "models/imported/module_place.h"
 
@@ -38,6 +42,24 @@ torch::jit::Module Load(const std::string& path) {
   }
 }
 
+// Returns hashes of the code in the file `path`, and of its attributes and constants, among which are no weights.
+std::map<std::string, uint64_t> GraphOf(const std::string& path) {
+  caffe2::serialize::PyTorchStreamReader reader(path);
+  std::vector<std::string> records = reader.getAllRecords();
+  std::ranges::sort(records);
+  Xxh3 code, constants;
+  for (const std::string& record : records) {
+    const bool is_code = record.starts_with("code/") && record.ends_with(".py");
+    const bool is_constant = record.starts_with("constants") || record == "data.pkl";
+    if (!is_code && !is_constant) continue;
+    const auto [content, bytes] = reader.getRecord(record);
+    Xxh3& hash = is_code ? code : constants;
+    hash.Add(std::as_bytes(std::span(record)));
+    hash.Add({static_cast<const std::byte*>(content.get()), bytes});
+  }
+  return {{"code", code.value()}, {"constants", constants.value()}};
+}
+
 std::string Describe(const c10::IValue& value) {
   if (!value.isTensor()) return "a " + value.type()->repr_str();
   return fmt::format("{} [{}]", c10::toString(value.toTensor().scalar_type()),
@@ -50,7 +72,8 @@ TorchScript::TorchScript(const ModelSpec& spec)
     : path_(spec.config.torchscript().file()),
       tokens_(spec.task == Task::kLanguage),
       classes_(spec.classes),
-      script_(Load(path_)) {
+      script_(Load(path_)),
+      graph_(GraphOf(path_)) {
   if (spec.task == Task::kSegmentation) {
     throw UsageError(
         "{}: a TorchScript model puts out a vector for each sample: for masks write it with "

@@ -15,6 +15,8 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "models/model.h"
@@ -28,6 +30,7 @@ class TorchScript : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   void train(bool on) override;
+  std::map<std::string, uint64_t> Graph() const override { return graph_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
 
  private:
@@ -35,6 +38,7 @@ class TorchScript : public Model {
   bool tokens_;
   int64_t classes_;
   torch::jit::Module script_;
+  std::map<std::string, uint64_t> graph_;
 };
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/best_so_far.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
@@ -66,14 +67,12 @@ MetricComparison Compare(const std::string& name, const std::vector<Series>& run
   for (const Series& run : runs) {
     compared.last.push_back(run.empty() ? kNan : run.rbegin()->second);
     compared.last_step.push_back(run.empty() ? 0 : run.rbegin()->first);
-    double best = kNan;
+    BestSoFar best(GreaterFigureIsBetter(name));
     int64_t best_step = 0;
     for (const auto& [step, value] : run) {
-      if (!std::isnan(best) && !IsBetter(name, value, best)) continue;
-      best = value;
-      best_step = step;
+      if (best.Add(value)) best_step = step;
     }
-    compared.best.push_back(best);
+    compared.best.push_back(best.value().value_or(kNan));
     compared.best_step.push_back(best_step);
   }
   return compared;

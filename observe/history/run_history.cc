@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/best_so_far.h"
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "ckpt/run_lock.h"
@@ -108,13 +109,13 @@ std::optional<BestValue> RunHistory::best() const {
            }) != evaluation.values.end();
   };
   if (name == kAccuracy && std::ranges::none_of(evaluations, has)) name = RunLog::kLabelAccuracy;
-  std::optional<BestValue> best;
+  BestSoFar best(GreaterFigureIsBetter(name));
+  int64_t step = 0;
   for (const LoggedMetrics& evaluation : evaluations) {
-    const double value = evaluation.ValueOf(name);
-    if (std::isnan(value) || (best && !IsBetter(name, value, best->value))) continue;
-    best = BestValue{name, value, evaluation.step};
+    if (best.Add(evaluation.ValueOf(name))) step = evaluation.step;
   }
-  return best;
+  if (!best.value()) return std::nullopt;
+  return BestValue{name, *best.value(), step};
 }
 
 double RunHistory::samples_per_s() const {

@@ -57,8 +57,8 @@ class RunHistory {
   int64_t steps() const;
   int64_t epochs() const;
 
-  // Returns the best value of the metric that checkpoint.keep_best names or, if keep_best is not set, of the first
-  // metric of the evaluations; nothing if no evaluation has this metric.
+  // Returns the best value (base/best_so_far.h) of the metric that checkpoint.keep_best names or, if keep_best is not
+  // set, of the first metric of the evaluations; nothing if no evaluation has a value of this metric.
   std::optional<BestValue> best() const;
 
   // Returns the speed that the log's `done` line has for the whole run. If there is no such speed, returns the speed of

@@ -18,7 +18,8 @@ namespace lockstep {
 struct CheckpointState {
   std::vector<NamedTensor> model;
   StateTree tree;
-  checkpoint::Manifest facts;  // the manifest's fields that depend on the step
+  std::vector<NamedTensor> samples;  // hashes of the samples that were read (trainer/run/made_of.h)
+  checkpoint::Manifest facts;        // the manifest's fields that depend on the step
 };
 
 // Returns a tree of everything on which the next step depends, except the model's parameters and buffers and the values

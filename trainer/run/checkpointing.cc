@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -22,7 +21,8 @@ constexpr int64_t kLateInterval = 8;
 constexpr double kLookInterval = 0.5;
 
 Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
-                               const std::string& attempt, const checkpoint::Manifest& manifest) {
+                               const std::string& attempt, const checkpoint::Manifest& manifest,
+                               const std::map<std::string, std::string>& model_metadata) {
   const config::Checkpoint& when = config.checkpoint();
   return {.run_dir = config.run_dir(),
           .attempt = attempt,
@@ -33,7 +33,8 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
                         .best = when.keep_best(),
                         .greater_is_better = GreaterIsBetter(when.keep_best())},
           .bytes_per_s = 1e6 * when.max_mb_per_s() / world.size(),
-          .manifest = manifest};
+          .manifest = manifest,
+          .model_metadata = model_metadata};
 }
 
 }  // namespace
@@ -41,6 +42,7 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
 Checkpointing::Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                              RunEvents& events, const std::string& attempt,
                              const checkpoint::Manifest& manifest,
+                             const std::map<std::string, std::string>& model_metadata,
                              std::optional<int64_t> resumed_step,
                              std::function<CheckpointState()> state)
     : when_(config.checkpoint()),
@@ -48,8 +50,9 @@ Checkpointing::Checkpointing(const config::Config& config, const World& world, R
       folder_(folder),
       events_(events),
       state_(std::move(state)),
-      saver_(world.device, SaverOptionsFor(config, world, attempt, manifest)),
+      saver_(world.device, SaverOptionsFor(config, world, attempt, manifest, model_metadata)),
       begun_(resumed_step),
+      best_(GreaterIsBetter(when_.keep_best())),
       begun_s_(SecondsSinceBoot()) {}
 
 int64_t Checkpointing::Asked() {
@@ -85,14 +88,13 @@ bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
 
 bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
-  if (metric == evaluation.end() || std::isnan(metric->value)) return false;
+  if (metric == evaluation.end()) return false;
   // A checkpoint that has failed may have been the one with the best value. So after such a failure this evaluation
   // counts as the best.
-  if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
-  // If two evaluations have equal values, the newer one counts as better.
-  if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
-  best_ = metric->value;
-  return true;
+  if (OnAny(failed_, "whether a checkpoint failed")) {
+    best_ = BestSoFar(GreaterIsBetter(when_.keep_best()));
+  }
+  return best_.Add(metric->value);
 }
 
 void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch,
@@ -119,7 +121,7 @@ void Checkpointing::Save(int64_t steps_done) {
   begun_s_ = SecondsSinceBoot();
   user_waits_for_this_ = user_waits_;
   const CheckpointState state = state_();
-  saver_.Save(steps_done, state.model, state.tree, state.facts);
+  saver_.Save(steps_done, state.model, state.tree, state.samples, state.facts);
 }
 
 void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {

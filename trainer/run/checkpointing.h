@@ -15,10 +15,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "base/best_so_far.h"
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
 #include "config/schema/config.pb.h"
@@ -34,11 +36,13 @@ namespace lockstep {
 class Checkpointing {
  public:
   // `folder` is the run folder on rank 0, and null on other ranks. `attempt` is the unique name of the job. `manifest`
-  // has the values that are the same in all checkpoints of this process. If the run continues from a checkpoint of its
-  // own, `resumed_step` is the step of this checkpoint. `state` returns the state to save; Checkpointing calls `state`
-  // on the thread that trains. The object keeps references to `config`, `world` and `events`, and the pointer `folder`.
+  // has the values that are the same in all checkpoints of this process, and `model_metadata` the metadata of the
+  // models' files. If the run continues from a checkpoint of its own, `resumed_step` is the step of this checkpoint.
+  // `state` returns the state to save; Checkpointing calls `state` on the thread that trains. The object keeps
+  // references to `config`, `world` and `events`, and the pointer `folder`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
+                const std::map<std::string, std::string>& model_metadata,
                 std::optional<int64_t> resumed_step, std::function<CheckpointState()> state);
 
   // Returns, on rank 0, the longest time so far from taking a checkpoint's snapshot to committing the checkpoint, in
@@ -99,7 +103,7 @@ class Checkpointing {
   bool wanted_ = false;  // whether a checkpoint was asked for and has not begun
   // The best value of the metric that checkpoint.keep_best names. Only evaluations by this process count, and only
   // those after the last checkpoint that failed. A checkpoint of an earlier process may have a better value.
-  std::optional<double> best_;
+  BestSoFar best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether the user waits for the checkpoint that began last.
   bool user_waits_ = false;

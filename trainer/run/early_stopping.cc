@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/best_so_far.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
@@ -13,9 +14,10 @@ void EarlyStopping::OnEvaluation(const std::vector<Metric>& metrics, int64_t epo
   const auto metric = std::ranges::find(metrics, config_.metric(), &Metric::name);
   if (metric == metrics.end()) return;
   const double value = metric->value;
-  const double gain = GreaterIsBetter(config_.metric()) ? value - best_ : best_ - value;
-  // NaN never counts as better.
-  if (best_epoch_ == 0 ? !std::isnan(value) : gain > config_.min_delta()) {
+  const bool is_better = best_epoch_ == 0 ? !std::isnan(value)
+                                          : Beats(value, best_, GreaterIsBetter(config_.metric()),
+                                                  config_.min_delta());
+  if (is_better) {
     best_ = value;
     best_epoch_ = epoch;
     without_improvement_ = 0;
@@ -38,6 +40,12 @@ std::string EarlyStopping::why() const {
       config_.min_delta() > 0 ? fmt::format(" by more than {}", config_.min_delta()) : "";
   return fmt::format("{} has not become better{} since epoch {} ({:.4f}), in {} evaluation{}",
                      config_.metric(), by, best_epoch_, best_, since, since == 1 ? "" : "s");
+}
+
+void EarlyStopping::BeginAnew() {
+  best_ = 0;
+  best_epoch_ = 0;
+  without_improvement_ = 0;
 }
 
 void EarlyStopping::AddTo(StateTree& state) {

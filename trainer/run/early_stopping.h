@@ -3,8 +3,9 @@
 //
 // Promise: all ranks make the same decision, because they have the same metrics. The best value and the number of
 // evaluations since then are part of the run's state, so a resumed run ends at the epoch at which it would have ended
-// without the interruption. If a run that was ended early is started again, it makes no more steps until early_stopping
-// in the config is relaxed.
+// without the interruption. If the run is resumed with another metric, BeginAnew() is called, so that no value of one
+// metric is compared with a value of another. If a run that was ended early is started again, it makes no more steps
+// until early_stopping in the config is relaxed.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,9 @@ class EarlyStopping {
   bool is_over() const;
   // Returns in words why the run must end; empty if is_over() is false.
   std::string why() const;
+
+  // Forgets all evaluations so far, because they were about another metric or other samples.
+  void BeginAnew();
 
   void AddTo(StateTree& state);
 

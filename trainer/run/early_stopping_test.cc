@@ -46,6 +46,17 @@ TEST(EarlyStopping, TakesNoNumberForNoImprovement) {
   EXPECT_EQ(EndsAfter(Config("loss", 2), {NAN, NAN}), 2);
 }
 
+TEST(EarlyStopping, ForgetsWhatAnotherMetricWas) {
+  const config::EarlyStopping config = Config("auc", 2);
+  EarlyStopping stopping(config);
+  for (const int64_t epoch : {1, 2}) stopping.OnEvaluation({{"auc", 5}}, epoch);
+  stopping.BeginAnew();
+  for (const int64_t epoch : {3, 4}) stopping.OnEvaluation({{"auc", 0.5}}, epoch);
+  EXPECT_FALSE(stopping.is_over());
+  stopping.OnEvaluation({{"auc", 0.5}}, 5);
+  EXPECT_EQ(stopping.why(), "auc has not become better since epoch 3 (0.5000), in 2 evaluations");
+}
+
 TEST(EarlyStopping, NeverEndsWithoutAMetric) { EXPECT_EQ(EndsAfter(Config("", 1), {1, 1, 1}), 0); }
 
 TEST(EarlyStopping, SaysWhy) {

@@ -11,6 +11,7 @@
 #include "comm/together.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
+#include "trainer/run/made_of.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/memory_account.h"
 #include "trainer/run/run_start.h"
@@ -35,6 +36,7 @@ Fit::Fit(const config::Config& config, TrainingData data, const Models& models, 
       events_(events),
       precision_(PrecisionOn(world.device, config.precision())),
       data_(std::move(data)),
+      data_sets_(DataSetsOf(config.data(), data_)),
       models_(models),
       preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
       model_(MakeModel(config, data_.train->spec(), models, world)),
@@ -48,7 +50,7 @@ Fit::Fit(const config::Config& config, TrainingData data, const Models& models, 
 }
 
 std::vector<std::string> Fit::Facts() const {
-  return FactsOf(*data_.train, data_.validation.get(), model_->State());
+  return FactsOf(*data_.train, data_.validation.get(), data_sets_, model_->State());
 }
 
 void Fit::Begin() {

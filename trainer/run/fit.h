@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/manifest.pb.h"
 #include "config/schema/config.pb.h"
 #include "data/feed/micro_batches.h"
 #include "data/feed/sampler.h"
@@ -83,6 +84,8 @@ class Fit {
   void BeginAgain(int64_t step);
 
   const TrainingData& data() const { return data_; }
+  // Returns what the samples are made of (trainer/run/made_of.h).
+  const std::vector<checkpoint::DataSet>& data_sets() const { return data_sets_; }
   const Preprocessing& preprocessing() const { return preprocessing_; }
   config::Precision precision() const { return precision_; }
   Model& model() { return *model_; }
@@ -110,6 +113,7 @@ class Fit {
   RunEvents& events_;
   const config::Precision precision_;
   const TrainingData data_;
+  const std::vector<checkpoint::DataSet> data_sets_;
   const Models& models_;
   const Preprocessing preprocessing_;
   const std::shared_ptr<Model> model_;

@@ -1,7 +1,9 @@
 #include "trainer/run/run_start.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "config/config.h"
 #include "config/config_differences.h"
 #include "observe/history/run_log.h"
+#include "trainer/run/made_of.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +59,78 @@ void FindFailure(const std::string& run_dir, int64_t restarts, const World& worl
   start.failed_at = static_cast<double>(failed_at_ms) / kMilliseconds;
 }
 
+// Throws Error (kUsage) if the samples of the run of `start.checkpoint` have changed, whose config differs from
+// `config` in `start.differences`. Other validation samples than those of another run only become a line of
+// `start.differences`.
+void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string& run_dir,
+                 RunStart& start) {
+  const bool columns_differ = std::ranges::any_of(
+      start.differences, [](const auto& line) { return line.starts_with("data.csv.column:"); });
+  const bool reads_otherwise = std::ranges::any_of(
+      start.differences, [](const auto& line) { return line.starts_with("data."); });
+  for (const checkpoint::DataSet& is : data) {
+    const checkpoint::DataSet* was = SetNamed(is.name(), start.manifest.data_set());
+    if (was == nullptr) continue;
+    const std::string what = WhatDiffers(*was, is, columns_differ);
+    // The list of images depends on the config's classes.
+    if (what.empty() || (is.file_size() == 0 && reads_otherwise)) continue;
+    const bool may_change =
+        is.name() != data.front().name();  // whether the samples are not trained on
+    if (may_change && start.is_of_another_run) {
+      start.validates_anew = true;
+      start.differences.push_back(what);
+      continue;
+    }
+    throw UsageError(
+        "{} since the checkpoint {}: put the file back, {}", what, start.checkpoint->path,
+        start.is_of_another_run ? "or begin from its weights alone, with init_from"
+        : may_change
+            ? fmt::format("go on from it in another folder with --from {}@{} --set run_dir=..., or "
+                          "begin anew with --fresh",
+                          run_dir, start.checkpoint->step)
+            : fmt::format("or begin anew with --fresh (--set init_from={} begins with its weights)",
+                          ModelFile(*start.checkpoint)));
+  }
+}
+
+// Returns the name that a metric has today which a run with `data` and metrics of `definitions` calls `metric`.
+std::string NameToday(const std::string& metric, const config::Data& data, int definitions) {
+  const bool has_labels = data.task() == config::Data::MULTI_LABEL;
+  return definitions < kMetricDefinitions && has_labels && metric == "accuracy" ? "label_accuracy"
+                                                                                : metric;
+}
+
+// The metrics by which a run judges its evaluations.
+struct Judges {
+  std::string early_stopping;
+  std::string keep_best;
+};
+
+// Returns the metrics of the run of `start.checkpoint`, with their names of today.
+Judges JudgesOf(const RunStart& start) {
+  const config::Config config = ParsePrinted(start.manifest.config());
+  const auto today = [&](const std::string& metric) {
+    return NameToday(metric, config.data(), start.manifest.metric_definitions());
+  };
+  return {today(config.early_stopping().metric()), today(config.checkpoint().keep_best())};
+}
+
+// Appends a line to `lines` if the run goes on with other metrics than the run of `start.checkpoint` had.
+void TellOfOtherMetrics(const RunStart& start, const config::Config& config,
+                        std::vector<std::string>& lines) {
+  const Judges were = JudgesOf(start);
+  std::vector<std::string> changes;
+  const auto compare = [&](const char* field, const std::string& was, const std::string& is) {
+    if (was.empty() || is.empty() || was == is) return;
+    changes.push_back(fmt::format("{} is {} where it was {}", field, is, was));
+  };
+  compare("early_stopping.metric", were.early_stopping, config.early_stopping().metric());
+  compare("checkpoint.keep_best", were.keep_best, config.checkpoint().keep_best());
+  if (changes.empty()) return;
+  lines.push_back(fmt::format("{}: the best value and the evaluations since are counted anew",
+                              fmt::join(changes, ", and ")));
+}
+
 }  // namespace
 
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world) {
@@ -93,8 +168,8 @@ void RequireSharedFolder(const std::string& run_dir, const std::string& job, con
 }
 
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
-                   const std::string& from, int64_t restarts, const std::string& job,
-                   const World& world) {
+                   const std::vector<checkpoint::DataSet>& data, const std::string& from,
+                   int64_t restarts, const std::string& job, const World& world) {
   RunStart start{.job = job};
   FindFailure(config.run_dir(), restarts, world, start);
   while (const std::optional<int64_t> step = NewestStep(folder, world)) {
@@ -111,6 +186,7 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
   const auto compare = [&] {
     if (!start.checkpoint) return;
     start.differences = Differences(ParsePrinted(start.manifest.config()), config);
+    CompareData(data, config.run_dir(), start);
   };
   Together(world.host, [&] {
     compare();
@@ -137,12 +213,13 @@ int MetricDefinitionsOf(const RunStart& start, const config::Config& config) {
 }
 
 std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& config) {
-  if (!start.checkpoint || start.manifest.metric_definitions() >= kMetricDefinitions) return {};
-  const config::Data& data = config.data();
   std::vector<std::string> lines;
+  if (!start.checkpoint) return lines;
+  const config::Data& data = config.data();
+  const int definitions = start.manifest.metric_definitions();
   const auto follow = [&](const char* field, std::string& metric) {
-    if (data.task() == config::Data::MULTI_LABEL && metric == "accuracy") {
-      metric = "label_accuracy";
+    if (std::string today = NameToday(metric, data, definitions); today != metric) {
+      metric = std::move(today);
       lines.push_back(fmt::format(
           "{}: accuracy was the share of right labels when the run began, and is that of samples "
           "whose labels are all right today: the run goes on with label_accuracy, as it began",
@@ -156,9 +233,17 @@ std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& co
           field, metric, data.classes()));
     }
   };
-  follow("early_stopping.metric", *config.mutable_early_stopping()->mutable_metric());
-  follow("checkpoint.keep_best", *config.mutable_checkpoint()->mutable_keep_best());
+  if (definitions < kMetricDefinitions) {
+    follow("early_stopping.metric", *config.mutable_early_stopping()->mutable_metric());
+    follow("checkpoint.keep_best", *config.mutable_checkpoint()->mutable_keep_best());
+  }
+  TellOfOtherMetrics(start, config, lines);
   return lines;
+}
+
+bool EvaluationsCount(const RunStart& start, const config::Config& config) {
+  return !start.validates_anew &&
+         JudgesOf(start).early_stopping == config.early_stopping().metric();
 }
 
 std::optional<int64_t> ResumedStep(const RunStart& start) {
@@ -181,11 +266,13 @@ std::vector<std::string> DataFacts(const Dataset& train) {
 }
 
 std::vector<std::string> FactsOf(const Dataset& train, const Dataset* validation,
+                                 const std::vector<checkpoint::DataSet>& data,
                                  const std::vector<NamedTensor>& model) {
   std::vector<std::string> facts = DataFacts(train);
   if (validation != nullptr) {
     facts.push_back(fmt::format("{} validation samples", validation->size()));
   }
+  for (std::string& line : LinesOf(data)) facts.push_back(std::move(line));
   for (const auto& [name, tensor] : model) {
     facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
                                 fmt::join(tensor.sizes(), ", ")));

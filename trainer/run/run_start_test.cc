@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/config.h"
+
 namespace lockstep {
 namespace {
 
@@ -49,6 +51,50 @@ TEST(FollowMetrics, SaysThatTheRootsOfSeveralColumnsHaveAnotherDefinition) {
   EXPECT_EQ(config.checkpoint().keep_best(), "rmse");
   EXPECT_EQ(MetricDefinitionsOf(StartOf(0), config), kMetricDefinitions);
 }
+
+// The metrics of a run before and after it was resumed, and the line about them.
+struct Judged {
+  std::string stopped_by, kept_by;
+  std::string stops_by, keeps_by;
+  std::string line;
+  bool counts;  // whether early stopping counts the evaluations before
+};
+
+class OtherMetrics : public testing::TestWithParam<Judged> {};
+
+TEST_P(OtherMetrics, BeginAnew) {
+  const Judged& judged = GetParam();
+  const auto config_of = [](const std::string& stopping, const std::string& best) {
+    config::Config config = ConfigOf(config::Data::CLASSIFICATION, 2, best);
+    config.mutable_early_stopping()->set_metric(stopping);
+    return config;
+  };
+  RunStart start = StartOf(kMetricDefinitions);
+  start.manifest.set_config(PrintConfig(config_of(judged.stopped_by, judged.kept_by)));
+  config::Config config = config_of(judged.stops_by, judged.keeps_by);
+  const std::vector<std::string> lines = FollowMetrics(start, config);
+  if (judged.line.empty()) {
+    EXPECT_THAT(lines, IsEmpty());
+  } else {
+    EXPECT_THAT(lines, ElementsAre(judged.line +
+                                   ": the best value and the evaluations since are counted anew"));
+  }
+  EXPECT_EQ(EvaluationsCount(start, config), judged.counts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FollowMetrics, OtherMetrics,
+    testing::Values(
+        Judged{"loss", "loss", "loss", "loss", "", true},
+        Judged{"loss", "loss", "auc", "loss", "early_stopping.metric is auc where it was loss",
+               false},
+        Judged{"loss", "loss", "loss", "auc", "checkpoint.keep_best is auc where it was loss",
+               true},
+        Judged{"loss", "loss", "auc", "accuracy",
+               "early_stopping.metric is auc where it was loss, and checkpoint.keep_best is "
+               "accuracy where it was loss",
+               false},
+        Judged{"", "", "auc", "auc", "", false}, Judged{"auc", "auc", "", "", "", false}));
 
 TEST(FollowMetrics, LeavesOtherRunsAlone) {
   const auto says_nothing = [](const RunStart& start, config::Config config) {

@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <future>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "base/mix.h"
 #include "ckpt/saver.h"
@@ -32,6 +34,7 @@
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/fit.h"
+#include "trainer/run/made_of.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
 #include "trainer/run/run_watch.h"
@@ -60,6 +63,7 @@ class Trainer {
         start_(start),
         metric_remarks_(metric_remarks),
         watch_(config, world, fit, events),
+        records_(*fit.data().train, fit.data().validation.get()),
         plateau_(config.schedule()),
         early_stopping_(config.early_stopping()),
         total_steps_(StepsOfRun(config, fit.data().train->size())) {}
@@ -119,8 +123,9 @@ class Trainer {
     manifest.set_lockstep_version(options_.version);
     manifest.set_config(PrintConfig(config_));
     manifest.set_metric_definitions(MetricDefinitionsOf(start_, config_));
+    manifest.mutable_data_set()->Assign(fit_.data_sets().begin(), fit_.data_sets().end());
     for (const std::string& line : DataFacts(*fit_.data().train)) manifest.add_data(line);
-    checkpointing_.emplace(config_, world_, folder_, events_, start_.job, manifest,
+    checkpointing_.emplace(config_, world_, folder_, events_, start_.job, manifest, ModelMetadata(),
                            ResumedStep(start_), [this] { return State(); });
     if (folder_ != nullptr) {
       const auto& validation = fit_.data().validation;
@@ -141,10 +146,15 @@ class Trainer {
   // buckets (Step::Resume()) of the job that saved the checkpoint.
   std::vector<int64_t> ReadModel(const Checkpoint& checkpoint) {
     RequireSameData(start_, DataFacts(*fit_.data().train));
+    if (const std::string samples = SamplesFile(checkpoint, start_.manifest); !samples.empty()) {
+      records_.Resume(samples, start_.manifest.time(), world_.rank(), world_.size());
+    }
     const at::Tensor order =
         ReadShared(StateFiles(checkpoint, start_.manifest), Step::kBucketOrder);
     if (world_.rank() == 0) {
       const std::string path = ModelFile(checkpoint);
+      RequireSameGraph(config_, fit_.model(), GraphOfWeights(path, kInCheckpoint), checkpoint.path,
+                       start_.is_of_another_run ? "" : ", or begin anew with --fresh");
       CopyByName(path, ReadSafetensors(path, kInCheckpoint), fit_.model().State());
     }
     RequireSameParameters(order.numel(), ModelFile(checkpoint));
@@ -207,14 +217,23 @@ class Trainer {
 
   // ---- Checkpoints ------------------------------------------------------------------------------
 
+  // Returns the metadata of each file of the model's weights.
+  std::map<std::string, std::string> ModelMetadata() const {
+    const std::string graph = GraphText(fit_.model());
+    if (graph.empty()) return {};
+    return {{kGraphOfWeights, graph}};
+  }
+
   StateTree Tree() {
     return TreeOf(fit_.accumulation(), plateau_, early_stopping_, fit_.step(), world_);
   }
 
   CheckpointState State() {
     fit_.step().WaitForParameters();
-    CheckpointState state{.model = fit_.model().State(), .tree = Tree()};
+    CheckpointState state{
+        .model = fit_.model().State(), .tree = Tree(), .samples = records_.Merged(world_.host)};
     state.facts.set_metric_step(evaluated_step_);
+    state.facts.set_time(UnixSeconds());
     for (const Metric& metric : evaluation_) {
       checkpoint::Metric& saved = *state.facts.add_metric();
       saved.set_name(metric.name);
@@ -244,6 +263,7 @@ class Trainer {
              .as_many_ranks = as_many_ranks,
              .sharded = config_.optimizer().shard()});
     fit_.step().AfterRestore();
+    if (!EvaluationsCount(start_, config_)) early_stopping_.BeginAnew();
     EndIfOver(first_step_);
     evaluated_step_ = manifest.metric_step();
     for (const checkpoint::Metric& metric : manifest.metric()) {
@@ -444,10 +464,11 @@ class Trainer {
     if (config_.optimizer().ema_decay() > 0) step.SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
-      WriteSafetensors(RunWeightsPath(folder_->path()), fit_.model().State(),
-                       {{"format", "pt"},
-                        {"lockstep_version", options_.version},
-                        {kStepOfWeights, std::to_string(total_steps_)}});
+      std::map<std::string, std::string> metadata = ModelMetadata();
+      metadata["format"] = "pt";
+      metadata["lockstep_version"] = options_.version;
+      metadata[kStepOfWeights] = std::to_string(total_steps_);
+      WriteSafetensors(RunWeightsPath(folder_->path()), fit_.model().State(), metadata);
     });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
@@ -473,6 +494,7 @@ class Trainer {
   const RunStart& start_;
   const std::vector<std::string>& metric_remarks_;  // the result of FollowMetrics()
   RunWatch watch_;
+  SampleRecords records_;
   const double peak_lr_ = PeakLearningRate(config_);
   Plateau plateau_;
   EarlyStopping early_stopping_;
@@ -504,7 +526,8 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
     if (world.rank() == 0) folder.emplace(config, job, options.fresh);
   });
   RequireSharedFolder(config.run_dir(), job, world);
-  const RunStart start = FindStart(folder, config, options.from, options.restarts, job, world);
+  const RunStart start =
+      FindStart(folder, config, fit->data_sets(), options.from, options.restarts, job, world);
   const std::vector<std::string> metric_remarks = FollowMetrics(start, config);
   if (world.flight != nullptr) {
     Together(world.host, [&] {

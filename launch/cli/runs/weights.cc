@@ -1,7 +1,9 @@
 // lockstep export and average: write weights, or the mean of several weights, to a safetensors file for other programs.
 #include "ckpt/weights.h"
 
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/kept_files.h"
@@ -85,7 +87,11 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
     has_statistics = has_statistics || name.ends_with("running_mean");
     named.push_back({name, tensor});
   }
-  WriteSafetensors(target, named, {{"format", "pt"}});
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (const std::string& graph = weights.back().graph; !graph.empty()) {
+    metadata[kGraphOfWeights] = graph;
+  }
+  WriteSafetensors(target, named, std::move(metadata));
   if (weights.size() > 1 && has_statistics) {
     Warn(
         fmt::format("{}: BatchNorm's statistics are means, too, not those of the mean weights: "
