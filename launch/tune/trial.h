@@ -2,7 +2,8 @@
 // for a few steps, or that times the training step or the loader of that config.
 //
 // Promise: a trial leaves no files behind. It writes into a scratch folder beside the run folder, and the scratch
-// folder is removed after the trial. If this process is killed, the next trial removes that folder.
+// folder is removed after the trial. If this process is killed, the next trial removes that folder. The destructor
+// removes the folders that the constructor made, unless something is in them by then.
 //
 // Protocol: a trial is the only job of a crew in the scratch folder (launch/crew/crew.h). The crew starts the process
 // and handles signals. `lockstep bench` prints one line of JSON with its measurements. If a step cannot be made,
@@ -28,7 +29,7 @@
 
 #include "base/error.h"
 #include "config/schema/config.pb.h"
-#include "launch/crew/crew_file.h"
+#include "observe/history/crew_file.h"
 #include "observe/history/run_log.h"
 
 namespace lockstep {
@@ -87,7 +88,15 @@ class TrialRunner {
   // `command` is the beginning of a command line: the program, and the options before the command (`train` or `bench`).
   // The trials' files lie in `parent`, which is made if it is missing. A signal that asks this process to stop ends the
   // current trial or, if no trial runs, the next trial.
-  TrialRunner(std::vector<std::string> command, const std::string& parent);
+  // `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot().
+  TrialRunner(std::vector<std::string> command, const std::string& parent, double end_s);
+  ~TrialRunner();
+  TrialRunner(const TrialRunner&) = delete;
+  TrialRunner& operator=(const TrialRunner&) = delete;
+
+  // Returns whether a further trial may end in time: whether one that takes as long as the shortest trial so far would.
+  // Before the first trial the answer is true.
+  bool HasTime() const;
 
   // Trains `config` without its sections `observe`, `profile` and `checkpoint`. Throws Error.
   Trial Run(config::Config config);
@@ -122,6 +131,9 @@ class TrialRunner {
 
   std::vector<std::string> command_;
   std::string parent_;
+  std::vector<std::string> made_;  // the folders that the constructor made, from the innermost out
+  double end_s_;
+  double shortest_s_ = 0;  // seconds that the shortest trial took; 0: there was no trial
 };
 
 }  // namespace lockstep
