@@ -75,7 +75,7 @@ class PredictCommand final : public RankCommand {
                   "a competition's sample submission: its columns, ids and order");
   }
 
-  bool prints_result() const override { return request_.output == "-"; }
+  bool prints_result() const override { return request_.output == kStandardOutput; }
 
  private:
   void Check(StartedCommand&) const override {
@@ -98,7 +98,6 @@ class PredictCommand final : public RankCommand {
       }
       *dash = input.emplace().path();
     }
-    if (prints_result()) request.output = "/dev/stdout";
     const auto [weights, samples, contents] =
         PredictRuns(runs, request, invocation.extensions, world);
     if (world.rank() == 0) {
