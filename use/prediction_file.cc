@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/say.h"
 #include "base/small_letters.h"
 #include "data/arrays/npy.h"
 #include "data/tables/csv_texts.h"
@@ -81,8 +82,8 @@ void CheckRequest(const PredictionRequest& request, const config::Data& data) {
     }
     if (request.probabilities) throw UsageError("--probabilities: has no meaning for masks");
   }
-  if (layout == Layout::kPngFiles &&
-      (!has_images || data.task() != config::Data::SEGMENTATION || request.output == "-")) {
+  if (layout == Layout::kPngFiles && (!has_images || data.task() != config::Data::SEGMENTATION ||
+                                      request.output == kStandardOutput)) {
     throw UsageError("--output {}: PNG files are for the masks of images, in a folder",
                      request.output);
   }
@@ -154,8 +155,12 @@ void PredictionFile::Prepare(PredictedSamples samples) {
                                 return std::to_string(samples_.folds[row]);
                               }});
   }
-  if (request_.keep.empty()) return;
-  std::ranges::move(ReadColumns(request_.keep, "--keep"), std::back_inserter(input_columns_));
+  std::vector<std::string> kept;  // each column once
+  for (const std::string& name : request_.keep) {
+    if (name != request_.id && std::ranges::find(kept, name) == kept.end()) kept.push_back(name);
+  }
+  if (kept.empty()) return;
+  std::ranges::move(ReadColumns(kept, "--keep"), std::back_inserter(input_columns_));
 }
 
 PredictionColumn PredictionFile::NamesOfSamples() const {
@@ -181,9 +186,10 @@ std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std:
                                              .field = field})) {
     const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
     columns.push_back(
-        {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
-           return kept->texts.at(samples_.numbers[row]);
-         }});
+        {.name = kept->name,
+         .kind = Kind::kCopied,
+         .cell = [this, kept](int64_t row) { return kept->texts.at(samples_.numbers[row]); },
+         .owner = PredictionColumn::Owner::kInput});
   }
   return columns;
 }
@@ -215,6 +221,7 @@ void PredictionFile::Write(const at::Tensor& values) {
       for (PredictionColumn& column : ColumnsOf(outputs_)) {
         table.columns.push_back(std::move(column));
       }
+      for (const std::string& line : MakeNamesDiffer(table.columns)) Announce(line);
     }
     layout == Layout::kCsv ? WriteCsv(table, append) : WriteJsonLines(table, append);
   });

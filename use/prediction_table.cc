@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "data/tables/csv_cells.h"
 
@@ -48,7 +50,41 @@ std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
   return InQuotes(cell);
 }
 
+std::string_view PrefixOf(PredictionColumn::Owner owner) {
+  switch (owner) {
+    case PredictionColumn::Owner::kProgram:
+      break;
+    case PredictionColumn::Owner::kClass:
+      return "probability_";
+    case PredictionColumn::Owner::kInput:
+      return "input_";
+  }
+  return "";
+}
+
 }  // namespace
+
+std::vector<std::string> MakeNamesDiffer(std::vector<PredictionColumn>& columns) {
+  using Owner = PredictionColumn::Owner;
+  std::vector<std::string> lines;
+  std::set<std::string> taken;
+  for (const Owner owner : {Owner::kProgram, Owner::kClass, Owner::kInput}) {
+    for (PredictionColumn& column : columns) {
+      if (column.owner != owner) continue;
+      const std::string before = column.name;
+      // The name may have the prefix already; then it is added again.
+      while (owner != Owner::kProgram && taken.contains(column.name)) {
+        column.name.insert(0, PrefixOf(owner));
+      }
+      taken.insert(column.name);
+      if (column.name == before) continue;
+      lines.push_back(
+          fmt::format("the {} \"{}\" is written as \"{}\", because another column has its name",
+                      owner == Owner::kClass ? "class" : "input's column", before, column.name));
+    }
+  }
+  return lines;
+}
 
 void WriteCsv(const PredictionTable& table, const AppendBytes& append) {
   std::string header;
