@@ -58,8 +58,8 @@ struct NpyElement {
   std::string text;    // the element, such as "nan"
 };
 
-// Returns the first element of a .npy file that is not finite as a float32, which is what models get; nothing if all are
-// finite. Throws Error (kData).
+// Returns the first element of a .npy file that is not finite as a float32, which is what models get; nothing if all
+// are finite. Throws Error (kData).
 std::optional<NpyElement> FindNotFinite(const std::string& path);
 
 // Returns whether all elements of a .npy file are integers by their values, such as 2 and 2.0. Throws Error (kData).

@@ -159,7 +159,7 @@ std::vector<FieldDifference> ConfigDifferences(const std::vector<ComparedRuns>& 
 MetricComparison CompareLosses(const std::vector<ComparedRuns>& trainings, int64_t windows) {
   MetricComparison compared{.name = "loss"};
   int64_t common = std::numeric_limits<int64_t>::max();
-  // Of each training the runs that have step lines.
+  // The runs of each training that have step lines.
   std::vector<std::vector<const std::vector<LoggedStep>*>> logged;
   for (const ComparedRuns& runs : trainings) {
     auto& of_training = logged.emplace_back();

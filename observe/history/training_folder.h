@@ -57,8 +57,8 @@ void RequireRunFolder(const std::string& path);
 // Error (kUsage) if `folder` is not a folder that can be read.
 std::vector<std::string> TrainingsIn(const std::string& folder);
 
-// Returns the config that a run has saved in `run_dir`. If it cannot be read, or a newer version wrote it, sets `why` to
-// the reason.
+// Returns the config that a run has saved in `run_dir`. If it cannot be read, or a newer version wrote it, sets `why`
+// to the reason.
 config::Config SavedConfig(const std::string& run_dir, std::string& why);
 
 }  // namespace lockstep

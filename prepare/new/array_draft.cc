@@ -112,8 +112,8 @@ bool AreYesOrNo(const Dataset& samples) {
 }
 
 // Returns whether the targets are classes: integers from 0, at most kMostClasses different ones, and at least three
-// samples of each on average. With `without_gaps`, each integer up to the greatest must be there, as is usual for classes
-// and not for measured numbers.
+// samples of each on average. With `without_gaps`, each integer up to the greatest must be there, as is usual for
+// classes and not for measured numbers.
 bool AreClasses(const Dataset& numbers, bool without_gaps) {
   constexpr int64_t kRowsOfAClass = 3;
   std::set<float> different;

@@ -54,8 +54,8 @@ class NewCommand final : public LocalCommand {
     return ExitStatus::kDone;
   }
 
-  // Throws Error (kUsage) if the config has no name, or if a file with its name exists, even if it is a dangling symbolic
-  // link.
+  // Throws Error (kUsage) if the config has no name, or if a file with its name exists, even if it is a dangling
+  // symbolic link.
   void RequireNew() const {
     namespace fs = std::filesystem;
     if (request_.output == kStandardOutput) return;

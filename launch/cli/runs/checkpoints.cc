@@ -69,8 +69,8 @@ void PrintEach(const std::string& run_dir, Tally tally,
 
 // Prints a line for each checkpoint, the newest first: its step, its size in bytes, the number of ranks that wrote it,
 // the most important metrics of the last evaluation, the metric by which the best checkpoint is chosen, and whether the
-// checkpoint is the best one. Each line begins with `prefix`. Throws Error (kCheckpoint) if there are no checkpoints, or
-// if one of them is damaged.
+// checkpoint is the best one. Each line begins with `prefix`. Throws Error (kCheckpoint) if there are no checkpoints,
+// or if one of them is damaged.
 void PrintCheckpoints(const std::string& run_dir, const std::string& prefix) {
   const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
   PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {

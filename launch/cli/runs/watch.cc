@@ -179,8 +179,8 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run or a cross-validation until it has ended, and then prints its state. If it has failed or was killed, it is
-// shown for twenty more seconds, because --restarts may start the job again.
+// Shows a run or a cross-validation until it has ended, and then prints its state. If it has failed or was killed, it
+// is shown for twenty more seconds, because --restarts may start the job again.
 void Watch(TrainingHistory& training) {
   constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;
