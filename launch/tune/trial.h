@@ -16,7 +16,8 @@
 //   a library fails with a step of that size -> StepTrial.failure has the error message
 //     -> test_steps_that_a_library_cannot_make
 //   a rank hangs -> the trial's watchdog ends the trial, and Error is thrown -> test_a_trial_that_hangs
-//   data, a rank or a disk fails -> Error with the trial's exit status and error message -> test_a_trial_that_fails
+//   data, a rank or a disk fails -> Error with the trial's exit status and error message -> test_a_trial_that_fails,
+//     test_a_trial_whose_rank_gets_a_signal
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   the scratch folder cannot be made -> Error (kUsage) -> test_wrong_inputs
 #pragma once

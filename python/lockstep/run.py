@@ -285,7 +285,8 @@ class Run:
     ) -> Any:
         """Returns the predictions for the samples that training held back. In a cross-validation each sample is
         predicted by the fold that was not trained on it; `fold` is the number of this fold. The result is a data frame
-        if pandas is installed, otherwise a list of dicts, as predict() returns them. `weights` is as for predict(). Raises LockstepError.
+        if pandas is installed, otherwise a list of dicts, as predict() returns them. `weights` is as for
+        predict(). Raises LockstepError.
 
         >>> run = train(DIGITS, folds=3, epochs=2, run_dir="runs/three", progress=False)
         >>> len(run.held_back())
