@@ -53,13 +53,13 @@ std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
 std::string_view PrefixOf(PredictionColumn::Owner owner) {
   switch (owner) {
     case PredictionColumn::Owner::kProgram:
-      break;
+      break;  // these names differ
     case PredictionColumn::Owner::kClass:
       return "probability_";
     case PredictionColumn::Owner::kInput:
       return "input_";
   }
-  return "";
+  return "_";
 }
 
 }  // namespace
@@ -69,18 +69,19 @@ std::vector<std::string> MakeNamesDiffer(std::vector<PredictionColumn>& columns)
   std::vector<std::string> lines;
   std::set<std::string> taken;
   for (const Owner owner : {Owner::kProgram, Owner::kClass, Owner::kInput}) {
+    // The columns whose names are free keep them; only then the others get new names.
+    std::vector<PredictionColumn*> late;
     for (PredictionColumn& column : columns) {
-      if (column.owner != owner) continue;
-      const std::string before = column.name;
-      // The name may have the prefix already; then it is added again.
-      while (owner != Owner::kProgram && taken.contains(column.name)) {
-        column.name.insert(0, PrefixOf(owner));
-      }
-      taken.insert(column.name);
-      if (column.name == before) continue;
+      if (column.owner == owner && !taken.insert(column.name).second) late.push_back(&column);
+    }
+    for (PredictionColumn* column : late) {
+      const std::string before = column->name;
+      do {
+        column->name.insert(0, PrefixOf(owner));
+      } while (!taken.insert(column->name).second);
       lines.push_back(
           fmt::format("the {} \"{}\" is written as \"{}\", because another column has its name",
-                      owner == Owner::kClass ? "class" : "input's column", before, column.name));
+                      owner == Owner::kClass ? "class" : "input's column", before, column->name));
     }
   }
   return lines;
