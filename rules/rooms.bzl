@@ -96,20 +96,22 @@ _USES = {
     "use": [
         "base", "base/files", "comm", "comm/reduce", "ckpt", "data/dataset", "data/arrays",
         "data/tables", "data/images", "data/feed", "config/schema", "config/formats", "config",
-        "models", "observe", "trainer/step", "trainer/run",
+        "models", "observe", "observe/history", "trainer/step", "trainer/run",
     ],
     "launch/machine": ["base", "base/tensor", "base/files", "observe/machine"],
     "launch/job": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "config/schema", "observe/machine",
         "trainer/step", "trainer/run", "launch/machine",
     ],
-    "launch/crew": ["base", "base/files", "launch/machine", "launch/job"],
+    "launch/crew": [
+        "base", "base/files", "ckpt", "observe/history", "launch/machine", "launch/job",
+    ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
         "base", "base/files", "config/schema", "config", "observe/machine", "observe",
         "observe/history", "trainer/step", "trainer/run", "launch/crew",
     ],
-    "launch/folds": ["base", "observe/history", "use", "launch/crew"],
+    "launch/folds": ["base", "observe/history", "launch/crew"],
     "launch/cli/command": [
         "base", "comm", "config/schema", "config", "observe/machine", "trainer/step", "trainer/run",
         "use", "launch/machine", "launch/job",

@@ -191,6 +191,8 @@ def test_an_operation_that_cannot_be_foretold(tmp_path):
         (NUMBERS, ["--memory", "16TB"], ["--memory 16TB: give a size"]),
         (NUMBERS, ["--memory", "nanGiB"], ["--memory nanGiB: give a size"]),
         (NUMBERS, ["--ranks", "0"], ["--ranks"]),
+        (NUMBERS, ["--ranks", "100000"], ["--ranks 100000: each rank needs a sample"]),
+        (NUMBERS + " global_batch: 64 accumulation: 4", ["--ranks", "17"], ["--ranks 17", "is enough for 16"]),
         (NUMBERS, ["--rate", "-1"], ["--rate"]),
         (NUMBERS, ["--table"], ["--table: is for images and tokens"]),
         (NUMBERS + 'model { name: "resnet" }', [], ["resnet"]),

@@ -249,10 +249,126 @@ def test_a_signal_stops_all_folds(folder, undisturbed):
     assert (folder / "stopped/held_back.csv").read_bytes() == undisturbed
 
 
+def listed(folder, name):
+    """Returns the object that `lockstep runs --json` prints for the run `name` in `folder`, and checks that it does not
+    list the folds of a cross-validation beside it."""
+    lines = [json.loads(line) for line in Run(["runs", ".", "--json"], cwd=folder).out.splitlines()]
+    assert not [line["run"] for line in lines if "fold-" in line["run"]]
+    (line,) = [line for line in lines if line["run"] == name]
+    return line
+
+
+def fold_rows(folder, name):
+    """Returns the rows for the folds in the text of `lockstep watch`, as lists of words."""
+    text = Run(["watch", name], cwd=folder).out
+    return [line.split() for line in text[text.index("\nfold ") :].splitlines()[2:]]
+
+
+def endless(folder, name):
+    """Starts a cross-validation that does not end, two folds of which train at a time."""
+    write_config(folder, config_text(**LONG), "long.pbtxt")
+    words = ["--folds", str(COUNT), "--side-by-side", "2", "--set", "epochs=100000"]
+    return Started("long.pbtxt", folder / name, words=words, cwd=folder)
+
+
+def logged(folder, name, event):
+    """Returns whether the first two folds have such an event in their logs."""
+    logs = [folder / name / f"fold-{fold}/log.jsonl" for fold in (0, 1)]
+    return all(log.exists() and f'"event":"{event}"' in log.read_text() for log in logs)
+
+
+@pytest.mark.parametrize("way", ["stop", "STOP"])
+def test_a_request_to_stop_stops_all_folds(way, folder):
+    name = f"asked-{way}"
+    with endless(folder, name) as job:
+        job.wait_until(lambda: logged(folder, name, "step"))
+        if way == "stop":
+            asked = Run(["stop", name], cwd=folder)
+            assert asked.status == DONE, asked
+            saved = asked.out.splitlines()
+            assert [path.split("/")[1] for path in saved] == ["fold-0", "fold-1"]
+            assert all((folder / path).is_dir() for path in saved)
+        else:
+            (folder / name / "STOP").touch()
+        assert job.process.wait(60) == INTERRUPTED
+    assert not (folder / name / "STOP").exists() and not processes_of(folder / name)
+    assert listed(folder, name)["state"] == "stopped"
+    assert [row[1] for row in fold_rows(folder, name)] == ["stopped", "stopped", "waiting"]
+    with endless(folder, name) as again:
+        again.wait_until(lambda: logged(folder, name, "resume"))
+        again.process.send_signal(signal.SIGTERM)
+        assert again.process.wait(60) == STOPPED
+
+
+def test_what_a_cross_validation_does_while_it_trains(folder):
+    with endless(folder, "trains") as job:
+        job.wait_until(lambda: logged(folder, "trains", "eval"))
+        line = listed(folder, "trains")
+        assert line["state"] == "training" and line["folds"] == COUNT and line["best_metric"] == "val_loss", line
+        assert [row[1] for row in fold_rows(folder, "trains")] == ["training", "training", "waiting"]
+        asked = Run(["checkpoint", "trains"], cwd=folder)
+        assert asked.status == DONE and [path.split("/")[1] for path in asked.out.splitlines()] == ["fold-0", "fold-1"], asked
+        report = Run(["report", "trains", "--output", "report.html"], cwd=folder)
+        assert report.status == DONE and f"{COUNT} runs" in report.out, report
+        compared = json.loads(Run(["compare", "trains", "cv", "--json"], cwd=folder).out)
+        assert [run["folds"] for run in compared["runs"]] == [COUNT, COUNT]
+        assert job.process.poll() is None
+        assert Run(["stop", "trains"], cwd=folder).status == DONE
+        assert job.process.wait(60) == INTERRUPTED
+    for command in ("stop", "checkpoint"):
+        expect_error(Run([command, "trains"], cwd=folder), USAGE, "trains: no job trains in it now")
+
+
+def best_losses(folder, name):
+    """Returns the least validation loss of each fold, from the folds' logs."""
+    logs = [(folder / name / f"fold-{fold}/log.jsonl").read_text().splitlines() for fold in range(COUNT)]
+    evaluations = [[line for line in map(json.loads, log) if line["event"] == "eval"] for log in logs]
+    return [min(line["val_loss"] for line in lines) for lines in evaluations]
+
+
+def test_what_became_of_a_cross_validation(folder):
+    """Checks the means and deviations that `runs`, `watch` and `compare` print, and that a report shows each fold."""
+    best = best_losses(folder, "cv")
+    mean, deviation = np.mean(best), np.std(best, ddof=1)
+    line = listed(folder, "cv")
+    assert line["state"] == "done" and line["best_metric"] == "val_loss" and line["step"] == line["steps"]
+    assert line["best"] == pytest.approx(mean) and line["best_deviation"] == pytest.approx(deviation)
+    assert f"val_loss {mean:.4g} ± {deviation:.2g} of {COUNT}" in Run(["runs", "."], cwd=folder).out
+    assert f"val_loss {mean:.4g} ± {deviation:.2g}, the mean of {COUNT} folds" in Run(["watch", "cv"], cwd=folder).out
+    assert [row[:2] for row in fold_rows(folder, "cv")] == [[str(fold), "done"] for fold in range(COUNT)]
+    runs = [json.loads(line)["run"] for line in Run(["runs", "cv", "--json"], cwd=folder).out.splitlines()]
+    assert runs == ["cv", *(f"cv/fold-{fold}" for fold in range(COUNT))]
+    compared = json.loads(Run(["compare", "cv", "cv/fold-1", "--json"], cwd=folder).out)
+    losses = compared["metrics"]["val_loss"]
+    assert losses["best"] == pytest.approx([mean, best[1]]) and losses["best_deviation"] == [pytest.approx(deviation), None]
+    assert compared["config"] == {}
+    assert f"{mean:.4g} ± {deviation:.2g}" in Run(["compare", "cv", "cv/fold-1"], cwd=folder).out
+    assert f"{COUNT} runs" in Run(["report", "cv", "--output", "cv.html"], cwd=folder).out
+    for command in ("checkpoints", "verify"):
+        run = Run([command, "cv"], cwd=folder)
+        assert run.status == DONE and all(f"fold{mark}{fold}" in run.out for fold in range(COUNT) for mark in (" " if command == "checkpoints" else "-")), run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["profile", "cv"],
+        ["flight", "cv"],
+        ["export", "cv", "--output", "cv.safetensors"],
+        ["average", "cv@best", "cv/fold-0", "--output", "cv.safetensors"],
+        ["train", "config.pbtxt", "--from", "cv@last", "--set", "run_dir=from"],
+    ],
+)
+def test_what_needs_one_run_names_a_fold(words, folder):
+    expect_error(Run(words, cwd=folder), USAGE, "cv: holds the folds of a cross-validation: name one", "cv/fold-0")
+
+
 def test_a_fold_that_fails(folder):
     run = cross_validation(folder, "fails", "--set", "optimizer.lr=1e30", "--set", "optimizer.type=SGD")
     expect_error(run, USAGE, "fold ", "the loss is")
     assert not processes_of(folder / "fails")
+    line = listed(folder, "fails")
+    assert line["state"] == "failed" and line["why"].startswith("fold ") and "the loss is" in line["why"], line
 
 
 def states(folder, name):
@@ -347,11 +463,6 @@ def test_each_image_is_read_once_for_all_folds(tmp_path):
     apart, times_apart = predicted("cv")
     assert all(times_apart[name] > 2 * count for name, count in times_together.items()), (times_apart, times_together)
     np.testing.assert_array_equal(apart, together)
-
-
-def test_weights_of_folds_have_no_name_in_common(folder):
-    run = Run(["export", "cv", "--output", "cv.safetensors"], cwd=folder)
-    expect_error(run, USAGE, "cv: holds the folds of a cross-validation: name one", "cv/fold-0")
 
 
 def test_a_folder_with_a_run(folder):

@@ -2,6 +2,7 @@
 commands give a submission. The choices of `new` are compared with the way in which the tables were made."""
 
 import csv
+import io
 import json
 import re
 import struct
@@ -345,6 +346,96 @@ def write(folder, name, text):
     (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def arrays(y, at=None, value=None, dtype=np.float32):
+    """Returns files of an array of inputs, in which the number `value` stands at the index `at`, and of targets."""
+    x = RANDOM.normal(size=(len(y), 5)).astype(dtype)
+    if at is not None:
+        x[at] = value
+    return {"x.npy": npy(x), "y.npy": npy(y)}
+
+
+def changed(y, value):
+    y = np.array(y, dtype=float)
+    y[3] = value
+    return y
+
+
+THREE = np.arange(90) % 3
+# Maps a name to (the files, further words of `new`, what the error says).
+ARRAY_MISTAKES = {
+    "nan in an input": (arrays(THREE, (7, 2), np.nan), [], "x.npy: sample 7: number 2 is nan: fill it in"),
+    "infinity in an input": (arrays(THREE, (89, 4), -np.inf, np.float64), [], "x.npy: sample 89: number 4 is -inf: fill it in"),
+    "a number beyond float32": (arrays(THREE, (0, 0), 1e300, np.float64), [], "x.npy: sample 0: number 0 is 1e+300, which is beyond float32"),
+    "nan with a sign": (arrays(THREE, (7, 2), np.copysign(np.nan, -1)), [], "x.npy: sample 7: number 2 is nan"),
+    "nan with a sign in a target": (arrays(changed(THREE, np.copysign(np.nan, -1))), [], "y.npy: sample 3: nan is no finite number"),
+    "nan in a half": (arrays(THREE, (50, 1), np.nan, np.float16), [], "x.npy: sample 50: number 1 is nan"),
+    "nan in a label": (arrays(changed(THREE, np.nan)), [], "y.npy: sample 3: nan is no finite number"),
+    "infinity in a target": (arrays(changed(THREE, np.inf)), ["--task", "regression"], "y.npy: sample 3: inf is no finite number"),
+    "labels far apart": (arrays(np.array([0, 5 * 10**8, 10**9])[THREE]), [], "3 different numbers up to 1000000000, and classes are counted from 0"),
+    "labels less far apart": (arrays(np.array([0, 500, 5000])[THREE]), [], "3 different numbers up to 5000"),
+    "float labels far apart": (arrays(np.array([0, 5e8, 1e9])[THREE]), ["--task", "classification"], "3 different numbers up to 1000000000"),
+    "a negative label": (arrays(THREE - 1), ["--task", "classification"], "label -1 is out of range"),
+    "one class": (arrays(np.zeros(90, int)), [], "y.npy: all samples have the same target, so there is nothing to learn"),
+    "one class that is not 0": (arrays(np.full(90, 7)), [], "all samples have the same target"),
+    "one number": (arrays(np.full(90, 0.5)), [], "all samples have the same target"),
+    "one sample": (arrays(np.zeros(1, int)), [], "1 sample: give at least 10"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAY_MISTAKES)
+def test_arrays_that_do_not_train_are_refused(name, tmp_path):
+    files, words, part = ARRAY_MISTAKES[name]
+    for file, content in files.items():
+        (tmp_path / file).write_bytes(content)
+    expect_error(Run(["new", ".", *words], cwd=tmp_path), DATA, part)
+    assert not (tmp_path / "train.pbtxt").exists()
+
+
+# Maps a name to (the targets, the task that `new` chooses).
+TARGETS = {
+    "floats that are integers": (THREE.astype(float), "CLASSIFICATION"),
+    "from 1": (THREE + 1, "CLASSIFICATION"),
+    "with a gap": (np.array([0, 5, 10])[THREE], "CLASSIFICATION"),
+    "truths": (THREE > 0, "CLASSIFICATION"),
+    "negative": (THREE - 1, "REGRESSION"),
+    "floats far apart": (np.array([0, 5e8, 1e9])[THREE], "REGRESSION"),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.all_tier("one kind of targets stands for the others", unless=lambda name: name == "negative")
+def test_arrays_of_unusual_targets_train(name, tmp_path):
+    targets, task = TARGETS[name]
+    for file, content in arrays(targets).items():
+        (tmp_path / file).write_bytes(content)
+    _, config = new(tmp_path, ".")
+    assert field(config, "task") == [task]
+    train(tmp_path)
+
+
+TASK_WORDS = {"REGRESSION": "REGRESSION", "Regression": "REGRESSION", "CLASSIFICATION": "CLASSIFICATION", "Multi-Label": "MULTI_LABEL", "multilabel": "MULTI_LABEL"}
+
+
+@pytest.mark.parametrize("word", TASK_WORDS)
+def test_words_for_a_task(word, tmp_path):
+    write(tmp_path, "t.csv", GOOD)
+    assert field(new(tmp_path, "t.csv", "--task", word)[1], "task") == [TASK_WORDS[word]]
+
+
+def test_a_config_to_standard_output(tmp_path):
+    write(tmp_path, "t.csv", GOOD)
+    run = Run(["new", "t.csv", "--output", "-"], cwd=tmp_path)
+    assert run.status == DONE and "t.csv: 20 rows" in run.err, run
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+    assert run.out == new(tmp_path, "t.csv")[1]
+
+
 GOOD = "a,b,y\n" + "".join(f"{i * 0.7},{i % 3},{i % 2}\n" for i in range(20))
 MISTAKES = {
     "a column that is not there": ({"t.csv": GOOD}, ["t.csv", "--label", "yy"], USAGE, '--label yy: t.csv has no such column; did you mean "y"?'),
@@ -364,6 +455,16 @@ MISTAKES = {
     "several tables": ({"a.csv": GOOD, "b.csv": GOOD}, ["."], DATA, "2 tables (a.csv, b.csv): call the one to train on train.csv"),
     "an array without targets": ({"x.npy": b""}, ["x.npy"], DATA, "no pair of inputs and targets: call the two files x.npy and y.npy"),
     "a label of images": ({"red/1.png": b"", "blue/1.png": b""}, [".", "--label", "y"], USAGE, "--label: is for tables"),
+    "a header alone": ({"t.csv": "a,b,y\n"}, ["t.csv"], DATA, "t.csv: a header and no rows below it"),
+    "a header without a line's end": ({"t.csv": "name;kind"}, ["t.csv"], DATA, "t.csv: a header and no rows below it"),
+    "one row": ({"t.csv": "a,b,y\n1,2,3\n"}, ["t.csv"], DATA, "t.csv: 1 row: give at least 5"),
+    "columns of one name": ({"t.csv": "a,a,y\n" + GOOD[6:]}, ["t.csv"], DATA, 't.csv: columns 1 and 2 have one name, "a"'),
+    "columns without a value": ({"t.csv": re.sub(r"(?m)^[^ay].*,.*,", ",,", GOOD)}, ["t.csv"], DATA, "no column is left to learn from (a: no row has a value there"),
+    "infinity among numbers": ({"t.csv": "a,y\n" + "".join(f"{i},{i / 7 if i else 'inf'}\n" for i in range(20))}, ["t.csv"], DATA, 't.csv:2: column 2 (y): "inf" is no number'),
+    "a task that is none": ({"t.csv": GOOD}, ["t.csv", "--task", "segmentation"], USAGE, "not in {classification,multi_label,regression}"),
+    "a folder as output": ({"t.csv": GOOD}, ["t.csv", "--output", "configs/"], USAGE, 'is no name of a file: give one such as train.pbtxt'),
+    "no output": ({"t.csv": GOOD}, ["t.csv", "--output", ""], USAGE, 'is no name of a file'),
+    "a device as output": ({"t.csv": GOOD}, ["t.csv", "--output", "/dev/null"], USAGE, "/dev/null: the file exists: write another one"),
     "images without classes": ({"1.png": b"", "2.png": b""}, ["."], DATA, "images that lie in no folder of a class"),
 }
 

@@ -82,6 +82,83 @@ def test_lines_of_json(folder):
         assert line == row | {"b": float(row["b"]), "probability": float(row["probability"])}
 
 
+# The classes have the names of columns that `predict` writes, and names that end in each other's.
+CLASH = ["label", "dog", "z_dog", "z_z_dog", "probability_label"]
+CLASH_HEADER = ["index", "label", "probability", "fold", "dog", "y"]
+
+
+@pytest.fixture(scope="module")
+def clash(tmp_path_factory):
+    """Returns a folder with a trained run whose classes are CLASH, and test.csv with the columns CLASH_HEADER."""
+    path = tmp_path_factory.mktemp("clash")
+    random = np.random.default_rng(5)
+    rows = [[i, *(f"{v:.5f}" for v in random.normal(size=4)), CLASH[i % len(CLASH)]] for i in range(100)]
+    write_table(path / "train.csv", rows, CLASH_HEADER)
+    write_table(path / "test.csv", rows[:9], CLASH_HEADER)
+    text = """global_batch: 20 epochs: 2 data { train: "train.csv" validation_fraction: 0.2 csv { header: true label: "y"
+        label_names: true ignore: "index" } } model { name: "mlp" mlp { } }"""
+    assert train(write_config(path, text), path / "run").status == DONE
+    return path
+
+
+def unique(pairs):
+    """Makes a dict of a JSON object's keys and values, and checks that no key is there twice."""
+    assert len(dict(pairs)) == len(pairs), pairs
+    return dict(pairs)
+
+
+@pytest.mark.parametrize(
+    "words, header",
+    [
+        (["--keep", "label"], ["index", "input_label", "label", "probability"]),
+        (["--keep", "probability", "label"], ["index", "input_probability", "input_label", "label", "probability"]),
+        (["--keep", "index", "y"], ["index", "input_index", "y", "label", "probability"]),
+        (["--keep", "y", "y", "fold"], ["index", "y", "fold", "label", "probability"]),
+        (["--id", "label"], ["input_label", "label", "probability"]),
+        (["--id", "y", "--keep", "y"], ["y", "label", "probability"]),
+        (["--probabilities"], ["index", "label", "dog", "probability_probability_label", "probability_label", "z_dog", "z_z_dog"]),
+        (["--keep", "dog", "label", "--probabilities"], ["index", "input_dog", "input_label", "label", "dog", None, None, "z_dog", "z_z_dog"]),
+    ],
+)
+def test_each_name_is_that_of_one_column(words, header, clash):
+    for output in ("names.csv", "names.jsonl"):
+        run = Run(["predict", "run", "--input", "test.csv", "--output", output, *words], cwd=clash)
+        assert run.status == DONE, run
+    with open(clash / "names.csv", newline="") as file:
+        names, *rows = csv.reader(file)
+    assert len(set(names)) == len(names), names
+    assert len(names) == len(header) and all(given in (None, name) for given, name in zip(header, names)), names
+    lines = [json.loads(line, object_pairs_hook=unique) for line in (clash / "names.jsonl").read_text().split("\n")[:-1]]
+    assert [list(line) for line in lines] == [names] * 9
+    for row, given in zip(rows, rows_of(clash / "test.csv"), strict=True):
+        for name, cell in zip(names, row):
+            if name.startswith("input_"):
+                assert cell == given[name.removeprefix("input_")]
+
+
+@pytest.mark.parametrize("prefix", ["", "p_", "z_", "Status_dog_"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_names_of_classes_that_end_alike(prefix, order, clash):
+    with open(clash / "all.csv", "w") as out:
+        out.write(Run(["predict", "run", "--input", "test.csv", "--output", "-", "--id", "index", "--probabilities"], cwd=clash).out)
+    with open(clash / "all.csv", newline="") as file:
+        _, *known = csv.reader(file)
+    classes = CLASH[::order]
+    rows = [[row[0], *["0.2"] * len(classes)] for row in known]
+    write_table(clash / "sample.csv", rows, ["index", *(prefix + name for name in classes)])
+    run = Run(["predict", "run", "--input", "test.csv", "--submission", "sample.csv", "--output", "sent.csv"], cwd=clash)
+    assert run.status == DONE, run
+    for sent, row in zip(rows_of(clash / "sent.csv"), known, strict=True):
+        shares = dict(zip(sorted(CLASH), row[2:]))  # after the id and the label
+        assert [sent[prefix + name] for name in classes] == [shares[name] for name in classes]
+
+
+def test_a_column_of_probabilities_for_no_class(clash):
+    write_table(clash / "sample.csv", [[i, *["0.2"] * 5] for i in range(9)], ["index", "p_dog", "q_dog", "label", "z_dog", "z_z_dog"])
+    run = Run(["predict", "run", "--input", "test.csv", "--submission", "sample.csv"], cwd=clash)
+    expect_error(run, DATA, 'sample.csv: columns "p_dog" and "q_dog" are both for "dog"')
+
+
 def test_pipes(folder):
     predicted(folder, "--output", "named.csv", "--id", "Id")
     words = ["predict", folder / "run", "--input", "-", "--output", "-", "--id", "Id"]

@@ -249,7 +249,7 @@ def test_docstrings(tmp_path, monkeypatch):
     config = write_config(tmp_path, SMALL)
     lockstep.train(config, epochs=20, run_dir="runs/train", progress=False)
     write_table("table.csv", [[i % 7, i % 5, i % 2] for i in range(60)], ["a", "b", "y"])
-    names = {"DIGITS": config, "DIGITS_CSV": DIGITS, "TABLE": "table.csv", "pandas": pandas}
+    names = {"DIGITS": config, "DIGITS_CSV": DIGITS, "TABLE": "table.csv", "numpy": np, "pandas": pandas}
     for module in (lockstep.run, lockstep.fields):
         failed, tried = doctest.testmod(module, extraglobs=names, report=True)
         assert tried > 2 and failed == 0
@@ -276,6 +276,64 @@ def test_a_dict_trains_as_its_file_does(config, tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().out == ""
     losses = [event["loss"] for event in events(run.folder, "step")]
     assert losses == [event["loss"] for event in events(expected.folder, "step")]
+
+
+class Tensor:
+    """Stands for a tensor of PyTorch or a series of pandas, which have a method tolist()."""
+
+    def tolist(self):
+        return [1.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (np.int64(3), "3"),
+        (np.float64(0.5), "0.5"),
+        (np.bool_(True), "true"),
+        (np.str_("a b"), "a b"),
+        (np.array(7), "7"),
+        (np.array([1, 2]), "[1, 2]"),
+        (np.array([0.25, 4], dtype=np.float32), "[0.25, 4.0]"),
+        (np.array(["a", "b"]), '["a", "b"]'),
+        ([np.int64(8), np.int32(9)], "[8, 9]"),
+        ((np.float64(1), True), "[1.0, true]"),
+        (range(3), "[0, 1, 2]"),
+        (np.arange(3)[::-1], "[2, 1, 0]"),
+        (pandas.Series([3, 4]), "[3, 4]"),
+        (Tensor(), "[1.5, 2.0]"),
+        ([], "[]"),
+        (np.array([]), "[]"),
+    ],
+)
+def test_values_of_other_packages(value, text):
+    fields = lockstep.fields.Fields()
+    fields.add({"loss": {"class_weight": value}})
+    fields.add({"loss__class_weight": value})
+    assert fields.words == ["--set", f"loss.class_weight={text}"] * 2
+
+
+@pytest.mark.parametrize("value", [None, object(), np.datetime64("2026-01-01"), {1: 2}.items(), b"bytes"])
+def test_values_that_no_field_has(value):
+    with pytest.raises(TypeError, match="loss.class_weight: .* is no number"):
+        lockstep.fields.Fields().add({"loss": {"class_weight": value}})
+
+
+def test_blocks_of_arrays():
+    fields = lockstep.fields.Fields()
+    fields.add({"optimizer": {"rule": [{"lr_factor": np.float64(0.5), "match": np.array(["a", "b"])}]}})
+    assert fields.text == 'optimizer { rule { lr_factor: 0.5 match: ["a", "b"] } }'
+
+
+def test_other_weights(trained):
+    """Checks that `weights` takes the place of the run's weights: this run uses its best checkpoint, and the file has
+    its last weights."""
+    run, last = lockstep.Run(trained), lockstep.Run(f"{trained}@last")
+    weights = trained / "weights.safetensors"
+    assert run.evaluate(weights=weights)["loss"] == last.evaluate()["loss"] != run.evaluate()["loss"]
+    assert run.predict(DIGITS, weights=weights) == last.predict(DIGITS)
+    with pytest.raises(lockstep.LockstepError, match="none.safetensors"):
+        run.held_back(weights="none.safetensors")
 
 
 # Characters at which str.splitlines() ends a line, and JSON and Python's files do not.

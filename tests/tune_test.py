@@ -295,6 +295,34 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
     assert any("training does not wait for it" in line.get("reason", "") for line in lines_of(run)), run
 
 
+def test_parts_without_time_are_not_begun(tmp_path):
+    """Checks that tune says that it tried nothing but the user's way if there was time for one trial, names the parts for
+    which no time was left, and removes the folders that it made."""
+    text = CONFIG.replace("DIGITS", str(DIGITS))
+    config = write_config(tmp_path, f'{text} run_dir: "{tmp_path}/new/deep/mine"')
+    run = tune(config, "--time", "1", only="batch,loader,rate")
+    assert run.status == DONE, run
+    assert "nothing was tried but yours: accumulation 1, activation checkpointing off" in run.out, run
+    for part in ("threads, slots, decoding and cache", "learning rate and warm-up"):
+        assert f"nothing is suggested for {part}: the time was over before all was tried: --time 4" in run.out, run
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.all_tier("another kill of a rank is tried for the learning rate", unless=lambda sent: sent == signal.SIGTERM)
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGUSR2])
+def test_a_trial_whose_rank_gets_a_signal(tmp_path, sent):
+    config = config_in(tmp_path, "accumulation: 32")
+    words = command_of(["tune", config, "--only", "batch", "--time", "600", "--set", "model.mlp.hidden=[2048, 2048]"], ranks=2)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: len(ranks_of(tmp_path / "runs")) == 2)
+        os.kill(ranks_of(tmp_path / "runs")[1], sent)
+        printed, said = process.communicate()
+    assert process.returncode in (PEER, 128 + sent) and said.count("\n") == 1, (printed, said)
+    assert "a trial failed: " in said and any(part in said for part in (f"{128 + sent}", "signal", "rank 1 died")), said
+    assert "a trial failed: env" not in said and "status 0" not in said, said
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 @pytest.mark.all_tier("a search of bucket sizes takes 25 s")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_exchange_between_ranks(tmp_path, ranks):
@@ -374,10 +402,10 @@ def test_few_samples(tmp_path):
     """Checks that, with 1437 samples, a batch of 1024 can be timed. A batch of 1500 cannot be timed, but its learning
     rate can be searched."""
     config = config_in(tmp_path)
-    run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
+    run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch")
     assert run.status == DONE, run
-    assert run.out.splitlines()[1].split()[:2] == ["1024", "1"] and ": optimizer.lr " in run.out, run
-    run = tune(config, "--time", "2", "--set", "global_batch=1500", only="batch,rate")
+    assert run.out.splitlines()[1].split()[:2] == ["1024", "1"], run
+    run = tune(config, "--time", "10", "--set", "global_batch=1500", only="batch,rate")
     assert run.status == DONE, run
     nothing = "nothing is suggested for micro-batches and activation checkpointing: a trial failed: "
     assert nothing + "steps of 1500 samples cannot be timed with 14" in run.out

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ckpt/weights.h"
 #include "config/config.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 namespace {
@@ -43,33 +44,25 @@ void RefuseOther(const std::string& path) {
 
 }  // namespace
 
-std::string FoldRunDir(const std::string& run_dir, int64_t fold) {
-  return fmt::format("{}/fold-{}", run_dir, fold);
-}
-
-bool HoldsFolds(const std::string& run_dir) {
-  return !IsRun(run_dir) && IsRun(FoldRunDir(run_dir, 0));
-}
-
 std::vector<NamedRun> RunsNamed(const std::string& name, const std::string& weights) {
   const std::string run_dir = ParseRunPoint(name).run_dir;
   RefuseOther(run_dir);
-  if (!HoldsFolds(run_dir)) return {{name, LoadRunConfig(run_dir), weights}};
+  if (KindOf(run_dir) != FolderKind::kCrossValidation) {
+    return {{name, LoadRunConfig(run_dir), weights}};
+  }
   if (!weights.empty()) {
     throw UsageError("--weights: {} holds several folds: name the one whose model they are of, {}",
                      run_dir, FoldRunDir(run_dir, 0));
   }
-  const std::string first = FoldRunDir(run_dir, 0);
   const std::string point = name.substr(run_dir.size());  // for example "@best"
-  std::vector<NamedRun> runs = {{first + point, LoadRunConfig(first)}};
-  const int64_t count = runs.front().config.data().folds().count();
-  for (int64_t fold = 1; fold < count; ++fold) {
-    const std::string folder = FoldRunDir(run_dir, fold);
+  const std::vector<std::string> folders = FoldFolders(run_dir);
+  std::vector<NamedRun> runs;
+  for (const std::string& folder : folders) {
     if (!IsRun(folder)) {
       throw UsageError(
           "{}: fold {} of {} has not been trained: lockstep train CONFIG --folds {} "
           "goes on with it",
-          run_dir, fold, count, count);
+          run_dir, runs.size(), folders.size(), folders.size());
     }
     runs.push_back({folder + point, LoadRunConfig(folder)});
   }

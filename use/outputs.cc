@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/printable_number.h"
+
 namespace lockstep {
 namespace {
 
@@ -44,7 +46,7 @@ PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name) {
 
 PredictionColumn ProbabilityColumn(const Outputs& outputs, const std::string& name, int64_t index) {
   return ColumnWith(outputs, name, Kind::kNumber, [index](const Rows& rows, int64_t row) {
-    return fmt::format("{:.6f}", rows[row][index]);
+    return fmt::format("{:.6f}", PrintableNumber(rows[row][index]));
   });
 }
 
@@ -56,7 +58,7 @@ PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, 
 
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index) {
   return ColumnWith(outputs, name, Kind::kNumber, [index](const Rows& rows, int64_t row) {
-    return fmt::format("{:.9g}", rows[row][index]);
+    return fmt::format("{:.9g}", PrintableNumber(rows[row][index]));
   });
 }
 
@@ -78,6 +80,7 @@ std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs) {
                                                           : fmt::format("{}_{}", what, i);
     columns.push_back(are_numbers ? NumberColumn(outputs, name, i)
                                   : ProbabilityColumn(outputs, name, i));
+    if (is_named) columns.back().owner = PredictionColumn::Owner::kClass;
   }
   return columns;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/say.h"
 #include "base/small_letters.h"
 #include "config/formats/csv_columns.h"
 #include "config/kept_inputs.h"
@@ -83,8 +84,8 @@ void CheckRequest(const PredictionRequest& request, const config::Data& data) {
     }
     if (request.probabilities) throw UsageError("--probabilities: has no meaning for masks");
   }
-  if (layout == Layout::kPngFiles &&
-      (!has_images || data.task() != config::Data::SEGMENTATION || request.output == "-")) {
+  if (layout == Layout::kPngFiles && (!has_images || data.task() != config::Data::SEGMENTATION ||
+                                      request.output == kStandardOutput)) {
     throw UsageError("--output {}: PNG files are for the masks of images, in a folder",
                      request.output);
   }
@@ -159,8 +160,12 @@ void PredictionFile::Prepare(PredictedSamples samples) {
                                 return std::to_string(samples_.folds[row]);
                               }});
   }
-  if (request_.keep.empty()) return;
-  std::ranges::move(ReadColumns(request_.keep, "--keep"), std::back_inserter(input_columns_));
+  std::vector<std::string> kept;  // each column once
+  for (const std::string& name : request_.keep) {
+    if (name != request_.id && std::ranges::find(kept, name) == kept.end()) kept.push_back(name);
+  }
+  if (kept.empty()) return;
+  std::ranges::move(ReadColumns(kept, "--keep"), std::back_inserter(input_columns_));
 }
 
 PredictionColumn PredictionFile::NamesOfSamples() const {
@@ -182,9 +187,11 @@ std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std:
   auto texts = ReadFileColumns(config_, request_.files, names, field);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto kept = std::make_shared<const std::vector<std::string>>(std::move(texts[i]));
-    columns.push_back({.name = names[i], .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
-                         return kept->at(samples_.numbers[row]);
-                       }});
+    columns.push_back(
+        {.name = names[i],
+         .kind = Kind::kCopied,
+         .cell = [this, kept](int64_t row) { return kept->at(samples_.numbers[row]); },
+         .owner = PredictionColumn::Owner::kInput});
   }
   return columns;
 }
@@ -216,6 +223,7 @@ void PredictionFile::Write(const at::Tensor& values) {
       for (PredictionColumn& column : ColumnsOf(outputs_)) {
         table.columns.push_back(std::move(column));
       }
+      for (const std::string& line : MakeNamesDiffer(table.columns)) Announce(line);
     }
     if (layout == Layout::kCsv) {
       WriteCsv(table, submission_ ? submission_->delimiter() : ',', append);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "data/tables/csv_cells.h"
 
@@ -48,7 +50,42 @@ std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
   return InQuotes(cell);
 }
 
+std::string_view PrefixOf(PredictionColumn::Owner owner) {
+  switch (owner) {
+    case PredictionColumn::Owner::kProgram:
+      break;  // these names differ
+    case PredictionColumn::Owner::kClass:
+      return "probability_";
+    case PredictionColumn::Owner::kInput:
+      return "input_";
+  }
+  return "_";
+}
+
 }  // namespace
+
+std::vector<std::string> MakeNamesDiffer(std::vector<PredictionColumn>& columns) {
+  using Owner = PredictionColumn::Owner;
+  std::vector<std::string> lines;
+  std::set<std::string> taken;
+  for (const Owner owner : {Owner::kProgram, Owner::kClass, Owner::kInput}) {
+    // The columns whose names are free keep them; only then the others get new names.
+    std::vector<PredictionColumn*> late;
+    for (PredictionColumn& column : columns) {
+      if (column.owner == owner && !taken.insert(column.name).second) late.push_back(&column);
+    }
+    for (PredictionColumn* column : late) {
+      const std::string before = column->name;
+      do {
+        column->name.insert(0, PrefixOf(owner));
+      } while (!taken.insert(column->name).second);
+      lines.push_back(
+          fmt::format("the {} \"{}\" is written as \"{}\", because another column has its name",
+                      owner == Owner::kClass ? "class" : "input's column", before, column->name));
+    }
+  }
+  return lines;
+}
 
 void WriteCsv(const PredictionTable& table, char delimiter, const AppendBytes& append) {
   std::string header;

@@ -23,12 +23,20 @@ struct PredictionColumn {
   std::string name;
   Kind kind = Kind::kText;
   std::function<std::string(int64_t row)> cell;
+  // Whom the name belongs to. If two columns have one name, the later kind of owner gives way, and its name gets a
+  // prefix: kProgram: never; kClass: "probability_"; kInput: "input_".
+  enum class Owner : uint8_t { kProgram, kClass, kInput };
+  Owner owner = Owner::kProgram;
 };
 
 struct PredictionTable {
   int64_t rows = 0;
   std::vector<PredictionColumn> columns;
 };
+
+// Makes the names of the columns differ, so that each is one column of a CSV file and one key of a JSON object. Returns
+// for each column that got another name a line that says so.
+std::vector<std::string> MakeNamesDiffer(std::vector<PredictionColumn>& columns);
 
 // WriteCsv() writes the column names, and then the rows. WriteJsonLines() writes one object for each row.
 void WriteCsv(const PredictionTable& table, char delimiter, const AppendBytes& append);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -38,6 +39,23 @@ std::string Some(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(some, ", "), names.size() > kMost ? ", ..." : "");
 }
 
+// Returns for each column the index of the class whose name follows `prefix` in the column's name. Returns nothing if a
+// column has no such class, or two have the same.
+std::optional<std::vector<int64_t>> IndicesAfter(const std::string& prefix,
+                                                 const std::vector<std::string>& columns,
+                                                 const std::vector<std::string>& names) {
+  std::unordered_map<std::string, int64_t> left;
+  for (const std::string& name : names) left.emplace(prefix + name, std::ssize(left));
+  std::vector<int64_t> indices;
+  for (const std::string& column : columns) {
+    const auto found = left.find(column);
+    if (found == left.end()) return std::nullopt;
+    indices.push_back(found->second);
+    left.erase(found);
+  }
+  return indices;
+}
+
 }  // namespace
 
 Submission::Submission(std::string path, const Outputs& outputs, bool probabilities,
@@ -64,12 +82,13 @@ Submission::Submission(std::string path, const Outputs& outputs, bool probabilit
     throw DataError("{}: {} column{} to fill in, and the run predicts {} ({})", path_, wanted,
                     wanted == 1 ? "" : "s", outputs.names.size(), Some(outputs.names));
   }
+  const std::vector<int64_t> indices = IndicesOf(outputs);
   for (size_t i = 1; i < sample.size(); ++i) {
     const bool as_fraction = has_classes || probabilities || HoldsFractions(i);
     columns_.push_back({.what = outputs.task == Task::kRegression ? What::kNumber
                                 : as_fraction                     ? What::kProbability
                                                                   : What::kYesOrNo,
-                        .index = IndexOf(i, outputs)});
+                        .index = indices[i - 1]});
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     for (size_t other = 0; other < i; ++other) {
@@ -116,6 +135,21 @@ Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool prob
   return {.what = What::kLabel};
 }
 
+std::vector<int64_t> Submission::IndicesOf(const Outputs& outputs) const {
+  std::vector<std::string> columns;
+  for (size_t i = 1; i < sample_.columns.size(); ++i) columns.push_back(sample_.columns[i].name);
+  if (outputs.task == Task::kClassification) {
+    for (const std::string& name : outputs.names) {
+      if (columns.front() != name && !columns.front().ends_with("_" + name)) continue;
+      const std::string prefix = columns.front().substr(0, columns.front().size() - name.size());
+      if (const auto indices = IndicesAfter(prefix, columns, outputs.names)) return *indices;
+    }
+  }
+  std::vector<int64_t> indices;
+  for (size_t i = 1; i < sample_.columns.size(); ++i) indices.push_back(IndexOf(i, outputs));
+  return indices;
+}
+
 int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
   const std::vector<std::string>& names = outputs.names;
   const std::string& column = sample_.columns[i].name;
@@ -123,9 +157,12 @@ int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
   const auto same = std::ranges::find(names, column);
   if (same != names.end()) return place(same);
   if (outputs.task == Task::kClassification) {
-    const auto ending = std::ranges::find_if(
-        names, [&](const std::string& name) { return column.ends_with("_" + name); });
-    if (ending != names.end()) return place(ending);
+    auto longest = names.end();
+    for (auto name = names.begin(); name != names.end(); ++name) {
+      const bool is_longer = longest == names.end() || name->size() > longest->size();
+      if (column.ends_with("_" + *name) && is_longer) longest = name;
+    }
+    if (longest != names.end()) return place(longest);
   } else if (!outputs.have_names || names.size() == 1) {
     return static_cast<int64_t>(i) - 1;
   }

@@ -8,7 +8,9 @@
 // the cells in the sample submission:
 //   classes, one column       the class, if the cells are classes; if they are fractions (0.5 or 0,5), the
 //                             probability of the second of two classes
-//   classes, several columns  the probability of one class; a column's name is the class, or ends in _ and the class
+//   classes, several columns  the probability of one class; a column's name is the class, or some beginning that ends
+//                             in _ and then the class. If one beginning fits all columns, it decides; otherwise the
+//                             longest class with which a column's name ends
 //   labels                    0 or 1 if the cells are whole numbers, otherwise the probability; a column's name is the
 //                             name of the label
 //   regression                the predicted number; a column's name is the name of the target, unless there is only
@@ -62,7 +64,8 @@ class Submission {
   };
 
   Column OnlyClassColumn(const Outputs& outputs, bool probabilities);
-  // Returns the index of the class, label or regression target of column `i`.
+  // Returns the index of the class, label or regression target of each column after the first.
+  std::vector<int64_t> IndicesOf(const Outputs& outputs) const;
   int64_t IndexOf(size_t i, const Outputs& outputs) const;
   const std::vector<std::string>& TextsOf(size_t i) const { return sample_.columns[i].texts; }
   // Returns whether a cell of column `i` is written with a decimal sign, such as 0.5 or 0.0.

@@ -59,9 +59,13 @@ FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
   }
 }
 
+std::string PathOf(const std::string& path) {
+  return path == kStandardOutput ? "/dev/stdout" : path;
+}
+
 }  // namespace
 
-OutputTarget::OutputTarget(std::string path, const KeptFiles& kept) : path_(std::move(path)) {
+OutputTarget::OutputTarget(const std::string& path, const KeptFiles& kept) : path_(PathOf(path)) {
   if (path_.empty()) throw UsageError("\"\": is no name of a file to write");
   constexpr int kMostLinks = 40;  // the same limit as Linux has
   fs::path target = path_;
@@ -127,7 +131,8 @@ void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
 void TellOfOutput(const std::string& path, const std::string& line) {
   struct stat output {};
   struct stat written {};
-  const bool is_output = fstat(STDOUT_FILENO, &output) == 0 && stat(path.c_str(), &written) == 0 &&
+  const bool is_output = fstat(STDOUT_FILENO, &output) == 0 &&
+                         stat(PathOf(path).c_str(), &written) == 0 &&
                          output.st_dev == written.st_dev && output.st_ino == written.st_ino;
   if (is_output) {
     Announce(line);

@@ -1,6 +1,8 @@
 // OutputTarget: the target to which a command writes its result. The target is a plain file or something else (a pipe,
 // a device, /dev/stdout).
 //
+// The path "-" is standard output, and never a file of that name.
+//
 // Promise: a plain file is replaced only when the new file is complete (base/files/atomic_file.h). If a link leads to
 // the file, the file is replaced and the link stays. A target that is not a plain file, or that the path names as an
 // open descriptor of this process (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as
@@ -24,6 +26,8 @@
 
 namespace lockstep {
 
+inline constexpr char kStandardOutput[] = "-";
+
 // Prints a line about the file `path` that was written: on standard output, or on standard error if `path` itself is
 // standard output.
 void TellOfOutput(const std::string& path, const std::string& line);
@@ -32,14 +36,14 @@ class OutputTarget {
  public:
   // Checks that `path` can be written, and opens it if it is not a plain file. `kept` has the command's inputs. Throws
   // Error: kUsage if `path` is empty or one of the files that `kept` keeps, kCheckpoint if it cannot be written.
-  OutputTarget(std::string path, const KeptFiles& kept);
+  OutputTarget(const std::string& path, const KeptFiles& kept);
 
   // Writes the content. Write() may be called only once. Calls `write` with a function that appends bytes. Throws Error
   // (kCheckpoint), and any exception of `write`.
   void Write(const std::function<void(const AppendBytes&)>& write);
 
  private:
-  std::string path_;  // the path as the user gave it
+  std::string path_;  // the path as the user gave it; /dev/stdout for "-"
   // The path of the plain file that Write() replaces. If it is empty, Write() writes to the descriptor `through_`.
   std::string replaced_;
   FileDescriptor through_;

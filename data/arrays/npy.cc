@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/files/readable_file.h"
+#include "base/printable_number.h"
 #include "data/dataset/inferred_classes.h"
 #include "data/dataset/sample_record.h"
 
@@ -129,7 +130,11 @@ class Array {
   std::optional<int64_t> ReadIntegers(int64_t begin, int64_t count, int64_t* to) const {
     if (type_[1] != 'f') {
       Read(begin, count, to);
-      return std::nullopt;
+      if (type_.substr(1) != "u8") return std::nullopt;
+      // An unsigned integer of 2^63 or more is none of int64_t, in which it is negative.
+      const auto* const great =
+          std::find_if(to, to + count, [](int64_t number) { return number < 0; });
+      return great == to + count ? std::nullopt : std::optional<int64_t>(great - to);
     }
     std::vector<double> numbers(count);
     Read(begin, count, numbers.data());
@@ -163,7 +168,7 @@ class Array {
   std::string TextOf(int64_t index) const {
     double number = 0;
     Read(index, 1, &number);
-    return fmt::format("{}", number);
+    return fmt::format("{}", PrintableNumber(number));
   }
 
  private:
@@ -480,7 +485,8 @@ class Npy : public Dataset {
       const bool fits = spec_.task == Task::kMultiLabel ? numbers_[i] == 0 || numbers_[i] == 1
                                                         : std::isfinite(numbers_[i]);
       if (fits) continue;
-      throw DataError("{}: sample {}: {} is no {}", targets.path(), i / each, numbers_[i],
+      throw DataError("{}: sample {}: {} is no {}", targets.path(), i / each,
+                      PrintableNumber(numbers_[i]),
                       spec_.task == Task::kMultiLabel ? "0 or 1" : "finite number");
     }
   }
@@ -517,6 +523,28 @@ std::optional<PixelLayout> PixelLayoutOf(const NpyInfo& info) {
 NpyInfo ReadNpyInfo(const std::string& path) {
   const Array array(path);
   return {.type = array.type(), .shape = array.shape()};
+}
+
+std::optional<NpyElement> FindNotFinite(const std::string& path) {
+  constexpr int64_t kAtOnce = 65'536;
+  const Array array(path);
+  if (array.type()[1] != 'f') return std::nullopt;
+  const int64_t all = c10::multiply_integers(array.shape());
+  const int64_t each = all / array.shape()[0];
+  std::vector<float> numbers(std::min(all, kAtOnce));
+  for (int64_t begin = 0; begin < all; begin += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, all - begin);
+    array.Read(begin, count, numbers.data());
+    // The sum of products with 0 is NaN if any number is not finite, and the compiler can make it fast.
+    float sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += numbers[i] * 0;
+    if (sum == 0) continue;
+    for (int64_t i = 0; i < count; ++i) {
+      if (std::isfinite(numbers[i])) continue;
+      return NpyElement{(begin + i) / each, (begin + i) % each, array.TextOf(begin + i)};
+    }
+  }
+  return std::nullopt;
 }
 
 bool HoldsIntegers(const std::string& path) {

@@ -62,6 +62,17 @@ std::optional<PixelLayout> PixelLayoutOf(const NpyInfo& info);
 // MapNpy().
 NpyInfo ReadNpyInfo(const std::string& path);
 
+// The element of a .npy file that FindNotFinite() has found.
+struct NpyElement {
+  int64_t sample = 0;
+  int64_t number = 0;  // the index of the element within its sample
+  std::string text;    // the element, such as "nan"
+};
+
+// Returns the first element of a .npy file that is not finite as a float32, which is what models get; nothing if all
+// are finite. Throws Error (kData).
+std::optional<NpyElement> FindNotFinite(const std::string& path);
+
 // Returns whether all elements of a .npy file are integers by their values, such as 2 and 2.0. Throws Error (kData).
 bool HoldsIntegers(const std::string& path);
 

@@ -1,6 +1,8 @@
 #include "launch/crew/crew.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -9,6 +11,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "ckpt/checkpoint.h"
 #include "launch/job/early_signals.h"
 
 namespace lockstep {
@@ -62,6 +65,7 @@ bool Crew::MayStart() const {
 
 std::vector<int64_t> Crew::Wait() {
   OnSignal(taken_.Wait(0));
+  LookForStop();
   std::vector<int64_t> ended = StartSome();
   if (changed_) Write();
   if (ended.empty()) ended = TakeEnded();
@@ -71,6 +75,7 @@ std::vector<int64_t> Crew::Wait() {
   }
   if (SecondsSinceBoot() > killed_at_s_) Kill();
   if (changed_) Write();
+  AnswerStop();
   return ended;
 }
 
@@ -128,6 +133,20 @@ void Crew::OnSignal(int signal) {
   stopped_ = signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
   killed_at_s_ = SecondsSinceBoot() + options_.patience_s;
   Ask();
+}
+
+void Crew::LookForStop() {
+  struct stat status {};
+  if (signal_ != 0 || lstat(StopPath(options_.folder).c_str(), &status) != 0) return;
+  has_stop_ = true;
+  OnSignal(SIGINT);
+}
+
+// Removes the file STOP when the jobs have ended, so that the same command can go on.
+void Crew::AnswerStop() {
+  if (!has_stop_ || !running_.empty()) return;
+  unlink(StopPath(options_.folder).c_str());
+  has_stop_ = false;
 }
 
 void Crew::Ask() {

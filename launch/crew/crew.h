@@ -2,15 +2,16 @@
 // signal comes, and reports how each job ended.
 //
 // Promise: a job runs only as long as its crew exists. No signal is lost: if a signal comes while no job runs, the crew
-// handles it before it starts the next job. The state of each job is in the file crew.json in the folder of the crew
-// (launch/crew/crew_file.h).
+// handles it before it starts the next job. A file STOP in the folder of the crew (ckpt/checkpoint.h) asks for the same
+// as SIGINT. The state of each job is in the file crew.json in that folder (observe/history/crew_file.h).
 //
 // Protocol:
 //   1. call Add() for each job, at any time, and call Wait() while IsBusy(). Wait() starts the jobs in the order of
 //      Add(), each in the first free place, and returns the jobs that have ended
 //   2. if SIGINT, SIGTERM, SIGHUP, SIGQUIT or SIGUSR2 comes, the crew sends SIGTERM to the running jobs, which asks
 //      them to save their state and stop, and starts no other job. If a second such signal comes, or a job still runs
-//      after `patience_s` seconds, the crew kills the jobs
+//      after `patience_s` seconds, the crew kills the jobs. If the file STOP appears, the crew acts as at SIGINT, and
+//      removes the file when no job runs any more
 //   3. if a job fails and `stops_at_failure` is set, the crew sends SIGTERM to the other running jobs and starts no
 //      other job
 //   4. if a job stops by itself (for example because its time is over), the other running jobs go on, and no other job
@@ -34,11 +35,12 @@
 //     -> CrewTest.AJobThatStopsByItself
 //   this process gets a signal of step 2 -> stopped() is 130 for SIGINT and 75 for the other signals
 //     -> CrewTest.ASignalStopsAll
+//   the folder gets a file STOP -> stopped() is 130, and the file is removed -> CrewTest.AStopFileStopsAll
 //   a job does not stop -> the crew kills it after a second signal or after `patience_s`
 //     -> CrewTest.ASecondSignalKills, .PatienceEnds
 //   the crew is destroyed while jobs run -> these jobs are killed, and crew.json says that they were stopped
 //     -> CrewTest.EndsItsJobs
-//   another crew runs jobs in the folder -> Error (kUsage) -> launch/crew/crew_file_test.cc, CrewFile.HasOneOwner
+//   another crew runs jobs in the folder -> Error (kUsage) -> observe/history/crew_file_test.cc, CrewFile.HasOneOwner
 #pragma once
 
 #include <cmath>
@@ -50,10 +52,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launch/crew/crew_file.h"
 #include "launch/job/taken_signals.h"
 #include "launch/machine/child_process.h"
 #include "launch/machine/said_file.h"
+#include "observe/history/crew_file.h"
 
 namespace lockstep {
 
@@ -109,7 +111,7 @@ class Crew {
 
   const JobRecord& job(int64_t number) const { return members_.at(number).record; }
 
-  // The first signal that asked the jobs to stop; 0: none.
+  // The first signal that asked the jobs to stop; SIGINT for the file STOP; 0: none.
   int signal() const { return signal_; }
 
   // The exit status for this process if a signal of step 2 has come or a job has ended with status 75 or 130; otherwise
@@ -136,6 +138,8 @@ class Crew {
   void Start(int64_t number);
   int64_t FreePlace() const;
   void OnSignal(int signal);
+  void LookForStop();
+  void AnswerStop();
   void Ask();
   void Kill();
   std::vector<int64_t> TakeEnded();
@@ -153,6 +157,7 @@ class Crew {
   std::vector<int64_t> running_;
   int64_t next_ = 0;  // the number of the job to start next
   int signal_ = 0;
+  bool has_stop_ = false;  // the file STOP asked the jobs to stop, and still exists
   double killed_at_s_ = HUGE_VAL;
   std::optional<ExitStatus> stopped_;
   std::optional<int64_t> failed_;

@@ -12,6 +12,7 @@
 
 #include "base/files/file_descriptor.h"
 #include "base/testing/test_files.h"
+#include "ckpt/checkpoint.h"
 
 namespace lockstep {
 namespace {
@@ -219,6 +220,30 @@ TEST_F(CrewTest, ASignalStopsAll) {
     EXPECT_THAT(StatesInFile(), ElementsAre("a stopped", "b stopped", "later waiting"));
   }
   EXPECT_EQ(ReadFile(folder_ + "/a.txt"), "saved\nsaved\nsaved\nsaved\nsaved\n");
+}
+
+TEST_F(CrewTest, AStopFileStopsAll) {
+  const LongJob a;
+  const LongJob b;
+  {
+    Crew crew({.folder = folder_, .places = 2});
+    crew.Add(Job("a", a.script()));
+    crew.Add(Job("b", b.script("130")));
+    crew.Add(Job("later", "exit 0"));
+    crew.Wait();
+    a.AwaitBegin();
+    b.AwaitBegin();
+    WriteFile(StopPath(folder_), "");
+    WaitForAll(crew);
+    EXPECT_EQ(crew.signal(), SIGINT);
+    EXPECT_EQ(crew.stopped(), ExitStatus::kInterrupted);
+    EXPECT_THAT(StatesInFile(), ElementsAre("a stopped", "b stopped", "later waiting"));
+  }
+  EXPECT_NE(access(StopPath(folder_).c_str(), F_OK), 0);
+  Crew next({.folder = folder_});
+  next.Add(Job("again", "exit 0"));
+  WaitForAll(next);
+  EXPECT_FALSE(next.stopped());
 }
 
 TEST_F(CrewTest, ASignalThatCameBefore) {

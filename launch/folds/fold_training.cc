@@ -13,7 +13,7 @@
 #include "base/live_line.h"
 #include "base/say.h"
 #include "base/shell_text.h"
-#include "use/named_runs.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 namespace {
@@ -32,7 +32,7 @@ std::string FolderOfFolds(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
   if (error) throw UsageError("{}: cannot be made: {}", run_dir, error.message());
-  if (IsRunFolder(run_dir)) {
+  if (KindOf(run_dir) == FolderKind::kRun) {
     throw UsageError("{}: holds a run, and folds need a folder of their own: --set run_dir=FOLDER",
                      run_dir);
   }

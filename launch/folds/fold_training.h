@@ -1,11 +1,11 @@
 // FoldTraining: trains the folds of a cross-validation, several at the same time and each in its own process, and then
 // runs commands that use the trained folds.
 //
-// Promise: each fold is a run of its own (use/named_runs.h says in which folder). If the command was stopped or killed,
-// the same command therefore continues each fold, and the results are the same as without the interruption
-// (launch/folds/fold_plan.h). A fold that is done is not trained again. The fold's own process decides whether the fold
-// is done, because the user may have changed the config to more epochs. If a fold fails, the others save their state
-// and stop.
+// Promise: each fold is a run of its own (observe/history/training_folder.h says in which folder). If the command was
+// stopped or killed, the same command therefore continues each fold, and the results are the same as without the
+// interruption (launch/folds/fold_plan.h). A fold that is done is not trained again. The fold's own process decides
+// whether the fold is done, because the user may have changed the config to more epochs. If a fold fails, the others
+// save their state and stop.
 //
 // Protocol: the folds, and then the commands, are the jobs of one crew (launch/crew/crew.h). The crew starts the
 // processes, handles signals and writes RUN/crew.json. The output of fold K is appended to RUN/fold-K.txt. Train()
@@ -17,6 +17,7 @@
 //   a fold fails -> Error with the fold's exit status, number and error message -> test_a_fold_that_fails
 //   a signal comes, or a fold stops because its time is over -> Train() returns kInterrupted (130) or kStopped (75)
 //     -> test_a_signal_stops_all_folds
+//   `lockstep stop`, or a file STOP in the run folder -> as after SIGINT -> test_a_request_to_stop_stops_all_folds
 //   this process is killed -> the same command continues the folds -> test_folds_that_are_killed
 //   another command trains the same folds -> Error (kUsage) -> test_folds_have_one_owner
 #pragma once

@@ -13,9 +13,12 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace lockstep {
 namespace {
+
+constexpr uint32_t kLoopback = 127;  // the first byte of the addresses of the machine itself
 
 uint32_t AddressIn(const sockaddr* address) {
   return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
@@ -49,6 +52,25 @@ std::vector<Host> ParseHosts(const std::string& list) {
     hosts.push_back(host);
   }
   return hosts;
+}
+
+bool IsThisMachine(const std::string& name) {
+  if (name == HostName()) return true;
+  const std::optional<uint32_t> address = AddressOf(name);
+  if (!address) return false;
+  if (*address >> 24 == kLoopback) return true;
+  return std::ranges::any_of(
+      InterfacesHere(), [&](const Interface& interface) { return interface.address == *address; });
+}
+
+int RanksHere(const std::vector<Host>& hosts, int ranks) {
+  int here = 0;
+  for (const Host& host : hosts) {
+    const int on_host = std::min(host.ranks, ranks);
+    if (on_host > 0 && IsThisMachine(host.name)) here += on_host;
+    ranks -= on_host;
+  }
+  return here;
 }
 
 std::vector<Interface> InterfacesHere() {
@@ -89,7 +111,6 @@ std::string NetworkBetween(const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     const std::optional<uint32_t> address = AddressOf(host.name);
     if (!address) return "";
-    constexpr uint32_t kLoopback = 127;
     if (*address >> 24 == kLoopback) continue;  // Debian maps the machine's own name to 127.0.1.1
     addresses.push_back(*address);
   }

@@ -20,6 +20,12 @@ struct Host {
 // Parses a list such as "node1:8,node2:8". Throws Error (kUsage).
 std::vector<Host> ParseHosts(const std::string& list);
 
+// Returns whether `name` is a name or an IPv4 address of this machine.
+bool IsThisMachine(const std::string& name);
+
+// Returns how many of the first `ranks` ranks run on this machine, if the ranks fill the machines in their order.
+int RanksHere(const std::vector<Host>& hosts, int ranks);
+
 // A network interface of this machine that is up, with its IPv4 address and network mask in host byte order.
 struct Interface {
   std::string name;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/host_name.h"
 #include "base/testing/message_of.h"
 
 namespace lockstep {
@@ -28,6 +29,17 @@ TEST(Hosts, RefusesWhatIsNoList) {
     EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { ParseHosts(list); }),
                 HasSubstr("is no machine with its ranks: write node1:8,node2:8"));
   }
+}
+
+TEST(Hosts, ThisMachineIsOneOfThem) {
+  EXPECT_TRUE(IsThisMachine("localhost"));
+  EXPECT_TRUE(IsThisMachine(HostName()));
+  EXPECT_TRUE(IsThisMachine("127.0.0.1"));
+  EXPECT_FALSE(IsThisMachine("192.0.2.1"));  // an address of documentation
+  const std::vector<Host> hosts = ParseHosts("192.0.2.1:4,localhost:4");
+  EXPECT_EQ(RanksHere(hosts, 8), 4);
+  EXPECT_EQ(RanksHere(hosts, 6), 2);
+  EXPECT_EQ(RanksHere(hosts, 3), 0);
 }
 
 TEST(Hosts, TheSmallestNetworkThatHoldsAllConnectsThem) {

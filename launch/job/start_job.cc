@@ -161,6 +161,11 @@ int StartOptions::RanksWanted() const {
   return ranks > 0 ? ranks : most;
 }
 
+int StartOptions::RanksHere() const {
+  const int wanted = RanksWanted();
+  return std::max(1, hosts.empty() ? wanted : lockstep::RanksHere(ParseHosts(hosts), wanted));
+}
+
 std::vector<std::string> WithoutStartOptions(const std::vector<std::string>& words) {
   static const std::set<std::string> kWithValue{"-n", "--ranks", "--hosts", "--restarts"};
   std::vector<std::string> others;

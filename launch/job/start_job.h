@@ -37,6 +37,10 @@ struct StartOptions {
 
   // Returns how many ranks the options ask for. 0: the command runs in this process alone. Throws Error (kUsage).
   int RanksWanted() const;
+
+  // Returns how many of these ranks run on this machine; at least 1, because the machine's own cores and memory are
+  // looked at even if no rank is here. Throws Error (kUsage).
+  int RanksHere() const;
 };
 
 // Returns the words of a command line without the StartOptions and their values.

@@ -123,8 +123,15 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
   if (is_well) {
     return fmt::format("{} ended with status 0, and the job has not come to its end", program.name);
   }
-  // If a signal killed a rank, the watchdogs of the other ranks print the error.
-  if (by_rank || end.code > 128) return "";
+  // The statuses of ranks have printed their error, and so has the job if its user asked it to stop.
+  if (by_rank || asked_) return "";
+  const int signal = end.code - 128;
+  if (signal > 0 && signal <= SIGRTMAX) {
+    // Usually the watchdogs of the other ranks print the error.
+    return fmt::format("{} ended with status {}: signal {} ({}) ended a rank", program.name,
+                       end.code, signal, strsignal(signal));
+  }
+  if (end.code > 128) return "";
   return fmt::format(
       "{} ended with status {}, which says that a rank was ended by its model's own "
       "code or the launcher failed{}",
@@ -170,8 +177,11 @@ int Supervisor::StatusOf(const ChildProcess::End& end) const {
   if (end.signal != 0) return 128 + ended_by_;
   // If the job was ended at once, mpirun returns 1, or 128 + the signal that killed a rank.
   if (ended_by_ != 0 && (end.code == 1 || end.code > 128)) return 128 + ended_by_;
-  if (interrupted_ && end.code == static_cast<int>(ExitStatus::kStopped)) {
-    return static_cast<int>(ExitStatus::kInterrupted);
+  // A command that does not handle SIGUSR2, with which a job is asked to stop, ends by it.
+  const bool has_stopped =
+      end.code == static_cast<int>(ExitStatus::kStopped) || (asked_ && end.code == 128 + SIGUSR2);
+  if (has_stopped) {
+    return static_cast<int>(interrupted_ ? ExitStatus::kInterrupted : ExitStatus::kStopped);
   }
   return JobStatus(end.code);
 }

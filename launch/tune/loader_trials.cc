@@ -57,7 +57,7 @@ class LoaderMeter {
     }
     // Unless `cold_` is set, the first setting is measured twice, because the first measurement brings the files into
     // the page cache. The speed of that measurement is not used.
-    if (!cold_ && std::exchange(is_first_, false)) {
+    if (!cold_ && std::exchange(is_first_, false) && runner_.HasTime()) {
       trial.stopped = runner_.MeasureLoader(config, trial_s_, cold_).stopped;
       if (trial.stopped) return trial;
     }

@@ -25,7 +25,7 @@ using ConfigWith = std::function<config::Config(const Setting&)>;
 bool HasLoader(const config::Config& config);
 
 struct LoaderSearch {
-  int ranks = 1;      // the number of ranks, all assumed to be on this machine
+  int ranks = 1;      // the number of ranks on this machine, which share its memory
   bool cold = false;  // true: files are read from the disk in each trial, as in a first epoch
   double ample = 0;   // samples/s; if the user's config reaches more, the search ends at once
   double end_s = 0;   // when the search ends, on the clock of SecondsSinceBoot()

@@ -55,8 +55,8 @@ class SettingTrials {
   // `on_trial` after each trial. Rethrows the exceptions of `measure`.
   SettingTrials(Measure measure, double end_s, std::function<void(const SettingTrial&)> on_trial);
 
-  // Returns whether there is time for another trial.
-  bool Goes() const;
+  // Returns whether there is time for so many further trials.
+  bool Goes(int trials = 1) const;
 
   // Joins the best setting so far with the fields in `added`, and measures the joined setting. Returns its samples/s;
   // nothing if there was no time left or a signal came.
@@ -65,6 +65,9 @@ class SettingTrials {
   // Measures the best setting and the user's setting once more, if there is time. If the best setting is not clearly
   // faster, best() becomes users().
   void Confirm();
+
+  // Returns whether any other setting than the user's was measured.
+  bool has_others() const { return has_others_; }
 
   const SettingTrial& users() const { return users_; }
   const SettingTrial& best() const { return best_; }
@@ -79,6 +82,7 @@ class SettingTrials {
   std::function<void(const SettingTrial&)> on_trial_;
   SettingTrial users_, best_;
   double slowest_s_ = 0;
+  bool has_others_ = false;
   bool out_of_time_ = false;
   std::optional<ExitStatus> stopped_;
 };

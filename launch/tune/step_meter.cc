@@ -22,7 +22,8 @@ StepTrial StepMeter::operator()(const config::Config& config) {
   // The first measurement has only StepsOf(0) steps. If these steps take less than kLeast_ms in all, they are not
   // enough for a comparison, so the config is measured with more steps.
   constexpr double kLeast_ms = 500;
-  if (is_first_ && trial.step_ms > 0 && StepsOf(0) * trial.step_ms < kLeast_ms) {
+  if (is_first_ && runner_.HasTime() && trial.step_ms > 0 &&
+      StepsOf(0) * trial.step_ms < kLeast_ms) {
     trial = runner_.Measure(config, kWarmup, StepsOf(trial.step_ms));
   }
   if (trial.stopped) return trial;

@@ -17,7 +17,7 @@ class StepMeter {
 
   // Times steps of `config`. The number of steps is computed from the step time of the previous config, so that the
   // steps take about two seconds. If the steps of the first config turn out to be short, that config is timed a second
-  // time with more steps. Throws Error.
+  // time with more steps, if there is time. Throws Error.
   StepTrial operator()(const config::Config& config);
 
  private:

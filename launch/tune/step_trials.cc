@@ -48,6 +48,7 @@ FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_
       found.best = timed;
     }
     if (timed.is_users) found.users = timed;
+    found.has_others |= !timed.is_users;
     on_trial(timed);
   }
   // The result is the user's way, unless another way is clearly faster.

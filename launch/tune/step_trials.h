@@ -28,6 +28,7 @@ struct FoundWay {
   std::optional<TimedWay> best;
   std::optional<TimedWay> users;
   bool fits = false;                  // at least one way fits in memory
+  bool has_others = false;            // another way than the user's was timed
   bool out_of_time = false;           // the time was over before the search ended
   std::optional<ExitStatus> stopped;  // the exit status, if a signal asked to stop
 };

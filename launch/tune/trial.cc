@@ -1,6 +1,7 @@
 #include "launch/tune/trial.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/files/atomic_file.h"
 #include "base/files/scratch_folder.h"
 #include "config/config.h"
@@ -22,11 +24,18 @@ namespace fs = std::filesystem;
 
 constexpr double kPatienceForEnd_s = 5;
 
-std::string MadeFolder(const std::string& path) {
+// Makes the folder `path` and those around it that are missing. Returns the paths of the folders that it has made, from
+// the innermost out. Throws Error (kUsage).
+std::vector<std::string> MakeFolders(const std::string& path) {
+  std::vector<std::string> missing;
   std::error_code error;
+  for (fs::path folder = path; !folder.empty() && !fs::exists(folder, error);
+       folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
   fs::create_directories(path, error);
   if (error) throw UsageError("{}: cannot be made: {}", path, error.message());
-  return path;
+  return missing;
 }
 
 // Returns the run folder of a trial.
@@ -36,10 +45,16 @@ bool IsUsage(const JobRecord& job) { return job.status == ExitStatus::kUsage; }
 
 }  // namespace
 
-TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent)
-    : command_(std::move(command)), parent_(MadeFolder(parent)) {
+TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent, double end_s)
+    : command_(std::move(command)), parent_(parent), made_(MakeFolders(parent)), end_s_(end_s) {
   Crew::HoldSignals();
 }
+
+TrialRunner::~TrialRunner() {
+  for (const std::string& folder : made_) rmdir(folder.c_str());
+}
+
+bool TrialRunner::HasTime() const { return SecondsSinceBoot() + shortest_s_ <= end_s_; }
 
 TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& folder,
                                       std::vector<std::string> words,
@@ -64,6 +79,8 @@ TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& 
                                    .said = folder + "/said.txt"});
   while (crew.IsBusy()) crew.Wait();
   Ended ended{.job = crew.job(number), .line{}, .stopped{}};
+  const double took_s = ended.job.seconds;
+  shortest_s_ = shortest_s_ > 0 ? std::min(shortest_s_, took_s) : took_s;
   if (crew.signal() != 0) {
     ended.stopped = crew.stopped();
   } else if (ended.job.state == JobState::kFailed) {

@@ -2,7 +2,8 @@
 // for a few steps, or that times the training step or the loader of that config.
 //
 // Promise: a trial leaves no files behind. It writes into a scratch folder beside the run folder, and the scratch
-// folder is removed after the trial. If this process is killed, the next trial removes that folder.
+// folder is removed after the trial. If this process is killed, the next trial removes that folder. The destructor
+// removes the folders that the constructor made, unless something is in them by then.
 //
 // Protocol: a trial is the only job of a crew in the scratch folder (launch/crew/crew.h). The crew starts the process
 // and handles signals. `lockstep bench` prints one line of JSON with its measurements. If a step cannot be made,
@@ -15,7 +16,8 @@
 //   a library fails with a step of that size -> StepTrial.failure has the error message
 //     -> test_steps_that_a_library_cannot_make
 //   a rank hangs -> the trial's watchdog ends the trial, and Error is thrown -> test_a_trial_that_hangs
-//   data, a rank or a disk fails -> Error with the trial's exit status and error message -> test_a_trial_that_fails
+//   data, a rank or a disk fails -> Error with the trial's exit status and error message -> test_a_trial_that_fails,
+//     test_a_trial_whose_rank_gets_a_signal
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   the scratch folder cannot be made -> Error (kUsage) -> test_wrong_inputs
 #pragma once
@@ -28,7 +30,7 @@
 
 #include "base/error.h"
 #include "config/schema/config.pb.h"
-#include "launch/crew/crew_file.h"
+#include "observe/history/crew_file.h"
 #include "observe/history/run_log.h"
 
 namespace lockstep {
@@ -87,7 +89,15 @@ class TrialRunner {
   // `command` is the beginning of a command line: the program, and the options before the command (`train` or `bench`).
   // The trials' files lie in `parent`, which is made if it is missing. A signal that asks this process to stop ends the
   // current trial or, if no trial runs, the next trial.
-  TrialRunner(std::vector<std::string> command, const std::string& parent);
+  // `end_s` is the end of the time for trials, on the clock of SecondsSinceBoot().
+  TrialRunner(std::vector<std::string> command, const std::string& parent, double end_s);
+  ~TrialRunner();
+  TrialRunner(const TrialRunner&) = delete;
+  TrialRunner& operator=(const TrialRunner&) = delete;
+
+  // Returns whether a further trial may end in time: whether one that takes as long as the shortest trial so far would.
+  // Before the first trial the answer is true.
+  bool HasTime() const;
 
   // Trains `config` without its sections `observe`, `profile` and `checkpoint`. Throws Error.
   Trial Run(config::Config config);
@@ -122,6 +132,9 @@ class TrialRunner {
 
   std::vector<std::string> command_;
   std::string parent_;
+  std::vector<std::string> made_;  // the folders that the constructor made, from the innermost out
+  double end_s_;
+  double shortest_s_ = 0;  // seconds that the shortest trial took; 0: there was no trial
 };
 
 }  // namespace lockstep

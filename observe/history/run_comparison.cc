@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/best_so_far.h"
+#include "observe/history/training_history.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
@@ -52,27 +53,88 @@ double MeanLoss(const std::vector<LoggedStep>& steps, int64_t before, int64_t la
   return count > 0 ? sum / static_cast<double>(count) : kNan;
 }
 
-MetricComparison Compare(const std::string& name, const std::vector<Series>& runs,
+// The values of one metric of a training.
+struct Values {
+  std::vector<Series> folds;  // one for each run that has the metric
+  Series mean;                // the mean over the folds
+};
+
+// Returns the means of the folds' first values, of their second values, and so on.
+Series MeanOf(const std::vector<Series>& folds) {
+  Series mean;
+  if (folds.empty()) return mean;
+  std::vector<Series::const_iterator> at;
+  for (const Series& fold : folds) at.push_back(fold.begin());
+  while (true) {
+    int64_t steps = 0;
+    double sum = 0;
+    for (size_t i = 0; i < folds.size(); ++i) {
+      if (at[i] == folds[i].end()) return mean;
+      steps += at[i]->first;
+      sum += at[i]->second;
+      ++at[i];
+    }
+    const auto count = std::ssize(folds);
+    mean[(steps + count / 2) / count] = sum / static_cast<double>(count);
+  }
+}
+
+Values ValuesOf(const ComparedRuns& runs, const std::string& name) {
+  Values values;
+  for (const RunHistory* run : runs) {
+    Series series = SeriesOf(run->log(), name);
+    if (!series.empty()) values.folds.push_back(std::move(series));
+  }
+  values.mean = MeanOf(values.folds);
+  return values;
+}
+
+std::pair<int64_t, double> BestOf(const std::string& name, const Series& series) {
+  BestSoFar best(GreaterFigureIsBetter(name));
+  int64_t best_step = 0;
+  for (const auto& [step, value] : series) {
+    if (best.Add(value)) best_step = step;
+  }
+  return {best_step, best.value().value_or(kNan)};
+}
+
+void AddSpread(const Spread& spread, std::vector<double>& means, std::vector<double>& deviations) {
+  means.push_back(spread.mean);
+  deviations.push_back(spread.deviation);
+}
+
+MetricComparison Compare(const std::string& name, const std::vector<Values>& trainings,
                          size_t most_steps) {
   MetricComparison compared{.name = name};
-  for (auto entry = runs.front().rbegin();
-       entry != runs.front().rend() && compared.steps.size() < most_steps; ++entry) {
+  const Series& first = trainings.front().mean;
+  for (auto entry = first.rbegin(); entry != first.rend() && compared.steps.size() < most_steps;
+       ++entry) {
     const int64_t step = entry->first;
-    if (!std::ranges::all_of(runs, [&](const Series& run) { return run.contains(step); })) continue;
+    const auto has = [&](const Values& values) { return values.mean.contains(step); };
+    if (!std::ranges::all_of(trainings, has)) continue;
     compared.steps.insert(compared.steps.begin(), step);
     std::vector<double> values;
-    for (const Series& run : runs) values.push_back(run.at(step));
+    for (const Values& training : trainings) values.push_back(training.mean.at(step));
     compared.at_step.insert(compared.at_step.begin(), std::move(values));
   }
-  for (const Series& run : runs) {
-    compared.last.push_back(run.empty() ? kNan : run.rbegin()->second);
-    compared.last_step.push_back(run.empty() ? 0 : run.rbegin()->first);
-    BestSoFar best(GreaterFigureIsBetter(name));
+  for (const Values& training : trainings) {
+    std::vector<double> last;
+    std::vector<double> best;
+    int64_t last_step = 0;
     int64_t best_step = 0;
-    for (const auto& [step, value] : run) {
-      if (best.Add(value)) best_step = step;
+    for (const Series& fold : training.folds) {
+      last.push_back(fold.rbegin()->second);
+      last_step = std::max(last_step, fold.rbegin()->first);
+      const auto [step, value] = BestOf(name, fold);
+      best.push_back(value);
+      best_step = training.folds.size() == 1 ? step : 0;
     }
-    compared.best.push_back(best.value().value_or(kNan));
+    // A run's last value may be NaN, for example if the run diverges. The mean of the folds is then NaN, too.
+    const bool has_nan = std::ranges::any_of(last, [](double value) { return std::isnan(value); });
+    AddSpread(has_nan ? Spread{.mean = kNan, .deviation = kNan} : SpreadOf(last), compared.last,
+              compared.last_deviation);
+    compared.last_step.push_back(last_step);
+    AddSpread(SpreadOf(best), compared.best, compared.best_deviation);
     compared.best_step.push_back(best_step);
   }
   return compared;
@@ -80,26 +142,43 @@ MetricComparison Compare(const std::string& name, const std::vector<Series>& run
 
 }  // namespace
 
-std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistory*>& runs) {
+std::vector<FieldDifference> ConfigDifferences(const std::vector<ComparedRuns>& trainings) {
   std::vector<config::Config> configs;
-  for (const RunHistory* run : runs) {
-    if (!run->config()) return {};
-    config::Config& config = configs.emplace_back(*run->config());
+  const bool have_folds =
+      std::ranges::any_of(trainings, [](const ComparedRuns& runs) { return runs.size() > 1; });
+  for (const ComparedRuns& runs : trainings) {
+    const auto run =
+        std::ranges::find_if(runs, [](const RunHistory* one) { return one->config().has_value(); });
+    if (run == runs.end()) return {};
+    config::Config& config = configs.emplace_back(*(*run)->config());
     config.clear_run_dir();
     config.mutable_data()->mutable_csv()->clear_column();
+    if (have_folds) config.mutable_data()->mutable_folds()->clear_fold();
   }
   return DifferingFields(configs);
 }
 
-MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64_t windows) {
+MetricComparison CompareLosses(const std::vector<ComparedRuns>& trainings, int64_t windows) {
   MetricComparison compared{.name = "loss"};
   int64_t common = std::numeric_limits<int64_t>::max();
-  for (const RunHistory* run : runs) {
-    const std::vector<LoggedStep>& steps = run->log().steps;
-    common = std::min(common, steps.empty() ? 0 : steps.back().step);
-    compared.last.push_back(steps.empty() ? kNan : steps.back().loss);
-    compared.last_step.push_back(steps.empty() ? 0 : steps.back().step);
-    compared.best.push_back(kNan);
+  // The runs of each training that have step lines.
+  std::vector<std::vector<const std::vector<LoggedStep>*>> logged;
+  for (const ComparedRuns& runs : trainings) {
+    auto& of_training = logged.emplace_back();
+    std::vector<double> last;
+    int64_t last_step = 0;
+    for (const RunHistory* run : runs) {
+      const std::vector<LoggedStep>& steps = run->log().steps;
+      if (steps.empty()) continue;
+      of_training.push_back(&steps);
+      common = std::min(common, steps.back().step);
+      last.push_back(steps.back().loss);
+      last_step = std::max(last_step, steps.back().step);
+    }
+    if (of_training.empty()) common = 0;
+    AddSpread(SpreadOf(last), compared.last, compared.last_deviation);
+    compared.last_step.push_back(last_step);
+    AddSpread({.mean = kNan, .deviation = kNan}, compared.best, compared.best_deviation);
     compared.best_step.push_back(0);
   }
   windows = std::min(windows, common);
@@ -107,7 +186,11 @@ MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64
   for (int64_t window = 1; window <= windows; ++window) {
     const int64_t last = common / windows * window + common % windows * window / windows;
     std::vector<double> means;
-    for (const RunHistory* run : runs) means.push_back(MeanLoss(run->log().steps, before, last));
+    for (const auto& of_training : logged) {
+      std::vector<double> of_runs;
+      for (const auto* steps : of_training) of_runs.push_back(MeanLoss(*steps, before, last));
+      means.push_back(SpreadOf(of_runs).mean);
+    }
     compared.steps.push_back(last);
     compared.at_step.push_back(std::move(means));
     before = last;
@@ -115,17 +198,21 @@ MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64
   return compared;
 }
 
-std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,
+std::vector<MetricComparison> CompareMetrics(const std::vector<ComparedRuns>& trainings,
                                              size_t most_steps) {
   std::vector<std::string> names;
-  for (const RunHistory* run : runs) AddNames(run->log().epochs, names);
-  for (const RunHistory* run : runs) AddNames(run->log().evaluations, names);
+  for (const ComparedRuns& runs : trainings) {
+    for (const RunHistory* run : runs) AddNames(run->log().epochs, names);
+  }
+  for (const ComparedRuns& runs : trainings) {
+    for (const RunHistory* run : runs) AddNames(run->log().evaluations, names);
+  }
   std::vector<MetricComparison> comparisons;
   for (const std::string& name : names) {
-    std::vector<Series> series;
-    series.reserve(runs.size());
-    for (const RunHistory* run : runs) series.push_back(SeriesOf(run->log(), name));
-    comparisons.push_back(Compare(name, series, most_steps));
+    std::vector<Values> values;
+    values.reserve(trainings.size());
+    for (const ComparedRuns& runs : trainings) values.push_back(ValuesOf(runs, name));
+    comparisons.push_back(Compare(name, values, most_steps));
   }
   return comparisons;
 }

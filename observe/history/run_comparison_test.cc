@@ -34,7 +34,7 @@ TEST(RunComparison, SetsMetricsSideBySide) {
                                  "\n" +
                                      Eval(10, 4, 0.2) + Eval(15, 1, 0.9) + Eval(20, 3, 0.3) +
                                      Eval(30, 2, 0.5) + Eval(40, 1.5, 0.6));
-  const std::vector<MetricComparison> metrics = CompareMetrics({&a, &b}, 2);
+  const std::vector<MetricComparison> metrics = CompareMetrics({{&a}, {&b}}, 2);
   ASSERT_EQ(metrics.size(), 3);
   EXPECT_EQ(metrics[0].name, "train_loss");
   EXPECT_THAT(metrics[0].steps, IsEmpty());
@@ -74,7 +74,7 @@ TEST(RunComparison, KeepsTheLastValueOfARunThatDiverges) {
   const RunHistory b =
       RunOf("", Eval(10, 4, 0.2) + R"({"event":"eval","step":20,"epoch":2,"val_loss":null})"
                                    "\n");
-  const std::vector<MetricComparison> metrics = CompareMetrics({&a, &b}, 2);
+  const std::vector<MetricComparison> metrics = CompareMetrics({{&a}, {&b}}, 2);
   EXPECT_EQ(metrics[0].name, "val_loss");
   EXPECT_THAT(metrics[0].steps, ElementsAre(10, 20));
   EXPECT_TRUE(std::isnan(metrics[0].last[1]));
@@ -95,16 +95,16 @@ std::string Steps(const std::vector<double>& losses) {
 TEST(RunComparison, SetsMeansOfLossesSideBySide) {
   const RunHistory a = RunOf("", Steps({8, 6, 4, 2, 1}), RunLog::Keep::kAllSteps);
   const RunHistory b = RunOf("", Steps({9, 7, NAN, 5, 3, 3, 3}), RunLog::Keep::kAllSteps);
-  const MetricComparison losses = CompareLosses({&a, &b}, 2);
+  const MetricComparison losses = CompareLosses({{&a}, {&b}}, 2);
   EXPECT_EQ(losses.name, "loss");
   EXPECT_THAT(losses.steps, ElementsAre(2, 5));
   EXPECT_THAT(losses.at_step, ElementsAre(ElementsAre(7, 8), ElementsAre(7.0 / 3, 4)));
   EXPECT_THAT(losses.last, ElementsAre(1, 3));
   EXPECT_THAT(losses.last_step, ElementsAre(5, 7));
-  EXPECT_THAT(CompareLosses({&a, &b}, 9).steps, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(CompareLosses({{&a}, {&b}}, 9).steps, ElementsAre(1, 2, 3, 4, 5));
   const RunHistory none = RunOf("", "", RunLog::Keep::kAllSteps);
-  EXPECT_THAT(CompareLosses({&a, &none}, 2).steps, IsEmpty());
-  EXPECT_TRUE(std::isnan(CompareLosses({&a, &none}, 2).last[1]));
+  EXPECT_THAT(CompareLosses({{&a}, {&none}}, 2).steps, IsEmpty());
+  EXPECT_TRUE(std::isnan(CompareLosses({{&a}, {&none}}, 2).last[1]));
 }
 
 TEST(RunComparison, NamesTheFieldsThatDiffer) {
@@ -113,15 +113,41 @@ TEST(RunComparison, NamesTheFieldsThatDiffer) {
       "");
   const RunHistory b =
       RunOf(R"(run_dir: "b" optimizer { lr: 0.2 } data { csv { column { mean: 2 } } })", "");
-  const std::vector<FieldDifference> differences = ConfigDifferences({&a, &b, &a});
+  const std::vector<FieldDifference> differences = ConfigDifferences({{&a}, {&b}, {&a}});
   ASSERT_EQ(differences.size(), 2);
   EXPECT_EQ(differences[0].field, "loader.threads");
   EXPECT_THAT(differences[0].values, ElementsAre("2", "not set", "2"));
   EXPECT_EQ(differences[1].field, "optimizer.lr");
   EXPECT_THAT(differences[1].values, ElementsAre("0.1", "0.2", "0.1"));
-  EXPECT_THAT(ConfigDifferences({&a, &a}), IsEmpty());
+  EXPECT_THAT(ConfigDifferences({{&a}, {&a}}), IsEmpty());
   const RunHistory unknown = RunOf("of_tomorrow: 1", "");
-  EXPECT_THAT(ConfigDifferences({&a, &unknown}), IsEmpty());
+  EXPECT_THAT(ConfigDifferences({{&a}, {&unknown}}), IsEmpty());
+}
+
+TEST(RunComparison, TakesTheMeanOfFolds) {
+  const RunHistory a = RunOf("", Eval(10, 1, 0.2) + Eval(20, 2, 0.3));
+  const RunHistory b = RunOf("data { folds { count: 3 } }", Eval(11, 3, 0.6) + Eval(21, 1, 0.7));
+  const RunHistory c = RunOf("data { folds { count: 3 fold: 1 } }", Eval(9, 5, 0.8));
+  const RunHistory waiting = RunOf("", "");
+  const ComparedRuns folds{&b, &c, &waiting};
+  const std::vector<MetricComparison> metrics = CompareMetrics({{&a}, folds}, 5);
+  ASSERT_EQ(metrics.size(), 2);
+  EXPECT_EQ(metrics[0].name, "val_loss");
+  EXPECT_THAT(metrics[0].steps, ElementsAre(10));
+  EXPECT_THAT(metrics[0].at_step, ElementsAre(ElementsAre(1, 4)));
+  EXPECT_THAT(metrics[0].last, ElementsAre(2, 3));  // of 1 and 5
+  EXPECT_THAT(metrics[0].last_step, ElementsAre(20, 21));
+  EXPECT_THAT(metrics[0].best, ElementsAre(1, 3));
+  EXPECT_TRUE(std::isnan(metrics[0].best_deviation[0]));
+  EXPECT_DOUBLE_EQ(metrics[0].best_deviation[1], std::sqrt(8));
+  EXPECT_DOUBLE_EQ(metrics[1].best[1], 0.75);
+  EXPECT_THAT(ConfigDifferences({folds, {&c, &b}}), IsEmpty());
+  const RunHistory d = RunOf("", Steps({4, 2}) + Eval(2, 1, 0), RunLog::Keep::kAllSteps);
+  const RunHistory e = RunOf("", Steps({8, 6, 9}) + Eval(3, 1, 0), RunLog::Keep::kAllSteps);
+  const MetricComparison losses = CompareLosses({{&d, &e, &waiting}, {&e}}, 2);
+  EXPECT_THAT(losses.steps, ElementsAre(1, 2));
+  EXPECT_THAT(losses.at_step, ElementsAre(ElementsAre(6, 8), ElementsAre(4, 6)));
+  EXPECT_THAT(losses.last, ElementsAre(5.5, 9));
 }
 
 }  // namespace

@@ -4,26 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/best_so_far.h"
-#include "base/error.h"
-#include "base/files/open_file.h"
 #include "ckpt/run_lock.h"
-#include "config/read_config.h"
 #include "observe/history/log_fields.h"
+#include "observe/history/training_folder.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The maximum size of a config. The limit is this large because a config may contain the categories of a table's
-// columns.
-constexpr size_t kMostConfigBytes = size_t{64} << 20;
 
 constexpr char kAccuracy[] = "val_accuracy";
 
@@ -75,10 +65,7 @@ bool RunHistory::Refresh() {
   const RunState before = std::exchange(state_, StateOf(lock_is_held, log_));
   const bool has_changed = is_new || state_ != before;
   if (config_ && !is_new) return has_changed;
-  const std::string text =
-      ReadPlainFile(run_dir_ + "/config.pbtxt", kInRunFolder, kMostConfigBytes, why_no_config_);
-  if (!why_no_config_.empty()) return has_changed;
-  config::Config config = ParseText(text, why_no_config_);
+  config::Config config = SavedConfig(run_dir_, why_no_config_);
   if (!why_no_config_.empty()) return has_changed;
   config_ = std::move(config);
   if (config_->data().task() == config::Data::MULTI_LABEL) log_.RenameLabelAccuracy();
@@ -138,28 +125,8 @@ double RunHistory::last_time() const {
 }
 
 std::optional<double> RunHistory::trained_s() const {
-  if (!log().last_time || !log().job_began) return std::nullopt;
-  return log().earlier_s + std::max(0.0, *log().last_time - *log().job_began);
-}
-
-void RequireRunFolder(const std::string& path) {
-  if (IsRunFolder(path)) return;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw UsageError("{}: there is no such folder", path);
-  throw UsageError("{}: it is no run folder: it has neither a log.jsonl nor a lock", path);
-}
-
-std::vector<std::string> RunFoldersIn(const std::string& folder) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (IsRunFolder(entry->path())) found.push_back(entry->path());
-  }
-  if (error)
-    throw UsageError("{}: cannot be read: {}: name the folder in which the run folders lie", folder,
-                     error.message());
-  return found;
+  if (!log().last_logged || !log().job_began) return std::nullopt;
+  return log().earlier_s + *log().last_logged - *log().job_began;
 }
 
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 // pipe, a link or a folder, only the figures of that file are missing.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_history_test.cc)
-//   the folder has neither log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
 //   there is no log, or it cannot be read -> state() is kNoLog, unless a job trains in the folder
 //     -> RunHistoryTest.HasNoLog
 //   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistoryTest.TellsHowARunEnded
@@ -86,12 +85,5 @@ class RunHistory {
   std::string why_no_config_;
   RunState state_ = RunState::kNoLog;
 };
-
-// Throws Error (kUsage) if `path` is not a run folder (base/files/run_files.h).
-void RequireRunFolder(const std::string& path);
-
-// Returns the run folders that lie directly in `folder`, in no particular order. Throws Error (kUsage) if `folder` is
-// not a folder that can be read.
-std::vector<std::string> RunFoldersIn(const std::string& folder);
 
 }  // namespace lockstep

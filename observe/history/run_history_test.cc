@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/testing/message_of.h"
@@ -179,26 +181,49 @@ TEST_F(RunHistoryTest, CountsTheTimeOfEachJob) {
             std::nullopt);
 }
 
-TEST(RunHistory, FindsRuns) {
-  const std::string folder = NewFolder();
-  WriteFile(folder + "/a/lock", "");
-  WriteFile(folder + "/b/log.jsonl", "");
-  WriteFile(folder + "/no run/config.pbtxt", "");
-  WriteFile(folder + "/file", "");
-  fs::create_directory_symlink("a", folder + "/link");
-  fs::create_symlink("nowhere", folder + "/dangling");
-  EXPECT_THAT(RunFoldersIn(folder),
-              UnorderedElementsAre(folder + "/a", folder + "/b", folder + "/link"));
-  EXPECT_THAT(RunFoldersIn(NewFolder()), testing::IsEmpty());
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunFoldersIn(folder + "/nothing"); }),
-              HasSubstr("nothing: cannot be read: No such file"));
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunFoldersIn(folder + "/file"); }),
-              HasSubstr("Not a directory"));
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRunFolder(folder + "/nothing"); }),
-              HasSubstr("there is no such folder"));
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRunFolder(folder + "/file"); }),
-              HasSubstr("it is no run folder"));
+struct ClockCase {
+  std::vector<std::vector<double>>
+      jobs;  // the times of the lines of each job, the first of which is its start line
+  double trained_s;
+};
+
+class ClockJumps : public testing::TestWithParam<ClockCase> {};
+
+TEST_P(ClockJumps, DoNotCount) {
+  std::string log;
+  int step = 0;
+  for (const std::vector<double>& job : GetParam().jobs) {
+    for (size_t i = 0; i < job.size(); ++i) {
+      log += i == 0 ? fmt::format(R"({{"event":"start","time":{}}})", job[i])
+                    : fmt::format(R"({{"event":"step","step":{},"time":{},"loss":1}})", ++step,
+                                  job[i]);
+      log += '\n';
+    }
+  }
+  const std::string run = NewFolder();
+  WriteFile(run + "/log.jsonl", log);
+  const RunHistory history(run, RunLog::Keep::kAllSteps);
+  ASSERT_TRUE(history.trained_s());
+  EXPECT_DOUBLE_EQ(*history.trained_s(), GetParam().trained_s);
+  EXPECT_EQ(history.last_time(), GetParam().jobs.back().back());  // as the clock had it
+  double before = 0;
+  for (const LoggedStep& line : history.log().steps) {
+    const double at = history.log().TrainedAt(line.time);
+    EXPECT_GE(at, before);
+    EXPECT_LE(at, GetParam().trained_s);
+    before = at;
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Clocks, ClockJumps,
+    testing::Values(ClockCase{{{1000, 1005, 1010}}, 10},
+                    ClockCase{{{1000, 1005}, {2000, 2010}}, 15},
+                    ClockCase{{{1000, 1005, 1010, 500, 505, 507}}, 17},  // set back
+                    ClockCase{{{1000, 1005, 4e8, 4e8 + 5}}, 10},         // set forward
+                    ClockCase{{{1000, 1010}, {100, 107}}, 17},           // between two jobs
+                    ClockCase{{{1000, 1010, 3, 4}, {2, 5}, {5000, 5001}}, 15},
+                    ClockCase{{{1000, 1000 + 80'000.0}}, 80'000}));  // a long evaluation
 
 }  // namespace
 }  // namespace lockstep

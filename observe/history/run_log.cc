@@ -220,16 +220,21 @@ void RunLog::AddLine(std::string_view line) {
     }
   }
   if (keep_ == Keep::kAllSteps) {
-    if (const std::optional<LoggedStep> step = ReadStepLine(line)) {
+    if (std::optional<LoggedStep> step = ReadStepLine(line)) {
+      step->time = OnOneClock(step->time);
       AddStep(*step);
       return;
     }
   }
-  const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string kind = event.is_object() ? TextIn(event, "event") : "";
   if (kind.empty()) {
     ++run_.bad_lines;
     return;
+  }
+  if (kind == "start") EndJob();
+  if (const double time = NumberIn(event, "time"); std::isfinite(time)) {
+    event["time"] = OnOneClock(time);
   }
   try {
     AddEvent(event, kind);
@@ -243,11 +248,7 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
     AddStep(StepOf(line));
     return;
   }
-  if (kind == "start") EndJob();
-  if (const double time = NumberIn(line, "time"); std::isfinite(time)) {
-    BeginJob(time);
-    run_.last_time = time;
-  }
+  if (const double time = NumberIn(line, "time"); std::isfinite(time)) BeginJob(time);
   if (kind == "start") {
     run_.start = line;
     ++run_.starts;
@@ -313,10 +314,7 @@ void RunLog::AddStep(const LoggedStep& step) {
 // Makes `step` the last step of the run.
 void RunLog::SetLastStep(const LoggedStep& step) {
   run_.epoch = std::max(run_.epoch, step.epoch);
-  if (std::isfinite(step.time)) {
-    BeginJob(step.time);
-    run_.last_time = std::max(run_.last_time.value_or(step.time), step.time);
-  }
+  if (std::isfinite(step.time)) BeginJob(step.time);
   run_.last_step = step;
 }
 
@@ -326,7 +324,12 @@ void RunLog::ParseLastStep() {
   unparsed_step_.clear();
   try {
     if (!line.is_object()) throw NoLogLine();
-    SetLastStep(StepOf(line));
+    LoggedStep step = StepOf(line);
+    // Other lines, which came after the step, may have been read before.
+    step.time += clock_shift_;
+    if (!run_.first_time && std::isfinite(step.time)) run_.first_time = step.time;
+    if (std::isfinite(step.time)) run_.last_time = std::max(run_.last_time.value_or(0), step.time);
+    SetLastStep(step);
   } catch (const NoLogLine&) {
     ++run_.bad_lines;
   }
@@ -379,9 +382,23 @@ void RunLog::AddReading(const Json& line) {
   run_.readings.push_back(std::move(reading));
 }
 
-// Notes the Unix time of a line. The first time since EndJob() is the time at which the job began.
-void RunLog::BeginJob(double time) {
+// Notes the Unix time of the next line, and returns its time on the log's own clock (LoggedRun::last_logged).
+double RunLog::OnOneClock(double time) {
+  if (!std::isfinite(time)) return time;
+  constexpr double kDay_s = 86'400;
   if (!run_.first_time) run_.first_time = time;
+  if (run_.last_logged) {
+    const double after_s = time + clock_shift_ - *run_.last_logged;
+    // Between two jobs the time may be as long as it likes.
+    if (after_s < 0 || (run_.job_began && after_s > kDay_s)) clock_shift_ -= after_s;
+  }
+  run_.last_time = time;
+  return time + clock_shift_;
+}
+
+// Notes the time of a line. The first time since EndJob() is the time at which the job began.
+void RunLog::BeginJob(double time) {
+  run_.last_logged = std::max(run_.last_logged.value_or(time), time);
   if (run_.job_began) return;
   run_.job_began = time;
   if (keep_ == Keep::kAllSteps) run_.jobs.push_back({time, run_.earlier_s});
@@ -391,8 +408,8 @@ void RunLog::BeginJob(double time) {
 // job.
 void RunLog::EndJob() {
   ParseLastStep();
-  if (run_.last_time && run_.job_began) {
-    run_.earlier_s += std::max(0.0, *run_.last_time - *run_.job_began);
+  if (run_.last_logged && run_.job_began) {
+    run_.earlier_s += *run_.last_logged - *run_.job_began;
   }
   run_.job_began.reset();
 }

@@ -98,10 +98,14 @@ enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 struct LoggedRun {
   nlohmann::ordered_json start;  // the last `start` line; null if the log has no `start` line
   int64_t starts = 0;            // the number of `start` lines
-  // The Unix times of the first and the last line that have a time.
+  // The Unix times of the first and the last line that have a time, as the lines have them.
   std::optional<double> first_time;
   std::optional<double> last_time;
-  // The Unix time of the last `start` line, or of the first line if there is no `start` line.
+  // The times below, and those of all lines, are on one clock: the log's, without its jumps. If the machine's clock was
+  // set while a job trained (a line has an earlier time than the line before it, or one that is more than a day later),
+  // the later lines follow the line before the jump at once.
+  std::optional<double> last_logged;  // the last line
+  // The time of the last `start` line, or of the first line if there is no `start` line.
   std::optional<double> job_began;
   double earlier_s = 0;  // for how many seconds the jobs before the last job trained
   int64_t step = 0;      // the last step that was made
@@ -129,7 +133,7 @@ struct LoggedRun {
   std::deque<std::string> last_warnings;  // the last 5 warnings
   int64_t bad_lines = 0;
 
-  // Returns for how many seconds jobs had trained the run at the Unix time `time`; NaN if this is not known. Needs
+  // Returns for how many seconds jobs had trained the run at the time `time`; NaN if this is not known. Needs
   // Keep::kAllSteps.
   double TrainedAt(double time) const;
 };
@@ -165,6 +169,7 @@ class RunLog {
   void ParseLastStep();
   void AddSeconds(const nlohmann::ordered_json& line);
   void AddReading(const nlohmann::ordered_json& line);
+  double OnOneClock(double time);
   void BeginJob(double time);
   void EndJob();
   void MakeAgainFrom(int64_t step);
@@ -178,6 +183,7 @@ class RunLog {
   uint64_t inode_ = 0;
   std::string begun_line_;     // the beginning of a line that is not complete yet
   bool skips_line_ = false;    // whether the current line is skipped because it is too long
+  double clock_shift_ = 0;     // what is added to a line's time because of jumps of the clock
   std::string unparsed_step_;  // with Keep::kLastStep: the last step line, until it is parsed
 };
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "observe/history/run_comparison.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 namespace {
@@ -44,10 +45,10 @@ Json PageData::CurvesWithin(CurveAxis axis, double from, double to) const {
 }
 
 Json PageData::Differences() const {
-  std::vector<const RunHistory*> histories;
+  std::vector<ComparedRuns> histories;
   for (const std::unique_ptr<RunData>& run : runs_) {
     if (!run->history().config()) return nullptr;
-    histories.push_back(&run->history());
+    histories.push_back({&run->history()});
   }
   Json list = Json::array();
   if (histories.size() < 2) return list;
@@ -61,17 +62,19 @@ std::vector<std::string> RunFoldersFor(const std::vector<std::string>& folders) 
   std::vector<std::string> runs;
   std::error_code ignored;
   for (const std::string& folder : folders) {
-    if (IsRunFolder(folder) || !std::filesystem::is_directory(folder, ignored)) {
-      RequireRunFolder(folder);
-      runs.push_back(folder);
-      continue;
+    std::vector<std::string> trainings{folder};
+    if (KindOf(folder) == FolderKind::kOther) {
+      if (!std::filesystem::is_directory(folder, ignored)) RequireTraining(folder);
+      trainings = TrainingsIn(folder);
+      if (trainings.empty()) {
+        throw UsageError("{}: it is no run folder, and there are no run folders in it", folder);
+      }
+      std::ranges::sort(trainings);
     }
-    std::vector<std::string> found = RunFoldersIn(folder);
-    if (found.empty()) {
-      throw UsageError("{}: it is no run folder, and there are no run folders in it", folder);
+    for (const std::string& training : trainings) {
+      const std::vector<std::string> found = RunFoldersOf(training);
+      runs.insert(runs.end(), found.begin(), found.end());
     }
-    std::ranges::sort(found);
-    runs.insert(runs.end(), found.begin(), found.end());
   }
   if (std::cmp_greater(runs.size(), kMostRuns)) {
     throw UsageError("{} runs: a page shows at most {}: name fewer", runs.size(), kMostRuns);

@@ -48,9 +48,10 @@ class PageData {
   std::vector<std::unique_ptr<RunData>> runs_;
 };
 
-// Returns the run folders that a user names. A given run folder stands for itself. A given folder that contains run
-// folders stands for all of these run folders, in the order of their names. Throws Error (kUsage) if a given folder
-// neither is a run folder nor contains one, or if there are more than kMostRuns run folders.
+// Returns the run folders that a user names. A given run folder stands for itself, and that of a cross-validation for
+// all of its folds, including those that have not begun. A given folder that contains such folders stands for all of
+// them, in the order of their names. Throws Error (kUsage) if a given folder neither is nor contains such a folder, or
+// if there are more than kMostRuns run folders.
 std::vector<std::string> RunFoldersFor(const std::vector<std::string>& folders);
 
 }  // namespace lockstep

@@ -215,6 +215,14 @@ TEST(RunFoldersFor, TakesRunsAndFoldersOfRuns) {
   WriteFile(folder + "/other/file", "");
   EXPECT_THAT(RunFoldersFor({folder + "/c", folder}),
               ElementsAre(folder + "/c", folder + "/a", folder + "/b", folder + "/c"));
+  const std::string cross = folder + "/a-cross";
+  for (const int fold : {0, 2, 10}) WriteFile(fmt::format("{}/fold-{}/lock", cross, fold), "");
+  std::vector<std::string> folds;
+  for (int fold = 0; fold <= 10; ++fold) folds.push_back(fmt::format("{}/fold-{}", cross, fold));
+  EXPECT_EQ(RunFoldersFor({cross}), folds);
+  folds.insert(folds.begin(), folder + "/a");
+  folds.insert(folds.end(), {folder + "/b", folder + "/c"});
+  EXPECT_EQ(RunFoldersFor({folder}), folds);
 }
 
 TEST(RunFoldersFor, NamesWhatIsNoRun) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -21,6 +23,7 @@ namespace {
 constexpr double kHeldBack = 0.1;
 constexpr char kModelFile[] = "texts.lsm";  // what the user exports for token numbers
 constexpr int64_t kLooked = 1000;           // the most samples that statistics are taken from
+constexpr size_t kMostClasses = 1000;
 
 // The opened samples, and how the config must read them.
 struct Reading {
@@ -106,21 +109,60 @@ bool AreYesOrNo(const Dataset& samples) {
   return true;
 }
 
-// Returns whether the targets are classes: integers from 0, at most 1000 different ones, and at least three samples of
-// each on average. With `without_gaps`, each integer up to the greatest must be there, as is usual for classes and not
-// for measured numbers.
+// Returns whether the targets are classes: integers from 0, at most kMostClasses different ones, and at least three
+// samples of each on average. With `without_gaps`, each integer up to the greatest must be there, as is usual for
+// classes and not for measured numbers.
 bool AreClasses(const Dataset& numbers, bool without_gaps) {
-  constexpr size_t kMost = 1000;
   constexpr int64_t kRowsOfAClass = 3;
   std::set<float> different;
   float target = 0;
   for (int64_t i = 0; i < numbers.size(); ++i) {
     numbers.ReadTarget(i, reinterpret_cast<std::byte*>(&target));
     different.insert(target);
-    if (target < 0 || target != std::floor(target) || different.size() > kMost) return false;
+    if (target < 0 || target != std::floor(target) || different.size() > kMostClasses) return false;
   }
   if (without_gaps && *different.rbegin() >= static_cast<float>(different.size())) return false;
   return static_cast<int64_t>(different.size()) * kRowsOfAClass <= numbers.size();
+}
+
+// Throws Error (kData) if a number of the inputs `path` is not finite: training would stop at its sample.
+void RequireFinite(const std::string& path) {
+  const std::optional<NpyElement> found = FindNotFinite(path);
+  if (!found) return;
+  throw DataError(
+      "{}: sample {}: number {} is {}{}: fill it in (numpy.nan_to_num), or remove the sample", path,
+      found->sample, found->number, found->text,
+      std::isfinite(std::atof(found->text.c_str())) ? ", which is beyond float32" : "");
+}
+
+// Throws Error (kData) if most classes would have no sample: classes are counted from 0, so a model has an output for
+// each number up to the greatest label. `numbers` are the samples with their labels as numbers.
+void RequireFewGaps(const Dataset& numbers, const std::string& path) {
+  std::set<float> labels;
+  float label = 0;
+  for (int64_t i = 0; i < numbers.size(); ++i) {
+    numbers.ReadTarget(i, reinterpret_cast<std::byte*>(&label));
+    labels.insert(label);
+  }
+  const float greatest = *labels.rbegin();
+  if (greatest < kMostClasses || greatest < 2 * static_cast<float>(labels.size())) return;
+  throw DataError(
+      "{}: its labels are {} different numbers up to {:.0f}, and classes are counted from 0: "
+      "number "
+      "them (numpy.unique(y, return_inverse=True)[1]), or give --task regression",
+      path, labels.size(), greatest);
+}
+
+// Throws Error (kData) if all samples have the same target.
+void RequireDifferentTargets(const Dataset& samples, const std::string& path) {
+  const size_t bytes = samples.spec().target_bytes();
+  std::vector<std::byte> first(bytes);
+  std::vector<std::byte> target(bytes);
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    samples.ReadTarget(i, (i == 0 ? first : target).data());
+    if (i > 0 && target != first) return;
+  }
+  throw DataError("{}: all samples have the same target, so there is nothing to learn", path);
 }
 
 Reading ReadNpy(const FoundData& data, const NewRequest& request) {
@@ -143,6 +185,9 @@ Reading ReadNpy(const FoundData& data, const NewRequest& request) {
     reading.tokens = reading.greatest_token > 0;
   }
   const bool are_floats = targets.type[1] == 'f';
+  for (const auto* files : {&data.train, &data.validation}) {
+    if (!files->empty()) RequireFinite(files->front());
+  }
   if (request.task) {
     reading.task = *request.task;
     reading.task_reason = "as --task says";
@@ -155,6 +200,9 @@ Reading ReadNpy(const FoundData& data, const NewRequest& request) {
   } else {
     reading.task = LearnTask::kRegression;
     reading.task_reason = "the targets are numbers";
+  }
+  if (one && reading.task == LearnTask::kClassification) {
+    RequireFewGaps(*open(Task::kRegression), data.train[1]);
   }
   reading.samples = open(reading.task == LearnTask::kClassification ? Task::kClassification
                          : reading.task == LearnTask::kMultiLabel   ? Task::kMultiLabel
@@ -186,6 +234,7 @@ class ArrayDraft {
         request_(request),
         reading_(ReadSamples(data, request)),
         samples_(*reading_.samples) {
+    RequireDifferentTargets(samples_, data.train.back());
     const int64_t size = samples_.size();
     training_samples_ = size - (data.validation.empty() ? HeldBackOf(size, kHeldBack) : 0);
     const SampleSpec& spec = samples_.spec();

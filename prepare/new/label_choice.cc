@@ -182,6 +182,12 @@ void SetClasses(const TablePlanRequest& request, int64_t column, TablePlan& plan
   const ColumnSketch label = LabelOf(request, column);
   const auto different = static_cast<int64_t>(label.values().size());
   if (label.has_many_texts() || (label.texts() > 0 && 2 * different > label.rows())) {
+    const ColumnSketch& cells = train.columns[column];
+    if (2 * cells.texts() < cells.rows()) {
+      RequireNumbers(request, column,
+                     "most rows hold numbers there: mend it, or choose the label with --label "
+                     "NAME");
+    }
     throw DataError(
         "{}: {}: {} different values in {} rows are no classes: choose the label with --label "
         "NAME{}",

@@ -61,8 +61,10 @@ bool CountsFromZero(const Row& row) {
 }
 
 bool FindHeader(const std::vector<Row>& rows) {
-  if (rows.size() < 2) return false;
+  if (rows.empty()) return false;
   const Row& first = rows[0];
+  // A table of one line, without a number, is a header alone.
+  if (rows.size() == 1) return std::ranges::none_of(first, IsNumber);
   if (CountsFromZero(first)) return true;
   bool has_number = false;
   bool is_new = true;  // whether no cell of the first row occurs again in its column

@@ -35,18 +35,22 @@ class Fields:
         >>> fields.add({"epochs": 3, "data": {"csv": {"header": True}, "train": "a b.csv"}, "model__mlp__hidden": [8, 8]})
         >>> fields.words[1::2]
         ['epochs=3', 'data.csv.header=true', 'data.train=a b.csv', 'model.mlp.hidden=[8, 8]']
+        >>> fields.add({"loss": {"class_weight": numpy.array([1, 2.5])}, "seed": numpy.int64(7)})
+        >>> fields.words[9::2]
+        ['loss.class_weight=[1.0, 2.5]', 'seed=7']
         >>> fields.add({"model": {"option": {"width": 32}}})
         >>> fields.text
         'model { option { key: "width" value: "32" } }'
         """
         for name, value in fields.items():
+            value = _plain(value)
             path = [*message, *name.replace("__", ".").split(".")]
             if path[-1] in _MAPS and isinstance(value, Mapping):
                 for key, text in value.items():
                     self._add_block(path, f"key: {_quoted(str(key))} value: {_quoted(str(text))}")
             elif isinstance(value, Mapping):
                 self.add(value, path)
-            elif isinstance(value, (list, tuple)) and value and all(isinstance(block, Mapping) for block in value):
+            elif isinstance(value, list) and value and all(isinstance(block, Mapping) for block in value):
                 for block in value:
                     inner = (f"{field}: {_item(field, content)}" for field, content in block.items())
                     self._add_block(path, " ".join(inner))
@@ -121,10 +125,20 @@ def _quoted(text: str) -> str:
     return '"' + re.sub(r'[\x00-\x1f"\\]', code, text) + '"'
 
 
+def _plain(value: Any) -> Any:
+    """Returns a value of Python's own types in place of a scalar or an array of NumPy, PyTorch or pandas, and a list in
+    place of another sequence. Other values stay."""
+    if isinstance(value, (str, bytes, os.PathLike, Mapping)):
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_plain(item) for item in value]
+    return value
+
+
 def _scalar(name: str, value: Any) -> str | None:
-    """Returns the text of a number or bool, also of NumPy's types; None if the value is a string or a path."""
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
+    """Returns the text of a number or bool; None if the value is a string or a path."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
@@ -136,7 +150,8 @@ def _scalar(name: str, value: Any) -> str | None:
 
 def _item(name: str, value: Any) -> str:
     """Returns the text of a value in a list or a block, where strings need quotes."""
-    if isinstance(value, (list, tuple)):
+    value = _plain(value)
+    if isinstance(value, list):
         return "[" + ", ".join(_item(name, item) for item in value) + "]"
     scalar = _scalar(name, value)
     return _quoted(os.fspath(value)) if scalar is None else scalar
@@ -145,7 +160,7 @@ def _item(name: str, value: Any) -> str:
 def _value(name: str, value: Any) -> str:
     """Returns the text of a value after --set FIELD=. In such a text a string has no quotes, because the program knows
     whether the field is a string or an enum. Only strings that would be read as something else get quotes."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return _item(name, value)
     scalar = _scalar(name, value)
     if scalar is not None:

@@ -179,11 +179,17 @@ class Run:
         pandas = _pandas()
         return events if pandas is None else pandas.DataFrame(events)
 
-    def evaluate(self, files: _Path | Iterable[_Path] | None = None, *, ranks: int | None = None) -> dict[str, Any]:
+    def evaluate(
+        self,
+        files: _Path | Iterable[_Path] | None = None,
+        *,
+        weights: _Path | None = None,
+        ranks: int | None = None,
+    ) -> dict[str, Any]:
         """Returns the metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy
         and others under their names in log.jsonl without val_, and `samples`, the number of samples. A metric that is
         not defined for these samples is None. `weights` says which checkpoint was used; it is "" for the run's final
-        weights.
+        weights. The argument `weights` is a safetensors file to use instead of the run's weights, as `--weights` is.
 
         For a cross-validation, the metrics are means over the folds, `deviations` holds their sample standard
         deviations, and `folds` holds the metrics of each fold.
@@ -194,7 +200,7 @@ class Run:
         >>> metrics["samples"], bool(metrics["accuracy"] > 0.9)
         (360, True)
         """
-        words = [*_start(ranks), "evaluate", self.point, "--json"]
+        words = [*_start(ranks), "evaluate", self.point, "--json", *_weights(weights)]
         if files is not None:
             words += ["--input", *_paths(files)]
         return json.loads(run_program(words).output)
@@ -207,6 +213,7 @@ class Run:
         probabilities: bool = False,
         submission: _Path | None = None,
         output: _Path | None = None,
+        weights: _Path | None = None,
     ) -> Any:
         """Returns the predictions for `inputs`: a row for each sample, in the order of the samples.
 
@@ -219,6 +226,7 @@ class Run:
             submission: a competition's sample submission. The result then has the submission's columns, ids and order.
             output: a CSV file to write, for example to submit it; for masks a .npy file. An existing regular file of
                 this name is replaced.
+            weights: a safetensors file to use instead of the run's weights.
 
         Returns:
             A data frame if `inputs` is a data frame, otherwise a list of dicts. For classes the columns are `label`, a
@@ -255,6 +263,7 @@ class Run:
                 files = _paths(inputs)
             words = [*_start(ranks), "predict", self.point, "--input", *files, "--output", path, "--format", form]
             words += ["--probabilities"] if probabilities else []
+            words += _weights(weights)
             words += [] if submission is None else ["--submission", os.fspath(submission)]
             given = "the frame" if frame is not None else "the array" if is_array else None
             run_program(words, names={} if given is None else {files[0]: given})
@@ -268,10 +277,13 @@ class Run:
         assert pandas is not None
         return pandas.DataFrame(rows, index=frame.index if submission is None else None)
 
-    def held_back(self, *, ranks: int | None = None, probabilities: bool = False) -> Any:
+    def held_back(
+        self, *, ranks: int | None = None, probabilities: bool = False, weights: _Path | None = None
+    ) -> Any:
         """Returns the predictions for the samples that training held back. In a cross-validation each sample is
         predicted by the fold that was not trained on it; `fold` is the number of this fold. The result is a data frame
-        if pandas is installed, otherwise a list of dicts, as predict() returns them. Raises LockstepError.
+        if pandas is installed, otherwise a list of dicts, as predict() returns them. `weights` is as for
+        predict(). Raises LockstepError.
 
         >>> run = train(DIGITS, folds=3, epochs=2, run_dir="runs/three", progress=False)
         >>> len(run.held_back())
@@ -279,7 +291,7 @@ class Run:
         """
         with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
             path = os.path.join(folder, "predictions.jsonl")
-            words = [*_start(ranks), "predict", self.point, "--held-back", "--output", path]
+            words = [*_start(ranks), "predict", self.point, "--held-back", "--output", path, *_weights(weights)]
             run_program(words + (["--probabilities"] if probabilities else []))
             rows = _rows(path, "jsonl")
         pandas = _pandas()
@@ -369,6 +381,10 @@ def _events(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 def _start(ranks: int | None) -> list[str]:
     return [] if ranks is None else ["-n", str(ranks)]
+
+
+def _weights(weights: _Path | None) -> list[str]:
+    return [] if weights is None else ["--weights", os.path.abspath(weights)]
 
 
 def _paths(files: _Path | Iterable[_Path]) -> list[str]:

@@ -41,7 +41,8 @@ std::string SampleWithoutNumbers(int64_t step, const config::Config& config,
     if (bad == input.end()) continue;
     return fmt::format("number {} of the input of sample {} in {} is {}: mend or remove it",
                        bad - input.begin(), data.train->NumberInFiles(sample),
-                       config.data().train_size() > 0 ? config.data().train(0) : "data", *bad);
+                       config.data().train_size() > 0 ? config.data().train(0) : "data",
+                       PrintableNumber(*bad));
   }
   return "";
 }

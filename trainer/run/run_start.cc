@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "config/config_differences.h"
 #include "observe/history/run_log.h"
+#include "observe/history/training_folder.h"
 #include "trainer/run/made_of.h"
 
 namespace lockstep {
@@ -196,7 +197,9 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
   // The other run may still be training and saving checkpoints, so rank 0 alone decides which one is the newest.
   int64_t step = 0;
   Together(world.host, [&] {
-    if (world.rank() == 0) step = FindCheckpoint(from).step;
+    if (world.rank() != 0) return;
+    RefuseFolds(ParseRunPoint(from).run_dir);
+    step = FindCheckpoint(from).step;
   });
   step = FromRankZero(step, "the checkpoint to begin from", world.host);
   start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step);

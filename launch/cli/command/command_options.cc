@@ -3,6 +3,18 @@
 #include <CLI/CLI.hpp>
 
 namespace lockstep {
+namespace {
+
+// Returns the check that a value is one of `words`. Capital letters, and the signs between the parts of a word, do not
+// matter: MultiLabel and multi-label are multi_label. The option gets the word as `words` has it.
+CLI::IsMember Choice(const std::vector<std::string>& words) {
+  return CLI::IsMember(words, [](std::string word) {
+    std::erase_if(word, [](char c) { return c == '_' || c == '-' || c == ' '; });
+    return CLI::detail::to_lower(word);
+  });
+}
+
+}  // namespace
 
 const Option& Option::Required() const {
   option_.required();
@@ -25,7 +37,7 @@ const Option& Option::Between(double least, double most) const {
 }
 
 const Option& Option::OneOf(const std::vector<std::string>& words) const {
-  option_.check(CLI::IsMember(words));
+  option_.transform(Choice(words));
   return *this;
 }
 
@@ -73,7 +85,7 @@ void CommandOptions::AddWord(const std::string& name,
                              const std::string& what, const std::vector<std::string>& known,
                              const std::string& usual) {
   app_.add_option_function<std::string>(name, set, what)
-      ->check(CLI::IsMember(known))
+      ->transform(Choice(known))
       ->default_str(usual);
 }
 

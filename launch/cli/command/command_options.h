@@ -26,6 +26,7 @@ class Option {
   const Option& ShowDefault() const;  // makes the help show the variable's value
   const Option& Within(int64_t least, int64_t most) const;
   const Option& Between(double least, double most) const;
+  // Accepts one of `words`, in small letters or capitals, and with or without the signs between its parts.
   const Option& OneOf(const std::vector<std::string>& words) const;
   // Makes an option with a list of values take at least `least` and at most `most` values.
   const Option& Take(int least, int most) const;

@@ -52,4 +52,9 @@ std::string FigureText(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4g}", value);
 }
 
+std::string SpreadText(double mean, double deviation) {
+  if (std::isnan(deviation)) return FigureText(mean);
+  return fmt::format("{} \u00b1 {:.2g}", FigureText(mean), deviation);
+}
+
 }  // namespace lockstep

@@ -19,4 +19,7 @@ std::string Shortened(std::string_view text, size_t most);
 // Returns the number with four significant digits; "-" for NaN.
 std::string FigureText(double value);
 
+// Returns a mean and its deviation, such as "0.0961 ± 0.024"; the mean alone if the deviation is NaN.
+std::string SpreadText(double mean, double deviation);
+
 }  // namespace lockstep

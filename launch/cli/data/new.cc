@@ -23,7 +23,8 @@ class NewCommand final : public LocalCommand {
         .Add("--label", request_.labels, "a table's column to predict; several: repeat it")
         .OneEach();
     options()
-        .Add("--output", request_.output, "config to write, which must not exist")
+        .Add("--output", request_.output,
+             "config to write, which must not exist; - is standard output")
         .ShowDefault();
     options().Add("--test", request_.test, "file to predict, if it is not test.csv beside DATA");
     options()
@@ -43,20 +44,33 @@ class NewCommand final : public LocalCommand {
     if (!draft.stand_in.empty()) assignments = {"model.imported.file=" + draft.stand_in};
     // LoadConfigText() throws if the config is not valid for training.
     LoadConfigText(request_.output, draft.config, assignments);
+    const bool is_printed = request_.output == kStandardOutput;
+    for (const std::string& line : draft.found) {
+      if (is_printed) Announce(line);
+    }
     target.Write(
         [&](const AppendBytes& append) { append(std::as_bytes(std::span(draft.config))); });
+    if (is_printed) return ExitStatus::kDone;
     for (const std::string& line : draft.found) Print("{}\n", line);
     Print("{} is written; next:\n", request_.output);
     for (const std::string& command : draft.next) Print("  {}\n", command);
     return ExitStatus::kDone;
   }
 
-  // Throws Error (kUsage) if a file with the config's name exists, even if it is a dangling symbolic link.
+  // Throws Error (kUsage) if the config has no name, or if a file with its name exists, even if it is a dangling
+  // symbolic link.
   void RequireNew() const {
+    namespace fs = std::filesystem;
+    if (request_.output == kStandardOutput) return;
+    if (fs::path(request_.output).filename().empty()) {
+      throw UsageError("--output \"{}\": is no name of a file: give one such as train.pbtxt",
+                       request_.output);
+    }
     std::error_code error;
-    if (!std::filesystem::exists(std::filesystem::symlink_status(request_.output, error))) return;
-    throw UsageError("{}: the file exists: remove it, or write another one with --output FILE",
-                     request_.output);
+    const fs::file_status status = fs::symlink_status(request_.output, error);
+    if (!fs::exists(status)) return;
+    throw UsageError("{}: the file exists: {}write another one with --output FILE", request_.output,
+                     fs::is_regular_file(status) ? "remove it, or " : "");
   }
 
   NewRequest request_;

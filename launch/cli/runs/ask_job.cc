@@ -6,22 +6,29 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "ckpt/run_lock.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 
-void AskJob(const std::string& run_dir, const std::string& request, std::string_view text,
-            const std::string& hint) {
+void FailWithoutJob(const std::string& folder, const std::string& hint) {
+  throw UsageError("{}: no job trains in it now, or its file system has no locks{}", folder, hint);
+}
+
+void AskJobs(const std::vector<std::string>& folders,
+             const std::function<std::string(const std::string& folder)>& request_of,
+             std::string_view text, const std::string& hint) {
   constexpr std::chrono::milliseconds kInterval{50};
-  if (!RunLock::IsHeld(run_dir)) {
-    throw UsageError("{}: no job trains in it now, or its file system has no locks{}", run_dir,
-                     hint);
+  for (const std::string& folder : folders) {
+    if (!HasJob(folder)) FailWithoutJob(folder, hint);
   }
-  WriteFileAtomically(request, text);
-  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
-    std::this_thread::sleep_for(kInterval);
+  for (const std::string& folder : folders) WriteFileAtomically(request_of(folder), text);
+  for (const std::string& folder : folders) {
+    const std::string request = request_of(folder);
+    while (std::filesystem::exists(request) && HasJob(folder)) {
+      std::this_thread::sleep_for(kInterval);
+    }
+    std::filesystem::remove(request);
   }
-  std::filesystem::remove(request);
 }
 
 }  // namespace lockstep

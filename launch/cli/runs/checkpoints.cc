@@ -1,9 +1,11 @@
 // lockstep checkpoints and verify: list and check the checkpoints of a run. lockstep checkpoint and stop: ask the job
 // that trains a run to save its state, or to save its state and end.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -14,11 +16,12 @@
 #include "base/files/safetensors.h"
 #include "base/say.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/run_lock.h"
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/runs/ask_job.h"
+#include "observe/history/crew_file.h"
+#include "observe/history/training_folder.h"
 #include "observe/metric_order.h"
 #include "trainer/run/run_folder.h"
 
@@ -66,14 +69,15 @@ void PrintEach(const std::string& run_dir, Tally tally,
 
 // Prints a line for each checkpoint, the newest first: its step, its size in bytes, the number of ranks that wrote it,
 // the most important metrics of the last evaluation, the metric by which the best checkpoint is chosen, and whether the
-// checkpoint is the best one. Throws Error (kCheckpoint) if there are no checkpoints, or if one of them is damaged.
-void PrintCheckpoints(const std::string& run_dir) {
+// checkpoint is the best one. Each line begins with `prefix`. Throws Error (kCheckpoint) if there are no checkpoints,
+// or if one of them is damaged.
+void PrintCheckpoints(const std::string& run_dir, const std::string& prefix) {
   const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
   PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
-    std::string line =
-        fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
-                    manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
+    std::string line = prefix;
+    line += fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
+                        manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
     for (const checkpoint::Metric& metric : manifest.metric()) {
       if (!IsBrief(metric.name()) && metric.name() != manifest.best_metric()) continue;
       if (std::isnan(metric.value())) continue;  // the metric is not defined for the samples
@@ -86,7 +90,7 @@ void PrintCheckpoints(const std::string& run_dir) {
 
 // Reads all checkpoints and the weights file of a run completely, and prints a line for each file. Throws Error
 // (kCheckpoint) if one of the files is damaged, or if there are no files.
-void VerifyCheckpoints(const std::string& run_dir) {
+void VerifyCheckpoints(const std::string& run_dir, const std::string& /*prefix*/) {
   Tally tally;
   const std::string weights = RunWeightsPath(run_dir);
   if (std::filesystem::exists(weights)) {
@@ -107,58 +111,101 @@ void VerifyCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Asks the job that trains in `run_dir` to write a checkpoint, waits until the checkpoint is complete, and prints the
-// path of the checkpoint. Throws Error: kUsage if no job trains in `run_dir`, kCheckpoint if there is no new
-// checkpoint.
-void RequestCheckpoint(const std::string& run_dir) {
-  const int64_t before = NewestStep(run_dir);
-  AskJob(run_dir, RequestPath(run_dir));
-  const int64_t after = NewestStep(run_dir);
-  if (after <= before) {
-    throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
-                          run_dir);
+bool HasBegun(const std::string& fold) { return KindOf(fold) == FolderKind::kRun; }
+
+// Calls `print` for the run, or for each fold of a cross-validation that has begun. If it throws for some folds, prints
+// their messages, and throws the last error in the end.
+void ForEachRun(const std::string& folder,
+                void (*print)(const std::string& run_dir, const std::string& prefix)) {
+  if (KindOf(folder) != FolderKind::kCrossValidation) return print(folder, "");
+  const std::vector<std::string> folds = FoldFolders(folder);
+  std::optional<Error> failure;
+  if (std::ranges::none_of(folds, HasBegun)) print(folds.front(), "");
+  for (size_t fold = 0; fold < folds.size(); ++fold) {
+    if (!HasBegun(folds[fold])) continue;
+    try {
+      print(folds[fold], fmt::format("fold {}: ", fold));
+    } catch (const Error& error) {
+      if (failure) PrintError(failure->what());
+      failure = error;
+    }
   }
-  Print("{}\n", CheckpointOf(run_dir, after).path);
+  if (failure) throw *failure;
 }
 
-// Asks the job that trains in `run_dir` to save its state and end, waits until the job has ended, and prints the path
-// of the newest checkpoint, if there is one. Throws Error (kUsage) if no job trains in `run_dir`.
-void RequestStop(const std::string& run_dir) {
-  AskJob(run_dir, StopPath(run_dir));
-  while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
-  const int64_t newest = NewestStep(run_dir);
-  if (newest >= 0) Print("{}\n", CheckpointOf(run_dir, newest).path);
+// Asks the job that trains in `folder` to write a checkpoint, waits until the checkpoint is complete, and prints the
+// path of the checkpoint. For a cross-validation it asks all folds that train now. Throws Error: kUsage if no job
+// trains in `folder`, kCheckpoint if there is no new checkpoint.
+void RequestCheckpoint(const std::string& folder) {
+  std::vector<std::string> runs = RunFoldersOf(folder);
+  std::erase_if(runs, [](const std::string& run) { return !HasJob(run); });
+  if (runs.empty()) FailWithoutJob(folder);
+  std::map<std::string, int64_t> before;
+  for (const std::string& run : runs) before[run] = NewestStep(run);
+  AskJobs(runs, &RequestPath);
+  std::string without;
+  for (const std::string& run : runs) {
+    const int64_t after = NewestStep(run);
+    if (after > before[run]) {
+      Print("{}\n", CheckpointOf(run, after).path);
+    } else if (HasJob(run) || runs.size() == 1) {
+      without = run;  // a fold that has ended meanwhile needs no checkpoint
+    }
+  }
+  if (without.empty()) return;
+  throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", without, without);
 }
 
-// A command whose only argument is a run folder.
+// Asks the job that trains in `folder` to save its state and end, waits until the job has ended, and prints the path of
+// the newest checkpoint, if there is one; for a cross-validation that of each fold. Throws Error (kUsage) if no job
+// trains in `folder`.
+void RequestStop(const std::string& folder) {
+  const std::vector<std::string> runs = RunFoldersOf(folder);
+  std::vector<std::string> jobs{folder};
+  if (KindOf(folder) == FolderKind::kCrossValidation && !CrewFile::HasCrew(folder)) {
+    jobs = runs;  // each fold is a job of its own
+    std::erase_if(jobs, [](const std::string& run) { return !HasJob(run); });
+    if (jobs.empty()) FailWithoutJob(folder);
+  }
+  AskJobs(jobs, &StopPath);
+  while (HasJob(folder)) std::this_thread::sleep_for(kInterval);
+  for (const std::string& run : runs) {
+    const int64_t newest = NewestStep(run);
+    if (newest >= 0) Print("{}\n", CheckpointOf(run, newest).path);
+  }
+}
+
+// A command whose only argument is the folder of a run or of a cross-validation.
 class RunFolderCommand final : public LocalCommand {
  public:
   RunFolderCommand(CLI::App& app, const std::string& name, const std::string& what,
-                   void (*run)(const std::string& run_dir))
+                   void (*run)(const std::string& folder))
       : LocalCommand(app, name, what), run_(run) {
-    options().Add("RUN", run_dir_, "run folder").Required();
+    options().Add("RUN", folder_, "run folder").Required();
   }
 
  private:
   ExitStatus RunHere(const Invocation&) override {
-    run_(run_dir_);
+    run_(folder_);
     return ExitStatus::kDone;
   }
 
-  void (*run_)(const std::string& run_dir);
-  std::string run_dir_;
+  void (*run_)(const std::string& folder);
+  std::string folder_;
 };
 
 }  // namespace
 
 std::unique_ptr<Command> NewCheckpointsCommand(CLI::App& app) {
-  return std::make_unique<RunFolderCommand>(app, "checkpoints", "a run's checkpoints",
-                                            PrintCheckpoints);
+  return std::make_unique<RunFolderCommand>(
+      app, "checkpoints", "a run's checkpoints",
+      [](const std::string& folder) { ForEachRun(folder, &PrintCheckpoints); });
 }
 
 std::unique_ptr<Command> NewVerifyCommand(CLI::App& app) {
-  return std::make_unique<RunFolderCommand>(app, "verify", "whether a run's checkpoints are whole",
-                                            VerifyCheckpoints);
+  return std::make_unique<RunFolderCommand>(
+      app, "verify", "whether a run's checkpoints are whole",
+      [](const std::string& folder) { ForEachRun(folder, &VerifyCheckpoints); });
 }
 
 std::unique_ptr<Command> NewCheckpointCommand(CLI::App& app) {

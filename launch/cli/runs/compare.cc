@@ -1,5 +1,6 @@
 // lockstep compare: shows runs side by side, with the config fields in which they differ, their speed, and their
-// metrics by step. If two profiles are given instead of runs, shows the kernels of the profiles.
+// metrics by step. A cross-validation has the means of its folds. If two profiles are given instead of runs, shows the
+// kernels of the profiles.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
 //   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run
@@ -19,6 +20,8 @@
 #include "launch/cli/command/table.h"
 #include "launch/cli/runs/profile_comparison.h"
 #include "observe/history/run_comparison.h"
+#include "observe/history/training_folder.h"
+#include "observe/history/training_history.h"
 #include "observe/metric_order.h"
 
 namespace lockstep {
@@ -35,19 +38,34 @@ constexpr size_t kMostCharacters = 60;
 constexpr std::array kFacts{"version", "world_size",        "device", "precision", "parameters",
                             "samples", "validation_samples"};
 
-using Runs = std::vector<const RunHistory*>;
+using Trainings = std::list<TrainingHistory>;
 
 template <typename TextOf>
-void AddRow(const std::string& name, const Runs& runs, const TextOf& text_of,
+void AddRow(const std::string& name, const Trainings& trainings, const TextOf& text_of,
             std::vector<TableRow>& rows) {
   TableRow row{"  " + name};
-  for (const RunHistory* run : runs) row.push_back(Shortened(text_of(*run), kMostCharacters));
+  for (const TrainingHistory& one : trainings) {
+    row.push_back(Shortened(text_of(one), kMostCharacters));
+  }
   rows.push_back(std::move(row));
 }
 
-Json FactOf(const RunHistory& run, const char* name) {
-  const auto found = run.log().start.find(name);
-  return found != run.log().start.end() && found->is_primitive() ? *found : Json();
+// Returns the fact of the run, or of the first fold that has begun.
+Json FactOf(const TrainingHistory& training, const char* name) {
+  for (const RunHistory& run : training.runs()) {
+    const auto found = run.log().start.find(name);
+    if (found != run.log().start.end() && found->is_primitive()) return *found;
+  }
+  return {};
+}
+
+std::vector<ComparedRuns> ComparedOf(const Trainings& trainings) {
+  std::vector<ComparedRuns> compared;
+  for (const TrainingHistory& training : trainings) {
+    ComparedRuns& runs = compared.emplace_back();
+    for (const RunHistory& run : training.runs()) runs.push_back(&run);
+  }
+  return compared;
 }
 
 std::string TextOf(const Json& fact) {
@@ -65,49 +83,68 @@ void AddMetric(const MetricComparison& metric, std::vector<TableRow>& rows) {
   TableRow last{"  last"};
   TableRow best{"  best"};
   bool has_best = false;
+  const auto at = [](int64_t step) { return step > 0 ? fmt::format(" at {}", step) : ""; };
   for (size_t i = 0; i < metric.last.size(); ++i) {
-    const std::string value = std::isnan(metric.last[i]) ? "nan" : FigureText(metric.last[i]);
-    last.push_back(metric.last_step[i] > 0 ? fmt::format("{} at {}", value, metric.last_step[i])
-                                           : "-");
+    const std::string value =
+        std::isnan(metric.last[i]) ? "nan" : SpreadText(metric.last[i], metric.last_deviation[i]);
+    last.push_back(metric.last_step[i] > 0 ? value + at(metric.last_step[i]) : "-");
     has_best |= !std::isnan(metric.best[i]);
     best.push_back(!std::isnan(metric.best[i])
-                       ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i])
+                       ? SpreadText(metric.best[i], metric.best_deviation[i]) +
+                             at(metric.best_step[i])
                        : "-");
   }
   rows.push_back(std::move(last));
   if (has_best) rows.push_back(std::move(best));
 }
 
-void PrintTable(const Runs& runs) {
+void PrintTable(const Trainings& trainings) {
   TableRow header{""};
-  for (const RunHistory* run : runs) header.push_back(Shortened(run->run_dir(), kMostCharacters));
+  for (const TrainingHistory& one : trainings) {
+    header.push_back(Shortened(one.folder(), kMostCharacters));
+  }
   std::vector<TableRow> rows{std::move(header), {"run"}};
   AddRow(
-      "state", runs, [](const RunHistory& run) { return std::string(NameOf(run.state())); }, rows);
-  AddRow(
-      "step", runs,
-      [](const RunHistory& run) {
-        return run.steps() > 0 ? fmt::format("{} of {}", run.log().step, run.steps())
-                               : fmt::format("{}", run.log().step);
-      },
-      rows);
-  AddRow(
-      "samples/s", runs,
-      [](const RunHistory& run) {
-        return run.samples_per_s() >= 0 ? fmt::format("{:.0f}", run.samples_per_s()) : "-";
-      },
-      rows);
-  AddRow(
-      "time", runs,
-      [](const RunHistory& run) { return run.trained_s() ? DurationText(*run.trained_s()) : "-"; },
-      rows);
-  AddRow(
-      "verdict", runs,
-      [](const RunHistory& run) { return run.verdict().empty() ? "-" : run.verdict(); }, rows);
-  for (const char* fact : kFacts) {
-    AddRow(fact, runs, [&](const RunHistory& run) { return TextOf(FactOf(run, fact)); }, rows);
+      "state", trainings,
+      [](const TrainingHistory& one) { return std::string(NameOf(one.state())); }, rows);
+  const bool has_folds = std::ranges::any_of(trainings, &TrainingHistory::has_folds);
+  if (has_folds) {
+    AddRow(
+        "folds", trainings,
+        [](const TrainingHistory& one) {
+          return one.has_folds() ? fmt::format("{}", one.runs().size()) : "-";
+        },
+        rows);
   }
-  const std::vector<FieldDifference> differences = ConfigDifferences(runs);
+  AddRow(
+      "step", trainings,
+      [](const TrainingHistory& one) {
+        return one.steps() > 0 ? fmt::format("{} of {}", one.step(), one.steps())
+                               : fmt::format("{}", one.step());
+      },
+      rows);
+  AddRow(
+      "samples/s", trainings,
+      [](const TrainingHistory& one) {
+        return one.samples_per_s() >= 0 ? fmt::format("{:.0f}", one.samples_per_s()) : "-";
+      },
+      rows);
+  AddRow(
+      "time", trainings,
+      [](const TrainingHistory& one) {
+        return one.trained_s() ? DurationText(*one.trained_s()) : "-";
+      },
+      rows);
+  AddRow(
+      "verdict", trainings,
+      [](const TrainingHistory& one) { return one.verdict().empty() ? "-" : one.verdict(); }, rows);
+  for (const char* fact : kFacts) {
+    AddRow(
+        fact, trainings, [&](const TrainingHistory& one) { return TextOf(FactOf(one, fact)); },
+        rows);
+  }
+  const std::vector<ComparedRuns> compared = ComparedOf(trainings);
+  const std::vector<FieldDifference> differences = ConfigDifferences(compared);
   if (!differences.empty()) rows.push_back({"config"});
   for (const FieldDifference& difference : differences) {
     TableRow row{"  " + difference.field};
@@ -116,33 +153,42 @@ void PrintTable(const Runs& runs) {
     }
     rows.push_back(std::move(row));
   }
-  AddMetric(CompareLosses(runs, kWindows), rows);
-  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) {
+  AddMetric(CompareLosses(compared, kWindows), rows);
+  for (const MetricComparison& metric : CompareMetrics(compared, kMostSteps)) {
     if (IsBriefFigure(metric.name)) AddMetric(metric, rows);
   }
   Print("{}", TableText(rows));
 }
 
-void PrintJson(const Runs& runs) {
+void PrintJson(const Trainings& trainings) {
   Json result{{"runs", Json::array()}, {"config", Json::object()}, {"metrics", Json::object()}};
-  for (const RunHistory* run : runs) {
-    Json one{{"run", run->run_dir()},   {"state", NameOf(run->state())},
-             {"step", run->log().step}, {"samples_per_s", nullptr},
-             {"seconds", nullptr},      {"verdict", run->verdict()}};
-    if (run->samples_per_s() >= 0) one["samples_per_s"] = run->samples_per_s();
-    if (run->trained_s()) one["seconds"] = *run->trained_s();
-    for (const char* fact : kFacts) one[fact] = FactOf(*run, fact);
+  for (const TrainingHistory& training : trainings) {
+    Json one{
+        {"run", training.folder()},     {"state", NameOf(training.state())}, {"folds", nullptr},
+        {"step", training.step()},      {"samples_per_s", nullptr},          {"seconds", nullptr},
+        {"verdict", training.verdict()}};
+    if (training.has_folds()) one["folds"] = training.runs().size();
+    if (training.samples_per_s() >= 0) one["samples_per_s"] = training.samples_per_s();
+    if (training.trained_s()) one["seconds"] = *training.trained_s();
+    for (const char* fact : kFacts) one[fact] = FactOf(training, fact);
     result["runs"].push_back(std::move(one));
   }
-  for (const FieldDifference& difference : ConfigDifferences(runs)) {
+  const std::vector<ComparedRuns> compared = ComparedOf(trainings);
+  for (const FieldDifference& difference : ConfigDifferences(compared)) {
     result["config"][difference.field] = difference.values;
   }
-  std::vector<MetricComparison> metrics = CompareMetrics(runs, std::numeric_limits<size_t>::max());
-  metrics.insert(metrics.begin(), CompareLosses(runs, kWindows));
+  std::vector<MetricComparison> metrics =
+      CompareMetrics(compared, std::numeric_limits<size_t>::max());
+  metrics.insert(metrics.begin(), CompareLosses(compared, kWindows));
   for (const MetricComparison& metric : metrics) {
-    result["metrics"][metric.name] = {{"steps", metric.steps}, {"at_step", metric.at_step},
-                                      {"last", metric.last},   {"last_step", metric.last_step},
-                                      {"best", metric.best},   {"best_step", metric.best_step}};
+    result["metrics"][metric.name] = {{"steps", metric.steps},
+                                      {"at_step", metric.at_step},
+                                      {"last", metric.last},
+                                      {"last_step", metric.last_step},
+                                      {"best", metric.best},
+                                      {"best_step", metric.best_step},
+                                      {"last_deviation", metric.last_deviation},
+                                      {"best_deviation", metric.best_deviation}};
   }
   Print("{}\n", result.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -172,27 +218,31 @@ class CompareCommand final : public LocalCommand {
   }
 
   ExitStatus CompareRuns() {
-    std::list<RunHistory> histories;
-    Runs runs;
+    Trainings trainings;
     for (const std::string& folder : folders_) {
-      RequireRunFolder(folder);
-      const RunHistory& run = histories.emplace_back(folder, RunLog::Keep::kAllSteps);
-      if (run.state() == RunState::kNoLog) {
-        Warn(fmt::format("{}/log.jsonl: {}", folder,
-                         run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));
-      }
-      if (!run.config()) {
-        Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", folder,
-                         run.why_no_config()));
-      }
-      runs.push_back(&run);
+      RequireTraining(folder);
+      const TrainingHistory& training = trainings.emplace_back(folder, RunLog::Keep::kAllSteps);
+      for (const RunHistory& run : training.runs()) WarnOf(run);
     }
     if (json_) {
-      PrintJson(runs);
+      PrintJson(trainings);
     } else {
-      PrintTable(runs);
+      PrintTable(trainings);
     }
     return ExitStatus::kDone;
+  }
+
+  // Warns of the files of the run that cannot be read. A fold that has not begun has none.
+  static void WarnOf(const RunHistory& run) {
+    if (KindOf(run.run_dir()) == FolderKind::kOther) return;
+    if (run.state() == RunState::kNoLog) {
+      Warn(fmt::format("{}/log.jsonl: {}", run.run_dir(),
+                       run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));
+    }
+    if (!run.config()) {
+      Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", run.run_dir(),
+                       run.why_no_config()));
+    }
   }
 
   std::vector<std::string> folders_;

@@ -2,6 +2,7 @@
 #include "base/say.h"
 #include "comm/watch/flight_story.h"
 #include "launch/cli/command/commands.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +17,7 @@ class FlightCommand final : public LocalCommand {
 
  private:
   ExitStatus RunHere(const Invocation&) override {
+    RefuseFolds(run_dir_);
     const Flights flights = ReadFlights(run_dir_);
     for (const std::string& why : flights.damaged) Warn(why);
     Print("{}", Story(flights.read, last_));

@@ -16,7 +16,7 @@
 #include "ckpt/run_lock.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/runs/ask_job.h"
-#include "observe/history/run_history.h"
+#include "observe/history/training_folder.h"
 #include "observe/profile/profile_files.h"
 
 namespace lockstep {
@@ -52,10 +52,10 @@ RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
         "for it",
         run_dir, request);
   }
-  AskJob(run_dir, request, fmt::format("{}\n", steps),
-         before.empty() ? std::string()
-                        : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
-                                      before.rbegin()->first));
+  AskJobs({run_dir}, &ProfileRequestPath, fmt::format("{}\n", steps),
+          before.empty() ? std::string()
+                         : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
+                                       before.rbegin()->first));
   // A job that has restarted from an earlier checkpoint may write a profile of a step that has a profile already, or of
   // an earlier step. The new profile is therefore found by comparing the times of all profiles with those in `before`.
   for (const auto& [step, time] : TimesOf(run_dir)) {

@@ -27,10 +27,10 @@ class ReportCommand final : public LocalCommand {
         .Add("RUN", folders_, "run folders, or folders of run folders")
         .Required()
         .Take(1, kMostRuns);
-    options().Add("--output", output_, "HTML file to write").Required();
+    options().Add("--output", output_, "HTML file to write; - is standard output").Required();
   }
 
-  bool prints_result() const override { return false; }
+  bool prints_result() const override { return output_ == kStandardOutput; }
 
  private:
   ExitStatus RunHere(const Invocation&) override {

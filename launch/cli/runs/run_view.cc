@@ -246,8 +246,71 @@ class View {
   std::vector<TableRow> rows_;
 };
 
+std::string EpochText(const RunHistory& run) {
+  if (run.log().epoch <= 0) return "-";
+  return run.epochs() > 0 ? fmt::format("{}/{}", run.log().epoch, run.epochs())
+                          : fmt::format("{}", run.log().epoch);
+}
+
+std::string StepText(int64_t step, int64_t steps) {
+  return steps > 0 ? fmt::format("{}/{}", step, steps) : fmt::format("{}", step);
+}
+
+TableRow FoldRow(const TrainingHistory& training, size_t fold) {
+  const RunHistory& run = training.runs().at(fold);
+  const std::optional<BestValue> best = run.best();
+  const std::optional<LoggedStep>& last = run.log().last_step;
+  const bool trains = run.state() == RunState::kTraining && last && last->left_s >= 0;
+  return {
+      fmt::format("{}", fold),
+      training.FoldState(fold),
+      EpochText(run),
+      StepText(run.log().step, run.steps()),
+      last ? FigureText(last->loss) : "-",
+      best ? fmt::format("{} {} at {}", best->metric, FigureText(best->value), best->step) : "-",
+      run.samples_per_s() >= 0 ? fmt::format("{:.0f}", run.samples_per_s()) : "-",
+      trains ? DurationText(last->left_s) : "-"};
+}
+
+std::string FoldsView(const TrainingHistory& training, double now) {
+  std::vector<TableRow> rows;
+  const auto add = [&](const std::string& name, const std::string& text) {
+    rows.push_back({name, Shortened(text, kMostCharacters)});
+  };
+  const std::string why = training.why();
+  const auto done = std::ranges::count_if(
+      training.runs(), [](const RunHistory& run) { return run.state() == RunState::kDone; });
+  add("run", training.folder());
+  add("state", fmt::format("{}{}{}", NameOf(training.state()), why.empty() ? "" : ": ", why));
+  add("folds", fmt::format("{} of {} done", done, training.runs().size()));
+  if (training.start_time()) {
+    add("logs", fmt::format("began {} ago, last line {} ago",
+                            DurationText(std::max(0.0, now - *training.start_time())),
+                            DurationText(std::max(0.0, now - training.last_time()))));
+  }
+  add("step", StepText(training.step(), training.steps()));
+  if (const std::optional<BestSpread> best = training.best()) {
+    add("best", fmt::format("{} {}, the mean of {} fold{}", best->metric,
+                            SpreadText(best->value.mean, best->value.deviation), best->value.count,
+                            best->value.count == 1 ? "" : "s"));
+  }
+  if (!training.verdict().empty()) {
+    add("verdict", training.verdict());
+    add("remedy", training.remedy());
+  }
+  std::vector<TableRow> folds{
+      {"fold", "state", "epoch", "step", "loss", "best metric", "samples/s", "left"}};
+  for (size_t fold = 0; fold < training.runs().size(); ++fold) {
+    folds.push_back(FoldRow(training, fold));
+  }
+  return TableText(rows) + TableText(folds);
+}
+
 }  // namespace
 
-std::string RunView(const RunHistory& run, double now) { return View(run, now).Text(); }
+std::string TrainingView(const TrainingHistory& training, double now) {
+  return training.has_folds() ? FoldsView(training, now)
+                              : View(training.runs().front(), now).Text();
+}
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// lockstep runs: lists the runs of a folder with their state, best metric, speed and verdict.
+// lockstep runs: lists the runs of a folder with their state, best metric, speed and verdict. A cross-validation is one
+// line, with the mean and the deviation of its folds.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
 //   the folder cannot be read -> Error (kUsage) -> test_what_is_no_run
@@ -17,7 +18,8 @@
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/table.h"
-#include "observe/history/run_history.h"
+#include "observe/history/training_folder.h"
+#include "observe/history/training_history.h"
 
 namespace lockstep {
 namespace {
@@ -27,44 +29,57 @@ namespace fs = std::filesystem;
 constexpr size_t kMostNameCharacters = 60;
 constexpr size_t kMostVerdictCharacters = 60;
 
-TableRow RowOf(const RunHistory& run, double now) {
-  const std::optional<BestValue> best = run.best();
-  const double rate = run.samples_per_s();
-  const std::string steps = run.steps() > 0 ? fmt::format("/{}", run.steps()) : "";
-  return {
-      Shortened(run.run_dir(), kMostNameCharacters),
-      std::string(NameOf(run.state())),
-      fmt::format("{}{}", run.log().step, steps),
-      best ? fmt::format("{} {} at {}", best->metric, FigureText(best->value), best->step) : "-",
-      rate >= 0 ? fmt::format("{:.0f}", rate) : "-",
-      run.verdict().empty() ? "-" : Shortened(run.verdict(), kMostVerdictCharacters),
-      DurationText(std::max(0.0, now - run.last_time()))};
+std::string BestText(const std::optional<BestSpread>& best) {
+  if (!best) return "-";
+  const std::string value = SpreadText(best->value.mean, best->value.deviation);
+  return best->step > 0 ? fmt::format("{} {} at {}", best->metric, value, best->step)
+                        : fmt::format("{} {} of {}", best->metric, value, best->value.count);
 }
 
-nlohmann::ordered_json JsonOf(const RunHistory& run) {
-  const std::optional<BestValue> best = run.best();
-  nlohmann::ordered_json line{{"run", run.run_dir()},
-                              {"state", NameOf(run.state())},
-                              {"step", run.log().step},
+TableRow RowOf(const TrainingHistory& training, double now) {
+  const double rate = training.samples_per_s();
+  const std::string steps = training.steps() > 0 ? fmt::format("/{}", training.steps()) : "";
+  const std::string verdict = training.verdict();
+  return {Shortened(training.folder(), kMostNameCharacters),
+          std::string(NameOf(training.state())),
+          fmt::format("{}{}", training.step(), steps),
+          BestText(training.best()),
+          rate >= 0 ? fmt::format("{:.0f}", rate) : "-",
+          verdict.empty() ? "-" : Shortened(verdict, kMostVerdictCharacters),
+          DurationText(std::max(0.0, now - training.last_time()))};
+}
+
+nlohmann::ordered_json JsonOf(const TrainingHistory& training) {
+  const std::optional<BestSpread> best = training.best();
+  nlohmann::ordered_json line{{"run", training.folder()},
+                              {"state", NameOf(training.state())},
+                              {"folds", nullptr},
+                              {"step", training.step()},
                               {"steps", nullptr},
-                              {"epoch", run.log().epoch},
+                              {"epoch", training.runs().front().log().epoch},
                               {"best_metric", nullptr},
                               {"best", nullptr},
+                              {"best_deviation", nullptr},
                               {"best_step", nullptr},
                               {"samples_per_s", nullptr},
-                              {"verdict", run.verdict()},
-                              {"remedy", run.remedy()},
+                              {"verdict", training.verdict()},
+                              {"remedy", training.remedy()},
                               {"start_time", nullptr},
-                              {"last_time", run.last_time()},
-                              {"why", run.log().why}};
-  if (run.steps() > 0) line["steps"] = run.steps();
+                              {"last_time", training.last_time()},
+                              {"why", training.why()}};
+  if (training.has_folds()) {
+    line["folds"] = training.runs().size();
+    line["epoch"] = nullptr;  // each fold has its own
+  }
+  if (training.steps() > 0) line["steps"] = training.steps();
   if (best) {
     line["best_metric"] = best->metric;
-    line["best"] = best->value;
-    line["best_step"] = best->step;
+    line["best"] = best->value.mean;
+    if (best->value.count > 1) line["best_deviation"] = best->value.deviation;
+    if (best->step > 0) line["best_step"] = best->step;
   }
-  if (run.samples_per_s() >= 0) line["samples_per_s"] = run.samples_per_s();
-  if (run.start_time()) line["start_time"] = *run.start_time();
+  if (training.samples_per_s() >= 0) line["samples_per_s"] = training.samples_per_s();
+  if (training.start_time()) line["start_time"] = *training.start_time();
   return line;
 }
 
@@ -78,35 +93,46 @@ class RunsCommand final : public LocalCommand {
 
  private:
   ExitStatus RunHere(const Invocation&) override {
-    std::vector<RunHistory> runs;
-    if (IsRunFolder(folder_)) {
-      runs.emplace_back(folder_);
-    } else {
-      for (const std::string& folder : RunFoldersIn(folder_)) {
-        runs.emplace_back(fs::path(folder).lexically_normal());
-      }
+    std::vector<TrainingHistory> trainings;
+    for (const std::string& folder : Folders()) {
+      trainings.emplace_back(fs::path(folder).lexically_normal());
     }
-    if (runs.empty()) {
+    if (trainings.empty()) {
       Announce(fmt::format("{}: there are no runs in it", folder_));
       return ExitStatus::kDone;
     }
-    std::ranges::sort(runs, [](const RunHistory& a, const RunHistory& b) {
-      return a.last_time() != b.last_time() ? a.last_time() > b.last_time()
-                                            : a.run_dir() < b.run_dir();
-    });
+    if (KindOf(folder_) == FolderKind::kOther) {
+      std::ranges::sort(trainings, [](const TrainingHistory& a, const TrainingHistory& b) {
+        return a.last_time() != b.last_time() ? a.last_time() > b.last_time()
+                                              : a.folder() < b.folder();
+      });
+    }
     if (json_) {
-      for (const RunHistory& run : runs) {
-        Print("{}\n",
-              JsonOf(run).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+      for (const TrainingHistory& training : trainings) {
+        Print("{}\n", JsonOf(training).dump(-1, ' ', false,
+                                            nlohmann::ordered_json::error_handler_t::replace));
       }
       return ExitStatus::kDone;
     }
     const double now = UnixSeconds();
     std::vector<TableRow> rows{
         {"run", "state", "step", "best metric", "samples/s", "verdict", "age"}};
-    for (const RunHistory& run : runs) rows.push_back(RowOf(run, now));
+    for (const TrainingHistory& training : trainings) rows.push_back(RowOf(training, now));
     Print("{}", TableText(rows));
     return ExitStatus::kDone;
+  }
+
+  // Returns the folders of the runs and cross-validations to list. A cross-validation that the user names comes
+  // first, before its folds.
+  std::vector<std::string> Folders() const {
+    const FolderKind kind = KindOf(folder_);
+    if (kind == FolderKind::kOther) return TrainingsIn(folder_);
+    std::vector<std::string> folders{folder_};
+    if (kind == FolderKind::kRun) return folders;
+    for (const std::string& fold : FoldFolders(folder_)) {
+      if (KindOf(fold) == FolderKind::kRun) folders.push_back(fold);
+    }
+    return folders;
   }
 
   std::string folder_ = "runs";

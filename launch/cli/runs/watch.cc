@@ -1,4 +1,5 @@
-// lockstep watch: shows the load of this machine's GPUs, cores and memory, or the state of a run, in the terminal or
+// lockstep watch: shows the load of this machine's GPUs, cores and memory, or the state of a run or of a
+// cross-validation, in the terminal or
 // (--page) in a browser.
 //
 // Protocol on a terminal:
@@ -47,7 +48,8 @@
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/runs/run_view.h"
-#include "observe/history/run_history.h"
+#include "observe/history/training_folder.h"
+#include "observe/history/training_history.h"
 #include "observe/machine/machine_monitor.h"
 #include "observe/machine/machine_text.h"
 #include "observe/machine/nvml.h"
@@ -80,7 +82,9 @@ void PrintMachine() {
   Print("{}", TextOf(ReadMachine(host, gpus, {})));
 }
 
-void PrintRun(const RunHistory& run) { Print("{}", RunView(run, UnixSeconds())); }
+void PrintTraining(const TrainingHistory& training) {
+  Print("{}", TrainingView(training, UnixSeconds()));
+}
 
 // The terminal of standard input and output. While an object exists, keys are read one by one without an echo, and the
 // terminal shows its alternate screen.
@@ -175,9 +179,9 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run until the run has ended, and then prints the state of the run. A run that has failed or was
-// killed is shown for twenty more seconds, because --restarts may start the job again.
-void WatchRun(RunHistory& run) {
+// Shows a run or a cross-validation until it has ended, and then prints its state. If it has failed or was killed, it
+// is shown for twenty more seconds, because --restarts may start the job again.
+void Watch(TrainingHistory& training) {
   constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;
   double shown_at = SecondsSinceBoot();
@@ -186,17 +190,18 @@ void WatchRun(RunHistory& run) {
     const double now = SecondsSinceBoot();
     if (now - shown_at < kPeriod) return std::nullopt;
     shown_at = now;
-    run.Refresh();
-    if (run.state() == RunState::kTraining) trained_at = now;
-    return RunView(run, UnixSeconds());
+    training.Refresh();
+    if (training.state() == RunState::kTraining) trained_at = now;
+    return TrainingView(training, UnixSeconds());
   };
   const auto is_over = [&] {
-    const bool may_go_on = run.state() == RunState::kTraining || run.state() == RunState::kFailed ||
-                           run.state() == RunState::kKilled;
+    const RunState state = training.state();
+    const bool may_go_on =
+        state == RunState::kTraining || state == RunState::kFailed || state == RunState::kKilled;
     return !may_go_on || SecondsSinceBoot() - trained_at > kRestartPeriod;
   };
-  Show(RunView(run, UnixSeconds()), next, is_over, signals);
-  PrintRun(run);
+  Show(TrainingView(training, UnixSeconds()), next, is_over, signals);
+  PrintTraining(training);
 }
 
 void WatchOnPage(const std::vector<std::string>& folders, const std::string& address, int port) {
@@ -243,12 +248,12 @@ class WatchCommand final : public LocalCommand {
       throw UsageError("{} runs: a terminal shows one: add --page, or see lockstep compare",
                        folders_.size());
     } else if (!folders_.empty()) {
-      RequireRunFolder(folders_.front());
-      RunHistory run(folders_.front());
-      if (once || run.state() != RunState::kTraining) {
-        PrintRun(run);
+      RequireTraining(folders_.front());
+      TrainingHistory training(folders_.front());
+      if (once || training.state() != RunState::kTraining) {
+        PrintTraining(training);
       } else {
-        WatchRun(run);
+        Watch(training);
       }
     } else if (once) {
       PrintMachine();

@@ -13,7 +13,7 @@
 #include "base/small_letters.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/dtype.h"
-#include "use/named_runs.h"
+#include "observe/history/training_folder.h"
 
 namespace lockstep {
 namespace {
@@ -72,11 +72,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   OutputTarget target(output, kept);
   std::vector<Weights> weights;
   for (const std::string& source : sources) {
-    const std::string run_dir = ParseRunPoint(source).run_dir;
-    if (HoldsFolds(run_dir)) {
-      throw UsageError("{}: holds the folds of a cross-validation: name one, {}", run_dir,
-                       FoldRunDir(run_dir, 0));
-    }
+    RefuseFolds(ParseRunPoint(source).run_dir);
     weights.push_back(ReadWeights(source));
   }
   TensorsByName tensors = weights.size() == 1 ? weights[0].tensors : MeanOf(weights);

@@ -2,7 +2,7 @@
 // fits into that GPU's memory. The command does not need the GPU.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
-//   an unknown GPU, a size without a unit -> Error (kUsage) -> test_wrong_input
+//   an unknown GPU, a size without a unit, more ranks than samples in a step -> Error (kUsage) -> test_wrong_input
 //   a model whose memory cannot be predicted -> Error (kUsage)
 //     -> test_a_model_that_may_read_values, test_an_operation_that_cannot_be_foretold
 //   the model does not accept some sizes of samples -> "-" in the table of --table
@@ -155,6 +155,12 @@ class EstimateCommand final : public LocalCommand {
     const KnownGpu& gpu = GpuOfName(gpu_);
     const int64_t capacity = memory_.empty() ? CapacityOf(gpu) : ParseBytes(memory_);
     config::Config config = config_.Load();
+    if (const int64_t most = config.global_batch() / config.accumulation(); ranks_ > most) {
+      throw UsageError(
+          "--ranks {}: each rank needs a sample in each micro-batch, and global_batch {} with "
+          "accumulation {} is enough for {}: give fewer ranks, or a greater global_batch",
+          ranks_, config.global_batch(), config.accumulation(), most);
+    }
     const Samples samples = SamplesOf(config, /*opens=*/rate_ > 0, invocation);
     if (table_) {
       PrintTable(config, samples.spec, invocation.extensions.models);

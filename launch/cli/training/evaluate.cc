@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/printable_number.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
@@ -81,7 +82,7 @@ void PrintFolds(const std::vector<RunEvaluation>& folds) {
     // The metric is not defined in a fold, as TellRemarks() says.
     if (std::isnan(summary.means[i].value)) continue;
     Print("  {:<18} {:.4f} \u00b1 {:.4f}\n", summary.means[i].name, summary.means[i].value,
-          summary.deviations[i].value);
+          PrintableNumber(summary.deviations[i].value));
   }
 }
 

@@ -77,7 +77,7 @@ class PredictCommand final : public RankCommand {
                   "a competition's sample submission: its columns, ids and order");
   }
 
-  bool prints_result() const override { return request_.output == "-"; }
+  bool prints_result() const override { return request_.output == kStandardOutput; }
 
  private:
   void Check(StartedCommand&) const override {
@@ -100,7 +100,6 @@ class PredictCommand final : public RankCommand {
       }
       *dash = input.emplace().path();
     }
-    if (prints_result()) request.output = "/dev/stdout";
     // Lines about standard input must not name the file of InputFile.
     const auto shown = [&](std::string line) {
       const std::string path = input ? input->path() : "";

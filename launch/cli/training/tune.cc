@@ -50,7 +50,7 @@ constexpr Part kParts[] = {
 };
 // kGlobalBatch runs just before the part "loader" and after the parts "batch" and "precision", because its trials begin
 // with the settings that those two parts found.
-constexpr Part kGlobalBatch{"", "", Part::kByName, 2, &TuneGlobalBatch};
+constexpr Part kGlobalBatch{"", "the global batch", Part::kByName, 2, &TuneGlobalBatch};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
   std::vector<std::string> words;
@@ -109,6 +109,7 @@ class TuneCommand final : public Command {
     Tuning tuning({.path = config_.path,
                    .assignments = config_.assignments,
                    .ranks = ranks,
+                   .ranks_here = invocation.start.RanksHere(),
                    .time_s = time_s_,
                    .reserve = reserve_,
                    .cold = cold_,
@@ -165,6 +166,10 @@ class TuneCommand final : public Command {
     for (const Part* part : parts) {
       const double time_s = (end_s - SecondsSinceBoot()) * part->weight / weights;
       weights -= part->weight;
+      if (!tuning.runner().HasTime()) {
+        tuning.PrintNothing(part->finds, tuning.MoreTime(""));
+        continue;
+      }
       try {
         if (const auto stopped = part->tune(tuning, time_s)) return stopped;
       } catch (const Error& error) {

@@ -98,8 +98,10 @@ void Conclude(const FoundWay& found, Tuning& tuning) {
   } else {
     const bool is_users = !splits && !switches;
     Print("\n{}accumulation {}, activation checkpointing {}: {} samples/s{}\n",
-          is_users ? "nothing faster was found than yours: " : "suggestion: ", best.accumulation,
-          checkpointing ? "on" : "off", SpeedText(best.samples_per_s),
+          !is_users          ? "suggestion: "
+          : found.has_others ? "nothing faster was found than yours: "
+                             : "nothing was tried but yours: ",
+          best.accumulation, checkpointing ? "on" : "off", SpeedText(best.samples_per_s),
           is_users ? "" : ", where yours " + fate);
     if (found.out_of_time) Print("{}\n", tuning.MoreTime(""));
     Print("\n");

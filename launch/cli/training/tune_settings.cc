@@ -73,7 +73,9 @@ void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuni
         {{"suggestion", JsonOf(best.setting)}, {"samples_per_s", best.samples_per_s}});
   } else {
     if (best.is_users) {
-      Print("\nnothing faster was found than yours: {} samples/s\n", SpeedText(best.samples_per_s));
+      Print("\n{} yours: {} samples/s\n",
+            trials.has_others() ? "nothing faster was found than" : "nothing was tried but",
+            SpeedText(best.samples_per_s));
     } else {
       Print("\nsuggestion: {}: {} samples/s, where yours {}\n", TextOf(best.setting),
             SpeedText(best.samples_per_s), users);
@@ -147,7 +149,7 @@ std::optional<ExitStatus> TuneLoader(Tuning& tuning, double time_s) {
   // A loader that is twice as fast as the steps is fast enough, even though training takes a part of the cores from the
   // loader.
   const double ample = tuning.step_samples_per_s > 0 ? 2 * tuning.step_samples_per_s : HUGE_VAL;
-  const LoaderSearch search{.ranks = options.ranks,
+  const LoaderSearch search{.ranks = options.ranks_here,
                             .cold = options.cold,
                             .ample = ample,
                             .end_s = SecondsSinceBoot() + time_s};

@@ -92,7 +92,9 @@ void Conclude(const std::vector<TimedBatch>& tried, bool out_of_time, Tuning& tu
                          {"optimizer.lr", lr}}},
                        {"samples_per_s", best->trial.samples_per_s}});
   } else if (best == &users) {
-    Print("\nno other global batch is clearly faster than yours: {} samples/s\n",
+    Print("\n{} yours: {} samples/s\n",
+          tried.size() > 1 ? "no other global batch is clearly faster than"
+                           : "no other global batch was tried than",
           SpeedText(users.trial.samples_per_s));
   } else {
     Print(

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/say.h"
 #include "config/config.h"
 #include "launch/cli/command/table.h"
@@ -21,7 +22,8 @@ Tuning::Tuning(const TuneOptions& options, std::vector<std::string> command)
       text_(ReadConfigText(options.path)),
       users_config_(LoadConfigText(options.path, text_, options.assignments)),
       config_(users_config_),
-      runner_(std::move(command), std::filesystem::absolute(config_.run_dir()).parent_path()) {}
+      runner_(std::move(command), std::filesystem::absolute(config_.run_dir()).parent_path(),
+              SecondsSinceBoot() + options.time_s) {}
 
 config::Config Tuning::With(const Setting& setting) const {
   std::vector<std::string> assignments = options_.assignments;

@@ -22,6 +22,7 @@ struct TuneOptions {
   std::string path;                      // path of the config file
   std::vector<std::string> assignments;  // the values of the option --set
   int ranks = 1;
+  int ranks_here = 1;  // how many of the ranks are on this machine
   int time_s = 60;
   double reserve = 0.05;  // share of a GPU's memory that is to stay free
   bool cold = false;      // true: files are read from the disk each time, not from the page cache
@@ -30,8 +31,8 @@ struct TuneOptions {
 
 class Tuning {
  public:
-  // Loads the config. `command` is the first argument of TrialRunner's constructor. Throws Error (kUsage) if the config
-  // cannot be loaded.
+  // Loads the config. `command` is the first argument of TrialRunner's constructor. The time for trials begins now.
+  // Throws Error (kUsage) if the config cannot be loaded.
   Tuning(const TuneOptions& options, std::vector<std::string> command);
 
   const TuneOptions& options() const { return options_; }

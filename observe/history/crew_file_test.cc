@@ -1,4 +1,4 @@
-#include "launch/crew/crew_file.h"
+#include "observe/history/crew_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

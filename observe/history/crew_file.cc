@@ -1,4 +1,4 @@
-#include "launch/crew/crew_file.h"
+#include "observe/history/crew_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -37,12 +37,6 @@ JobState StateOf(const std::string& name) {
 
 std::string FilePath(const std::string& folder) { return folder + "/crew.json"; }
 std::string LockPath(const std::string& folder) { return folder + "/crew.lock"; }
-
-bool HasCrew(const std::string& folder) {
-  std::string why;
-  const FileDescriptor lock = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDONLY, why);
-  return lock.get() >= 0 && IsLocked(lock.get());
-}
 
 Json JsonOf(const JobRecord& job) {
   Json json{{"name", job.name}, {"state", NameOf(job.state)}};
@@ -89,6 +83,12 @@ void CrewFile::Write(const std::vector<JobRecord>& jobs) {
   } catch (const Error& error) {
     if (!std::exchange(warned_, true)) Warn(error.what());
   }
+}
+
+bool CrewFile::HasCrew(const std::string& folder) {
+  std::string why;
+  const FileDescriptor lock = OpenPlainFile(LockPath(folder), kInRunFolder, O_RDONLY, why);
+  return lock.get() >= 0 && IsLocked(lock.get());
 }
 
 std::vector<JobRecord> CrewFile::Read(const std::string& folder) {

@@ -13,7 +13,7 @@
 // JOB also has "end" in Unix seconds, "seconds" (how long the job ran), "status" (the exit status), "signal" (the
 // signal that ended the job; 0: none), and "line" (the error message).
 //
-// what can fail -> what the caller sees -> the test that shows it (launch/crew/crew_file_test.cc)
+// what can fail -> what the caller sees -> the test that shows it (observe/history/crew_file_test.cc)
 //   the file cannot be written -> a warning, once, and the jobs go on -> CrewFile.CannotBeWritten
 //   there is no file, or its content does not have this format -> Read() returns no jobs -> CrewFile.IsMissingOrDamaged
 //   the crew was killed -> Read() returns its running jobs as stopped -> CrewFile.OfACrewThatWasKilled
@@ -51,6 +51,9 @@ class CrewFile {
 
   // Replaces the content of crew.json by `jobs`. If several calls fail, only the first of them prints a warning.
   void Write(const std::vector<JobRecord>& jobs);
+
+  // Returns whether a crew has the folder now.
+  static bool HasCrew(const std::string& folder);
 
   // Returns the jobs of the folder's newest crew; no jobs if crew.json is missing or damaged.
   static std::vector<JobRecord> Read(const std::string& folder);
