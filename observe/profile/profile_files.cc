@@ -71,29 +71,58 @@ FileText TextOf(const std::string& path) {
   }
 }
 
+// Adds up the memory that the values of a JSON text would take, and ends the parsing when they take too much.
+class ValueMemory : public nlohmann::json_sax<Json> {
+ public:
+  explicit ValueMemory(size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  bool is_too_much() const { return bytes_ > most_bytes_; }
+
+  bool null() override { return Add(kValueBytes); }
+  bool boolean(bool) override { return Add(kValueBytes); }
+  bool number_integer(number_integer_t) override { return Add(kValueBytes); }
+  bool number_unsigned(number_unsigned_t) override { return Add(kValueBytes); }
+  bool number_float(number_float_t, const string_t&) override { return Add(kValueBytes); }
+  bool string(string_t& text) override { return Add(kValueBytes + kTextBytes + text.size()); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return Add(kValueBytes + kListBytes); }
+  bool key(string_t& text) override { return Add(kNodeBytes + kTextBytes + text.size()); }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return Add(kValueBytes + kListBytes); }
+  bool end_array() override { return true; }
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
+
+  // The most bytes that Add() gets for a byte of text, which is for `[],`.
+  static constexpr size_t kMostOfAByte = 40;
+
+ private:
+  // The memory that a value takes in a list that grows, that a list, an object or a text takes by itself, and that a
+  // node takes in an object besides its key.
+  static constexpr size_t kValueBytes = 48, kListBytes = 64, kTextBytes = 48, kNodeBytes = 48;
+
+  bool Add(size_t bytes) {
+    bytes_ += bytes;
+    return !is_too_much();
+  }
+
+  const size_t most_bytes_;
+  size_t bytes_ = 0;
+};
+
 // Returns the JSON value of `text`, the content of the file `path`, or a discarded value if it is no JSON. Throws Error
 // (kUsage) if the value takes more than about `most_bytes` bytes of memory.
 Json ParsedWithin(const std::string& path, const std::string& text, size_t most_bytes) {
-  // The memory that a value takes in a list that grows, that a list, an object or a text takes by itself, and that a node
-  // takes in an object besides its key.
-  constexpr size_t kValueBytes = 48, kListBytes = 64, kTextBytes = 48, kKeyBytes = 48;
-  size_t bytes = 0;
-  const auto count = [&](int, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::key) bytes += kKeyBytes;
-    if (event == Json::parse_event_t::value) bytes += kValueBytes;
-    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
-      bytes += kValueBytes + kListBytes;
-    }
-    if (parsed.is_string()) bytes += kTextBytes + parsed.get_ref<const std::string&>().size();
-    if (bytes > most_bytes) {
+  if (text.size() > most_bytes / ValueMemory::kMostOfAByte) {
+    ValueMemory memory(most_bytes);
+    Json::sax_parse(text, &memory);
+    if (memory.is_too_much()) {
       throw UsageError(
-          "{}: takes more than the {:.1f} GiB of memory that a file of its size may "
-          "take: profile fewer steps",
+          "{}: takes more than the {:.1f} GiB of memory that a file of its size may take: profile "
+          "fewer steps",
           path, static_cast<double>(most_bytes) / (size_t{1} << 30));
     }
-    return true;
-  };
-  return Json::parse(text, count, /*allow_exceptions=*/false);
+  }
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 // Returns the number that `text` spells, such as "100"; nothing if it does not spell an integer of at least 1.

@@ -92,7 +92,7 @@ TEST_F(ProfileFiles, ATraceIsReadCompressedAndNot) {
   const std::string whole = folder_ + "/t.json.gz";
   EXPECT_LT(fs::file_size(whole), fs::file_size(folder_ + "/t.json") / 4);
   fs::resize_file(whole, fs::file_size(whole) / 2);
-  EXPECT_THAT(ErrorOf(whole), HasSubstr("cut off"));
+  EXPECT_THAT(ErrorOf(whole), HasSubstr("is cut short"));
 }
 
 }  // namespace

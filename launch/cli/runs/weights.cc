@@ -1,6 +1,7 @@
 // lockstep export and average: write weights, or the mean of several weights, to a safetensors file for other programs.
 #include "ckpt/weights.h"
 
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -66,8 +67,11 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   RequireSafetensorsName(output);
   KeptFiles kept;
   for (const std::string& source : sources) {
-    kept.Add(source, "the weights " + source);
-    kept.AddRun(ParseRunPoint(source).run_dir);
+    if (std::filesystem::is_regular_file(source)) {
+      kept.Add(source, "the weights " + source);
+    } else {
+      kept.AddRun(ParseRunPoint(source).run_dir);
+    }
   }
   OutputTarget target(output, kept);
   std::vector<Weights> weights;
