@@ -61,6 +61,7 @@ def by_name(folder):
     return int(re.search(r"step-(\d+), the best", Run(["evaluate", f"{folder}@best"]).out)[1])
 
 
+@pytest.mark.all_tier("a loss is compared with the other sign", unless=lambda still: still == "macro_f1")
 @pytest.mark.parametrize("by", [by_runs, by_watch, by_compare, by_report, by_checkpoints, by_name])
 def test_the_first_of_equal_values_is_the_best(still, by):
     _, folder, first = still
@@ -75,6 +76,7 @@ def test_the_first_of_equal_values_is_the_best(still, by):
         ("accuracy", "accuracy", False),
     ],
 )
+@pytest.mark.all_tier("the two metrics change places", unless=lambda then: then == "accuracy")
 def test_another_metric_begins_anew(tmp_path, then, now, says):
     """Tests a run that was to end after the fourth evaluation without a better one: it ends there if it goes on with
     the same metric, and three evaluations later with another one."""

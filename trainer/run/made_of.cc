@@ -108,8 +108,8 @@ std::string WhatDiffers(const checkpoint::DataSet& was, const checkpoint::DataSe
   const bool has_name = differing < is.file_size();
   const std::string& path = has_name ? is.file(differing).path() : is.path();
   if (is.samples() != was.samples()) {
-    return fmt::format("{}: there are {} {} samples, and there were {}", path, is.samples(),
-                       is.name(), was.samples());
+    return fmt::format("{0}: the {1} {3} samples have become {2} {3} samples", path, was.samples(),
+                       is.samples(), is.name());
   }
   if (!has_another_file) {
     return fmt::format("{}: the names, sizes or labels of the {} samples have changed", path,

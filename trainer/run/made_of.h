@@ -8,7 +8,8 @@
 // older program has not kept.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/made_of_test.py)
-//   training or validation samples that have changed -> Error (kUsage) that names the file and what differs
+//   training or validation samples that have changed -> Error (kUsage; kData if there are more or fewer) that names the
+//     file and what differs
 //   a checkpoint of another run (--from) with other validation samples -> a line in RunStart::differences, and what
 //     early stopping has seen is forgotten
 //   another graph in the model's file -> Error (kUsage) that names the file and what differs

@@ -60,7 +60,7 @@ void FindFailure(const std::string& run_dir, int64_t restarts, const World& worl
   start.failed_at = static_cast<double>(failed_at_ms) / kMilliseconds;
 }
 
-// Throws Error (kUsage) if the samples of the run of `start.checkpoint` have changed, whose config differs from
+// Throws Error (kUsage, kData) if the samples of the run of `start.checkpoint` have changed, whose config differs from
 // `config` in `start.differences`. Other validation samples than those of another run only become a line of
 // `start.differences`.
 void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string& run_dir,
@@ -82,15 +82,20 @@ void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string
       start.differences.push_back(what);
       continue;
     }
-    throw UsageError(
-        "{} since the checkpoint {}: put the file back, {}", what, start.checkpoint->path,
+    const std::string way_out =
         start.is_of_another_run ? "or begin from its weights alone, with init_from"
         : may_change
-            ? fmt::format("go on from it in another folder with --from {}@{} --set run_dir=..., or "
-                          "begin anew with --fresh",
-                          run_dir, start.checkpoint->step)
+            ? fmt::format(
+                  "go on from it in another folder with --from {}@{} --set run_dir=..., or "
+                  "begin anew with --fresh",
+                  run_dir, start.checkpoint->step)
             : fmt::format("or begin anew with --fresh (--set init_from={} begins with its weights)",
-                          ModelFile(*start.checkpoint)));
+                          ModelFile(*start.checkpoint));
+    // Another number of samples has this status where only their number is known, too (RequireSameData()).
+    const bool has_as_many = is.samples() == was->samples();
+    throw Error(has_as_many ? ExitStatus::kUsage : ExitStatus::kData,
+                fmt::format("{} since the checkpoint {}: put the file back, {}", what,
+                            start.checkpoint->path, way_out));
   }
 }
 
