@@ -131,14 +131,17 @@ def test_an_archive_that_lies(command, stated, trained, tmp_path):
     """Gives commands a zip archive that states another length than its file has."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     write_zip(tmp_path / "t.csv.gz", "t.csv", TABLE, SMALL, stated)
-    expect_refused(COMMANDS[command][0], tmp_path, SMALL[2])
+    # No more bytes are unpacked than the archive states, if it states less than the limit.
+    said = {0: "the file has no rows", 100: "is damaged"}.get(stated, "unpacked, it has more than the ")
+    expect_refused(COMMANDS[command][0], tmp_path, SMALL[2], said=said)
 
 
 def test_files_of_a_set_share_the_limit(trained, tmp_path):
     """Gives `predict` five files, each of which is within the limit."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    row = pathlib.Path(DIGITS).read_bytes().splitlines()[0] + b"\n"
     for i in range(5):
-        write_gzip(tmp_path / f"{i}.csv.gz", b"", TABLE, (100_000, 100 * MIB, 0))
+        write_gzip(tmp_path / f"{i}.csv.gz", b"", row, (0, 100 * MIB, 0))
     words = ["predict", "run", "--input", *(f"{i}.csv.gz" for i in range(5))]
     expect_refused(words, tmp_path, SMALL[2])
 
