@@ -21,7 +21,7 @@ SIZES = [
     pytest.param(SMALL, id="small"),
     pytest.param(LARGE, id="large", marks=pytest.mark.all_tier("it unpacks a gigabyte for each command")),
 ]
-TABLE = b"0.5,1.5,1\n1.5,0.5,0\n"
+TABLE = b"0,1\n"
 TRACE = b'{"a":[' + b"0,"
 CONTENTS = {"rows": TABLE, "commas": b",,,,", "one-cell": b"0000", "lines": b"\n0\n", "quotes": b'""""'}
 
@@ -131,14 +131,17 @@ def test_an_archive_that_lies(command, stated, trained, tmp_path):
     """Gives commands a zip archive that states another length than its file has."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     write_zip(tmp_path / "t.csv.gz", "t.csv", TABLE, SMALL, stated)
-    expect_refused(COMMANDS[command][0], tmp_path, SMALL[2])
+    # No more bytes are unpacked than the archive states, if it states less than the limit.
+    said = {0: "the file has no rows", 100: "is damaged"}.get(stated, "unpacked, it has more than the ")
+    expect_refused(COMMANDS[command][0], tmp_path, SMALL[2], said=said)
 
 
 def test_files_of_a_set_share_the_limit(trained, tmp_path):
     """Gives `predict` five files, each of which is within the limit."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    row = pathlib.Path(DIGITS).read_bytes().splitlines()[0] + b"\n"
     for i in range(5):
-        write_gzip(tmp_path / f"{i}.csv.gz", b"", TABLE, (100_000, 100 * MIB, 0))
+        write_gzip(tmp_path / f"{i}.csv.gz", b"", row, (0, 100 * MIB, 0))
     words = ["predict", "run", "--input", *(f"{i}.csv.gz" for i in range(5))]
     expect_refused(words, tmp_path, SMALL[2])
 
