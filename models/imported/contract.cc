@@ -37,6 +37,13 @@ bool MayBeAnyInteger(const Name& name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
+// Sizes of tensors may have as many bits as an address. LibTorch computes with other integers, also with several at once.
+int64_t MostOf(const Name& name) {
+  constexpr int64_t kMostSize = int64_t{1} << 47;
+  static const Names kSizes{"size", "shape", "sizes", "split_size"};
+  return std::ranges::find(kSizes, name) != kSizes.end() ? kMostSize : kMostInteger;
+}
+
 bool HasType(const IValue& value, const c10::TypePtr& type) {
   switch (type->kind()) {
     case TypeKind::OptionalType:
@@ -77,8 +84,8 @@ void CheckArgument(const c10::Argument& argument, const IValue& value) {
               argument.real_type()->repr_str());
   const auto check = [&](const IValue& one) {
     if (one.isInt() && !MayBeAnyInteger(name)) {
-      TORCH_CHECK(one.toInt() >= -kMostInteger && one.toInt() <= kMostInteger, name, " is ",
-                  one.toInt(), ", and has at most 31 bits");
+      TORCH_CHECK(one.toInt() >= -MostOf(name) && one.toInt() <= MostOf(name), name, " is ",
+                  one.toInt(), ", and may be at most ", MostOf(name));
     }
     if (one.isTensor()) {
       TORCH_CHECK(one.toTensor().dim() <= kMostDimensions, name, " has ", one.toTensor().dim(),

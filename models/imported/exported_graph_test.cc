@@ -215,7 +215,7 @@ std::vector<Case> Cases() {
       pool({2, 2}, Json::array(), {0, 0}, {1, 1}, ""),
       pool({2, 2}, {0, 2}, {0, 0}, {1, 1}, "stride is 0, and must be positive"),
       pool({2, 2}, {2, kMost}, {0, 0}, {1, 1},
-           "stride is 9223372036854775807, and has at most 31 bits"),
+           "stride is 9223372036854775807, and may be at most 2147483647"),
       pool({2, 2}, {2, 2}, {2, 2}, {1, 1}, "padding is 2, and must be at most half of kernel_size"),
       pool({2, 2}, {2, 2}, {-1, 0}, {1, 1}, "padding is -1, and must not be negative"),
       pool({2, 2}, {2, 2}, {0, 0}, {9, 1}, "kernel_size is larger than the padded input"),

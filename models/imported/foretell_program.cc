@@ -47,6 +47,12 @@ void CheckBytes(const IValue& value, int64_t most_bytes) {
   }
   if (!value.isTensor() || !value.toTensor().defined()) return;
   const at::Tensor& tensor = value.toTensor();
+  // A view may have more elements than its memory.
+  int64_t elements = 1;
+  for (const int64_t size : tensor.sizes()) {
+    TORCH_CHECK(!__builtin_mul_overflow(elements, size, &elements), "its result of ",
+                tensor.sizes(), " has too many elements");
+  }
   const size_t bytes = tensor.storage().nbytes();
   TORCH_CHECK(bytes <= static_cast<size_t>(most_bytes), "its result of ", tensor.sizes(),
               " would have ", bytes, " bytes, and a tensor may have ", most_bytes);

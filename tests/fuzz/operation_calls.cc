@@ -1,40 +1,18 @@
 // Calls each operation of python/lockstep/operations.txt with random arguments, as an exported model may call it
-// (models/imported/contract.h), and its backward.
+// (models/imported/contract.h), and its backward: operation_calls [OPTIONS of resumable_calls.h]
 //
-//   operation_calls --state FILE [--calls 1340] [--seconds N] [--operation aten::NAME] [--seed 1] [--share 0/4]
-//
-// A call is made of the seed, the operation and the call's number. Each tensor ends or begins at memory that may not be
-// used (guarded_memory.h). A call fails if
-//   - the process ends, or a call takes longer than 20 s;
+// A call is made of the operation and a number. Each tensor ends or begins at memory that may not be used
+// (guarded_memory.h). A call fails if
+//   - the process ends, or the call takes too long;
 //   - the sizes or the dtypes of its results are not the foretold ones;
 //   - the same call gives other results when new memory was filled with another byte before.
-// The calls run in a child process, which is started anew after a fault. FILE keeps which calls were made and which
-// failed: the same command goes on where the last one was stopped, in whatever way. The last line says how many calls
-// were made, how many of them ran, and how many failed. The exit status is 0 if all calls were made and none failed, 1
-// if some failed, and 75 if --seconds ended first.
-//
-//   operation_calls --operation aten::NAME --call NUMBER [--seed 1]      one call, in this process
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <map>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -44,42 +22,23 @@
 #include "models/imported/operations.h"
 #include "tests/fuzz/guarded_memory.h"
 #include "tests/fuzz/random_call.h"
+#include "tests/fuzz/resumable_calls.h"
 
 namespace lockstep {
 namespace {
 
 using c10::IValue;
-using Clock = std::chrono::steady_clock;
-
-constexpr unsigned kMostSeconds = 20;
-constexpr int kStopped = 75;
-
-struct Options {
-  std::string state, operation;
-  int64_t calls = 1340, seconds = 1'000'000'000, call = -1;
-  uint64_t seed = 1;
-  int64_t share = 0, shares = 1;
-};
-
-// What the child tells its parent, in memory that both share.
-struct Shared {
-  int64_t operation = 0, call = 0;  // the next call
-  int64_t made = 0, ran = 0, failed = 0;
-  int64_t ran_of_operation = 0;
-  bool ended = false;
-};
-
 struct Operation {
   std::string name;
   c10::OperatorHandle handle;
 };
 
-// Returns the operations of this process's share, or the one that --operation names.
-std::vector<Operation> Operations(const Options& options) {
+// Returns the operations of this process's share, or the one that --only names.
+std::vector<Operation> Operations(const CallOptions& options) {
   std::vector<Operation> operations;
   int64_t number = 0;
   for (const std::string name : kOperations) {
-    if (!options.operation.empty() && name != options.operation) continue;
+    if (!options.only.empty() && name != options.only) continue;
     if (number++ % options.shares != options.share) continue;
     const size_t dot = name.find('.');
     const std::string op = name.substr(0, dot);
@@ -91,8 +50,8 @@ std::vector<Operation> Operations(const Options& options) {
   return operations;
 }
 
-uint64_t Mixed(uint64_t seed, const std::string& name, int64_t call) {
-  uint64_t hash = 14695981039346656037U ^ seed;
+uint64_t SeedOf(const std::string& name, int64_t call) {
+  uint64_t hash = 14695981039346656037U;
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211U;
   return (hash ^ static_cast<uint64_t>(call)) * 0x9E3779B97F4A7C15U;
 }
@@ -163,16 +122,11 @@ std::string Shown(const std::vector<IValue>& arguments) {
   return text.str();
 }
 
-struct Outcome {
-  bool ran = false;
-  std::string wrong;
-  std::string refused;
-};
-
 constexpr int64_t kMostBytes = 1 << 24;
 
-Outcome Call(const Operation& operation, uint64_t seed, bool shows) {
-  Outcome outcome;
+CallOutcome Call(const Operation& operation, uint64_t seed, bool shows) {
+  CallOutcome outcome;
+  std::string refused;
   std::vector<std::vector<at::Tensor>> results;
   std::vector<at::Tensor> foretold;
   for (const uint8_t fill : {0x00, 0x7D}) {
@@ -196,9 +150,9 @@ Outcome Call(const Operation& operation, uint64_t seed, bool shows) {
       results.push_back(TensorsOf(stack));
       outcome.ran = true;
     } catch (const std::exception& error) {
-      outcome.refused = std::string(error.what());
-      outcome.refused = outcome.refused.substr(0, outcome.refused.find('\n'));
-      if (shows) std::cout << "refused: " << outcome.refused.substr(0, 1500) << std::endl;
+      refused = std::string(error.what());
+      refused = refused.substr(0, refused.find('\n'));
+      if (shows) std::cout << "refused: " << refused.substr(0, 1500) << std::endl;
       break;
     }
     try {
@@ -228,142 +182,31 @@ Outcome Call(const Operation& operation, uint64_t seed, bool shows) {
         outcome.wrong = "its result depends on what was in memory";
     }
   }
-  if (results.size() == 1)
-    outcome.wrong = "the second of two equal calls failed: " + outcome.refused;
+  if (results.size() == 1) outcome.wrong = "the second of two equal calls failed: " + refused;
   if (shows && !outcome.wrong.empty()) std::cout << "wrong: " << outcome.wrong << std::endl;
   return outcome;
 }
 
-// Makes calls from shared.operation, shared.call on, in a child process.
-[[noreturn]] void Work(const std::vector<Operation>& operations, const Options& options,
-                       Shared& shared, const std::string& log) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
-  at::set_num_threads(1);
-  c10::WarningUtils::set_warnAlways(false);
-  std::ofstream wrongs(log, std::ios::app);
-  while (shared.operation < std::ssize(operations)) {
-    const Operation& operation = operations[shared.operation];
-    while (shared.call < options.calls) {
-      const int64_t call = shared.call++;
-      ++shared.made;
-      alarm(kMostSeconds);
-      const Outcome outcome = Call(operation, Mixed(options.seed, operation.name, call), false);
-      alarm(0);
-      shared.ran += outcome.ran ? 1 : 0;
-      shared.ran_of_operation += outcome.ran ? 1 : 0;
-      if (!outcome.wrong.empty()) {
-        ++shared.failed;
-        wrongs << operation.name << " " << call << " " << outcome.wrong.substr(0, 300) << std::endl;
-      }
-    }
-    wrongs << "ran " << operation.name << " " << shared.ran_of_operation << std::endl;
-    shared.ran_of_operation = 0;
-    shared.call = 0;
-    ++shared.operation;
-  }
-  shared.ended = true;
-  _exit(0);
-}
-
-Options Parse(int count, char** words) {
-  Options options;
-  for (int i = 1; i + 1 < count; i += 2) {
-    const std::string key = words[i], value = words[i + 1];
-    if (key == "--state") options.state = value;
-    if (key == "--operation") options.operation = value;
-    if (key == "--calls") options.calls = std::stoll(value);
-    if (key == "--seconds") options.seconds = std::stoll(value);
-    if (key == "--call") options.call = std::stoll(value);
-    if (key == "--share") {
-      options.share = std::stoll(value);
-      options.shares = std::stoll(value.substr(value.find('/') + 1));
-    }
-    if (key == "--seed") options.seed = std::stoull(value);
-  }
-  return options;
-}
-
-void Save(const Options& options, const Shared& shared) {
-  std::ofstream file(options.state + ".new");
-  file << options.seed << " " << options.calls << " " << shared.operation << " " << shared.call
-       << " " << shared.made << " " << shared.ran << " " << shared.failed << " "
-       << shared.ran_of_operation << "\n";
-  file.close();
-  std::filesystem::rename(options.state + ".new", options.state);
-}
-
-void Load(const Options& options, Shared& shared) {
-  std::ifstream file(options.state);
-  uint64_t seed = 0;
-  int64_t calls = 0;
-  Shared before;
-  if (file >> seed >> calls >> before.operation >> before.call >> before.made >> before.ran >>
-          before.failed >> before.ran_of_operation &&
-      seed == options.seed && calls == options.calls) {
-    shared = before;
-  }
-}
-
 int Main(int count, char** words) {
-  const Options options = Parse(count, words);
+  const CallOptions options(count, words);
   const std::vector<Operation> operations = Operations(options);
   GuardedMemory::Use();
-  if (options.call >= 0) {
-    at::set_num_threads(1);
+  at::set_num_threads(1);
+  constexpr int64_t kEnough = 1340;  // a million calls of all operations
+  if (options.number >= 0) {
     for (const Operation& operation : operations)
-      Call(operation, Mixed(options.seed, operation.name, options.call), true);
+      Call(operation, SeedOf(operation.name, options.number), /*shows=*/true);
     return 0;
   }
-  auto& shared = *new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
-  Load(options, shared);
-  const auto begin = Clock::now();
-  const std::string log = options.state + ".failed";
-  int64_t faults_in_operation = 0, last = -1;
-  while (!shared.ended && shared.operation < std::ssize(operations)) {
-    const pid_t child = fork();
-    if (child == 0) Work(operations, options, shared, log);
-    int status = 0;
-    bool stopped = false;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      usleep(100'000);
-      Save(options, shared);
-      if (Clock::now() - begin > std::chrono::seconds(options.seconds)) {
-        kill(child, SIGKILL);
-        waitpid(child, &status, 0);
-        stopped = true;
-        break;
-      }
-    }
-    Save(options, shared);
-    if (stopped) {
-      std::printf("stopped: %lld calls, %lld ran, %lld failed\n",
-                  static_cast<long long>(shared.made), static_cast<long long>(shared.ran),
-                  static_cast<long long>(shared.failed));
-      return kStopped;
-    }
-    if (shared.ended) break;
-    // The child died in the call before shared.call.
-    ++shared.failed;
-    const std::string& name = operations[shared.operation].name;
-    faults_in_operation = last == shared.operation ? faults_in_operation + 1 : 1;
-    last = shared.operation;
-    std::ofstream(log, std::ios::app)
-        << name << " " << shared.call - 1 << " ended with "
-        << (WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "a status") << std::endl;
-    constexpr int64_t kMostFaults = 6;
-    if (faults_in_operation >= kMostFaults) {
-      ++shared.operation;
-      shared.call = shared.ran_of_operation = 0;
-    }
-  }
-  Save(options, shared);
-  std::printf("%zu operations: %lld calls, %lld ran, %lld failed\n", operations.size(),
-              static_cast<long long>(shared.made), static_cast<long long>(shared.ran),
-              static_cast<long long>(shared.failed));
-  return shared.failed == 0 ? 0 : 1;
+  return RunCalls({.groups = std::ssize(operations),
+                   .each = options.calls > 0 ? options.calls : kEnough,
+                   .name = [&](int64_t group) { return operations[group].name; },
+                   .call =
+                       [&](int64_t group, int64_t number) {
+                         const Operation& operation = operations[group];
+                         return Call(operation, SeedOf(operation.name, number), /*shows=*/false);
+                       }},
+                  options);
 }
 
 }  // namespace

@@ -1,22 +1,22 @@
-// Fuzzes the reader of .lsm files (python/FORMAT.md), and what an accepted file computes: a step of training without an
-// update, and an evaluation. Checks that every file is read or refused by an Error, and that no operation leaves its
-// tensors, which end at memory that may not be used (guarded_memory.h).
+// Reads mutated .lsm files (python/FORMAT.md), and computes what those that are accepted ask for: a step of training
+// without an update, and an evaluation. model_files [OPTIONS of resumable_calls.h]
 //
-// Most mutations change the description as JSON, so that the code that runs after the JSON parser is reached.
-
+// A file is made of a number, by up to twelve mutations of a small model. Most of them change the description as JSON, so
+// that the code that runs after the JSON parser is reached. A file fails if the process ends, if reading or running it
+// throws anything but an Error, or if it takes too long. Tensors end or begin at memory that may not be used
+// (guarded_memory.h).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -24,9 +24,7 @@
 #include "models/imported/operations.h"
 #include "tests/fuzz/guarded_memory.h"
 #include "tests/fuzz/memory_file.h"
-
-// libFuzzer defines LLVMFuzzerMutate(). Other programs do not define it, and then a byte changes.
-extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
+#include "tests/fuzz/resumable_calls.h"
 
 namespace {
 
@@ -108,23 +106,6 @@ std::string BytesOf(const File& file) {
   std::string bytes(kLengthBytes, '\0');
   std::memcpy(bytes.data(), &length, kLengthBytes);
   return bytes + text + file.bytes;
-}
-
-bool Read(std::string_view bytes, File& file) {
-  uint64_t length = 0;
-  if (bytes.size() < kLengthBytes) return false;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > bytes.size() - kLengthBytes) return false;
-  file.header = Json::parse(bytes.substr(kLengthBytes, length), nullptr, false);
-  if (!file.header.is_object() || !file.header.contains("__metadata__")) return false;
-  const Json& metadata = file.header["__metadata__"];
-  if (!metadata.is_object() || !metadata.contains("lockstep.model") ||
-      !metadata["lockstep.model"].is_string())
-    return false;
-  file.description = Json::parse(metadata["lockstep.model"].get<std::string>(), nullptr, false);
-  file.header.erase("__metadata__");
-  file.bytes = bytes.substr(kLengthBytes + length);
-  return file.description.is_object();
 }
 
 Json AnyValue(Random& random) {
@@ -213,10 +194,12 @@ void MutateNode(Json& description, Random& random) {
   MutateBelow(node["args"], random);
 }
 
-std::string Mutated(std::string bytes, Random& random) {
-  File file;
-  if (!Read(bytes, file) || random() % 16 == 0) file = Whole();
-  do {
+// Returns the file of a number.
+std::string FileOf(int64_t number) {
+  Random random(static_cast<unsigned>(number));
+  File file = Whole();
+  constexpr unsigned kMost = 12;
+  for (unsigned mutations = 1 + random() % kMost; mutations > 0; --mutations) {
     switch (random() % 8) {
       case 0:
         MutateBelow(file.header, random);
@@ -225,56 +208,61 @@ std::string Mutated(std::string bytes, Random& random) {
         MutateBelow(file.description, random);
         break;
       case 2:
-        file.bytes.resize(file.bytes.size() + random() % 9 -
-                          std::min<size_t>(4, file.bytes.size()));
-        break;
-      case 3:
-        if (!file.bytes.empty())
-          file.bytes[random() % file.bytes.size()] = static_cast<char>(random());
+        if (random() % 4 == 0) file.bytes.resize(random() % (file.bytes.size() + 9));
         break;
       default:
         MutateNode(file.description, random);
     }
-  } while (random() % 3 == 0);
-  return BytesOf(file);
-}
-
-}  // namespace
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
-  Random random(seed);
-  if (random() % 16 == 0 && size > 0) {
-    if (LLVMFuzzerMutate != nullptr) return LLVMFuzzerMutate(data, size, most);
-    data[random() % size] = static_cast<uint8_t>(random());
-    return size;
   }
-  const std::string bytes = Mutated({reinterpret_cast<const char*>(data), size}, random);
-  if (bytes.size() > most) return size;
-  bytes.copy(reinterpret_cast<char*>(data), bytes.size());
-  return bytes.size();
+  std::string bytes = BytesOf(file);
+  if (random() % 16 == 0) bytes[random() % bytes.size()] = static_cast<char>(random());
+  if (random() % 64 == 0) bytes.resize(random() % bytes.size());
+  return bytes;
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static auto& memory = lockstep::GuardedMemory::Use();
-  memory.Begin(0x7D, size);
-  at::set_num_threads(1);
-  const lockstep::MemoryFile file(data, size);
+lockstep::CallOutcome Try(const std::string& bytes) {
+  lockstep::CallOutcome outcome;
+  const lockstep::MemoryFile file(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   lockstep::ModelSpec spec{.input_shape = {3, 8, 8}, .classes = 5};
   spec.config.mutable_imported()->set_file(file.path());
   try {
     lockstep::Imported model(spec);
-    at::Tensor output;
     model.train();
-    output = model.Forward(at::ones({2, 3, 8, 8}));
+    const at::Tensor output = model.Forward(at::ones({2, 3, 8, 8}));
+    outcome.ran = true;
     try {
       if (output.requires_grad()) output.sum().backward();
-    } catch (const std::exception&) {  // operations without a derivative
+    } catch (const c10::Error&) {  // an operation without a derivative
     }
     const at::NoGradGuard no_grad;
     model.eval();
     model.Forward(at::ones({2, 3, 8, 8}));
   } catch (const lockstep::Error& error) {
-    if (error.status() == lockstep::ExitStatus::kBug) std::abort();
+    if (error.status() == lockstep::ExitStatus::kBug) outcome.wrong = error.what();
+  } catch (const std::exception& error) {
+    outcome.wrong = std::string("it threw ") + error.what();
+    outcome.wrong = outcome.wrong.substr(0, outcome.wrong.find('\n'));
   }
-  return 0;
+  return outcome;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const lockstep::CallOptions options(count, words);
+  auto& memory = lockstep::GuardedMemory::Use();
+  at::set_num_threads(1);
+  const auto call = [&](int64_t /*group*/, int64_t number) {
+    memory.Begin(0x7D, number);
+    return Try(FileOf(number));
+  };
+  if (options.number >= 0) {
+    const lockstep::CallOutcome outcome = call(0, options.number);
+    std::cout << (outcome.ran ? "it ran; " : "") << outcome.wrong << std::endl;
+    return 0;
+  }
+  return lockstep::RunCalls({.each = options.calls > 0 ? options.calls : int64_t{1} << 40,
+                             .name = [](int64_t) { return "file"; },
+                             .call = call},
+                            options);
 }
