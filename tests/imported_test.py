@@ -568,6 +568,21 @@ def test_wrong_operations(tmp_path, convnet_file, case):
     assert not events(tmp_path / "run", "step")
 
 
+@pytest.mark.parametrize("place", ['"version": 1', '"shape": ["batch"', '"batch": [1'])
+def test_deep_descriptions(tmp_path, convnet_file, place):
+    """Lists in lists that are a hundred thousand deep are refused, and do not exhaust the stack."""
+    deep = 100_000
+    (length,) = struct.unpack("<Q", convnet_file[:8])
+    header = json.loads(convnet_file[8 : 8 + length])
+    text = header["__metadata__"]["lockstep.model"]
+    assert place in text
+    key, _, _ = place.partition(": ")
+    header["__metadata__"]["lockstep.model"] = text.replace(place, f"{key}: {'[' * deep}{']' * deep}, \"was{place[1:]}", 1)
+    new = json.dumps(header).encode()
+    (tmp_path / "net.lsm").write_bytes(struct.pack("<Q", len(new)) + new + convnet_file[8 + length :])
+    expect_error(train(config_of(tmp_path), tmp_path / "run"), USAGE, "net.lsm")
+
+
 def test_wrong_samples(tmp_path):
     export(tmp_path, "convnet")
     config = config_of(tmp_path)

@@ -448,14 +448,16 @@ void CheckUpsample(const Call& call) {
   }
   if (size) {
     // LibTorch would read where the scales say, beside the input if they do not go with the sizes.
-    for (const auto& [name, dim] :
-         {std::pair{"scales", 2}, {"scales_d", 2}, {"scales_h", -2}, {"scales_w", -1}}) {
-      const auto scale = call.Number(name);
-      const int64_t out = size->at(dim == 2 ? 0 : size->size() + dim);
-      TORCH_CHECK(!scale || std::floor(static_cast<double>(x.size(dim)) * *scale) ==
-                                static_cast<double>(out),
-                  name, " is ", scale.value_or(0), ", and does not go with the sizes ", x.size(dim),
-                  " and ", out);
+    const Names names = spatial == 1   ? Names{"scales"}
+                        : spatial == 2 ? Names{"scales_h", "scales_w"}
+                                       : Names{"scales_d", "scales_h", "scales_w"};
+    for (int64_t i = 0; i < spatial; ++i) {
+      const auto scale = call.Number(names[i]);
+      const int64_t from = x.size(2 + i), to = size->at(i);
+      TORCH_CHECK(
+          !scale || std::floor(static_cast<double>(from) * *scale) == static_cast<double>(to),
+          names[i], " is ", scale.value_or(0), ", and does not go with the sizes ", from, " and ",
+          to);
     }
   }
   for (const double scale : scales) {
@@ -657,6 +659,10 @@ const std::vector<Contract>& Table() {
         "cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss",
         "triplet_margin_loss"},
        {kReduction}},
+      {{"index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
+        "index_fill_", "gather", "take", "scatter", "scatter_", "scatter_add", "scatter_add_",
+        "scatter_reduce", "scatter_reduce_"},
+       {Integers({"index"})}},
       {{"arange"}, {CheckArange}},
       {{"multinomial"}, {Dimensions(1, 2, {"self"}), Floats({"self"}), CheckMultinomial}},
   };

@@ -295,7 +295,7 @@ std::vector<Case> Cases() {
        {x, x, 1},
        std::vector<int64_t>(17, 1),
        "self has 17 dimensions, and at most 16 are supported"},
-      {"aten::index_select", "", {x, 0, x}, {3}, "index"},
+      {"aten::index_select", "", {x, 0, x}, {3}, "index is Float, and must be int64 or int32"},
   };
 }
 

@@ -154,6 +154,13 @@ Results ValueAndIndex(const Call& call) {
   return {Of(sizes, call.First()), Of(sizes, call.First(), at::kLong)};
 }
 
+Results Covariance(const Call& call) {
+  const at::Tensor& x = call.First();
+  TORCH_CHECK(x.dim() <= 2, "self has ", x.dim(), " dimensions");
+  const bool is_matrix = x.dim() == 2 && x.size(0) != 1;
+  return {Of(is_matrix ? Sizes{x.size(0), x.size(0)} : Sizes(), x, FloatOf(x))};
+}
+
 Results Take(const Call& call) { return {Of(call.Tensor("index")->sizes().vec(), call.First())}; }
 Results IndexSelect(const Call& call) {
   const at::Tensor& x = call.First();
@@ -363,6 +370,7 @@ struct Kernels {
                    "logical_or_",
                    "logical_xor_",
                    "floor_divide_.Tensor",
+                   "floor_divide_.Scalar",
                    "ldexp_",
                    "masked_fill_.Scalar",
                    "masked_fill_.Tensor",
@@ -394,6 +402,7 @@ struct Kernels {
     Add<&DeviationAndMean>({"std_mean.correction", "var_mean.correction"});
     Add<&ValueAndIndex>({"median.dim", "kthvalue"});
     Add<&Nothing>({"_cummax_helper", "_cummin_helper"});
+    Add<&Covariance>({"cov", "corrcoef"});
     Add<&Take>({"take"});
     Add<&IndexSelect>({"index_select"});
     Add<&BatchedSum>({"addbmm"});

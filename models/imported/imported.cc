@@ -35,7 +35,8 @@ Json DescriptionOf(const SafetensorsFile& file) {
     throw UsageError("{}: no model that lockstep.export wrote", file.path());
   }
   Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.value("version", Json()).is_number_integer()) {
+  // Copies of a value are made by recursion, and a value may be nested very deeply.
+  if (!json.is_object() || !json.contains("version") || !json["version"].is_number_integer()) {
     throw UsageError("{}: its description is damaged", file.path());
   }
   if (const int64_t version = json["version"]; version > kVersion) {
@@ -80,7 +81,9 @@ std::string Checked(const std::string& path) {
 std::string ShapeText(const Json& shape) {
   std::string text;
   for (const Json& size : shape)
-    text += (text.empty() ? "" : ", ") + (size.is_string() ? size.get<std::string>() : size.dump());
+    text += (text.empty() ? "" : ", ") + (size.is_string()       ? size.get<std::string>()
+                                          : size.is_structured() ? "..."
+                                                                 : size.dump());
   return "[" + text + "]";
 }
 

@@ -1,5 +1,5 @@
-// What calling a node of a program needs, besides the operation itself: its arguments, made of values, the numbers that
-// nodes compute, and its results, which become values.
+// A call of a node needs, besides the operation itself: its arguments, made of values, the numbers that
+// other nodes compute, and its results, which become values.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -563,7 +563,12 @@ class Maker {
       const Sizes s = Ns(N(1, 3), 1, 5);
       Sizes x = s;
       x.back() = N(1, 5);
-      if (name == "bucketize") return {{"boundaries", F({N(0, 6)})}};
+      if (name == "bucketize") return {{"boundaries", F({N(0, 6)})}, {"side", IValue()}};
+      if (schema_.overload_name() == "Scalar")
+        return {{"sorted_sequence", F({5})},
+                {"self", AnyNumber()},
+                {"side", IValue()},
+                {"sorter", random_.Chance(70) ? IValue() : IValue(Index({5}, 5))}};
       return {{"sorted_sequence", F(random_.Chance(60) ? s : Sizes{5})},
               {"self", F(x)},
               {"sorter", random_.Chance(70) ? IValue() : IValue(Index(s, s.back()))}};
@@ -666,7 +671,7 @@ class Maker {
                              {"x2", F({b, m, k})},
                              {"compute_mode",
                               random_.One<IValue>({IValue(), IValue(0), IValue(1), IValue(2)})}};
-    if (Has(name, "cross")) {
+    if (name == "cross" || name == "linalg_cross") {
       Sizes s = SizesOf(2);
       s.push_back(3);
       return {{"self", F(s)}, {"other", F(s)}, {"dim", int64_t{-1}}};
@@ -702,6 +707,25 @@ class Maker {
               {"pos_weight", IValue()},
               {"reduction", random_.In(0, 2)}};
     }
+    if (name == "kl_div")
+      return floats(),
+             Named{{"self", F({n, k})}, {"target", F({n, k})}, {"reduction", random_.In(0, 2)}};
+    if (name == "einsum")
+      return floats(), Named{{"equation", std::string("bij,bjk->bik")},
+                             {"tensors", c10::List<at::Tensor>({F({b, n, k}), F({b, k, m})})},
+                             {"path", IValue()}};
+    if (name == "split" && schema_.overload_name() == "sizes")
+      return {{"self", F({n + m, k})}, {"split_size", Sizes{n, m}}, {"dim", int64_t{0}}};
+    if (name == "linalg_matrix_norm")
+      return floats(),
+             Named{{"self", F({b, n, k})},
+                   {"ord", schema_.overload_name() == "str_ord" ? IValue(std::string("fro"))
+                                                                : IValue(int64_t{1})},
+                   {"dim", Sizes{-2, -1}},
+                   {"dtype", IValue()}};
+    if (name == "permute")
+      return {{"self", F({b, n, k})},
+              {"dims", random_.One<IValue>({Sizes{2, 0, 1}, Sizes{0, -1, 1}})}};
     if (name == "one_hot") return {{"self", Index(sizes_, 5)}, {"num_classes", random_.In(4, 7)}};
     if (name == "select_scatter") {
       const Sizes s = Ns(3, 1, 4);

@@ -60,7 +60,7 @@ void Fail(const std::string& path, Progress& progress, const std::string& line) 
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   while (progress.next < calls.groups * calls.each && Clock::now() < end) {
-    const int64_t next = progress.next++, group = next / calls.each, number = next % calls.each;
+    const int64_t next = progress.next++, group = next % calls.groups, number = next / calls.groups;
     alarm(kMostSeconds);
     const CallOutcome outcome = calls.call(group, number);
     alarm(0);
@@ -116,7 +116,7 @@ int RunCalls(const Calls& calls, const CallOptions& options) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       const int64_t last = progress.next - 1;
       Fail(options.state, progress,
-           calls.name(last / calls.each) + " " + std::to_string(last % calls.each) +
+           calls.name(last % calls.groups) + " " + std::to_string(last / calls.groups) +
                ": it ended with " + HowItEnded(status));
     }
     Save(options.state, progress);
@@ -125,8 +125,7 @@ int RunCalls(const Calls& calls, const CallOptions& options) {
   int64_t ran = 0;
   for (int64_t group = 0; group < calls.groups; ++group) {
     ran += progress.ran.at(group);
-    const bool is_over = progress.next >= (group + 1) * calls.each;
-    if (is_over && progress.ran.at(group) == 0)
+    if (progress.next >= all && progress.ran.at(group) == 0)
       std::cout << "no call ran: " << calls.name(group) << "\n";
   }
   std::cout << progress.next << " of " << all << " calls, " << ran << " ran, " << progress.failed

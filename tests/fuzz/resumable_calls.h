@@ -1,5 +1,8 @@
 // RunCalls(): makes numbered calls that may end their process, and goes on where it was stopped.
 //
+// The calls form groups. The first call of each group comes first, then the second of each, so that some of the calls
+// try all groups.
+//
 // The calls run in a child process. If it ends, or a call takes longer than 60 s, the call has failed, and another child
 // goes on with the next one. FILE, the state, has how many calls were made; FILE.failed has a line for each that failed.
 // Both are written while the calls run, so that the program may be killed at any time.
