@@ -215,6 +215,8 @@ Imported::Imported(const ModelSpec& spec)
   }
 }
 
+Imported::~Imported() = default;
+
 std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
   return training_->ConvolutionWeights();
 }

@@ -574,7 +574,8 @@ class Maker {
               {"sorter", random_.Chance(70) ? IValue() : IValue(Index(s, s.back()))}};
     }
     if (Has(name, "scatter") || name == "gather" || name == "take_along_dim") {
-      if (name == "masked_scatter" || Has(name, "select_") || Has(name, "slice_")) return {};
+      if (name == "masked_scatter") return {};
+      if (Has(name, "select_") || Has(name, "slice_")) return Products(name);
       const Sizes x = Ns(N(1, 4), 1, 5);
       const int64_t dim = random_.Below(std::ssize(x));
       Sizes i = x;
@@ -599,7 +600,11 @@ class Maker {
       Sizes source = x;
       source[dim] = count;
       return {
-          {"self", F(x)}, {"dim", dim}, {"index", Index({count}, x[dim])}, {"source", F(source)}};
+          {"self", F(x)},
+          {"dim", dim},
+          {"index", Index({count}, x[dim])},
+          {"source", F(source)},
+          {"value", schema_.overload_name() == "int_Tensor" ? IValue(F({})) : IValue(int64_t{1})}};
     }
     if (name == "index" || name == "index_put" || name == "index_put_") {
       const Sizes x = Ns(N(1, 4), 1, 5);
@@ -726,6 +731,31 @@ class Maker {
     if (name == "permute")
       return {{"self", F({b, n, k})},
               {"dims", random_.One<IValue>({Sizes{2, 0, 1}, Sizes{0, -1, 1}})}};
+    if (name == "slice_scatter")
+      return {{"self", F({n, k + 1})}, {"src", F({n, k})}, {"dim", int64_t{1}},
+              {"start", int64_t{1}},   {"end", IValue()},  {"step", int64_t{1}}};
+    if (name == "unflatten")
+      return {{"self", F({n, k * m})},
+              {"dim", int64_t{1}},
+              {"sizes", random_.One<IValue>({Sizes{k, m}, Sizes{-1, m}})}};
+    if (Has(name, "split_with_sizes"))
+      return {{"self", F({n + m, k})}, {"split_sizes", Sizes{n, m}}, {"dim", int64_t{0}}};
+    if (name.starts_with("masked_fill") && schema_.overload_name() == "Tensor")
+      return {{"self", F({n, k})}, {"mask", Tensor({n, k}, at::kBool)}, {"value", F({})}};
+    if (name.starts_with("fill") && schema_.overload_name() == "Tensor")
+      return {{"self", F(sizes_)}, {"value", F({})}};
+    if (name == "div" && schema_.overload_name() == "out") {
+      dtype_ = at::kFloat;
+      return {{"self", F({n, k})}, {"other", F({n, k})}, {"out", at::zeros({n, k})}};
+    }
+    if (name == "poisson" || name.starts_with("bernoulli")) {
+      dtype_ = at::kFloat;
+      return {{"self", at::sigmoid(F(sizes_)).detach()},
+              {"p", schema_.overload_name() == "float" || schema_.overload_name() == "p"
+                        ? IValue(0.5)
+                        : IValue(at::sigmoid(F(sizes_)).detach())},
+              {"generator", IValue()}};
+    }
     if (name == "one_hot") return {{"self", Index(sizes_, 5)}, {"num_classes", random_.In(4, 7)}};
     if (name == "select_scatter") {
       const Sizes s = Ns(3, 1, 4);
