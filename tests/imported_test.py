@@ -565,10 +565,10 @@ def test_wrong_operations(tmp_path, convnet_file, case):
     edited(tmp_path, change or (lambda d: None), change_tensors or (lambda header: None))
     run = train(config_of(tmp_path), tmp_path / "run")
     expect_error(run, USAGE, "net.lsm", *parts)
-    assert not events(tmp_path / "run", "step")
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("place", ['"version": 1', '"shape": ["batch"', '"batch": [1'])
+@pytest.mark.parametrize("place", ['"version":1', '"shape":["batch"', '"batch":[1'])
 def test_deep_descriptions(tmp_path, convnet_file, place):
     """Lists in lists that are a hundred thousand deep are refused, and do not exhaust the stack."""
     deep = 100_000
@@ -576,8 +576,8 @@ def test_deep_descriptions(tmp_path, convnet_file, place):
     header = json.loads(convnet_file[8 : 8 + length])
     text = header["__metadata__"]["lockstep.model"]
     assert place in text
-    key, _, _ = place.partition(": ")
-    header["__metadata__"]["lockstep.model"] = text.replace(place, f"{key}: {'[' * deep}{']' * deep}, \"was{place[1:]}", 1)
+    key, _, _ = place.partition(":")
+    header["__metadata__"]["lockstep.model"] = text.replace(place, f"{key}:{'[' * deep}{']' * deep},\"was{place[1:]}", 1)
     new = json.dumps(header).encode()
     (tmp_path / "net.lsm").write_bytes(struct.pack("<Q", len(new)) + new + convnet_file[8 + length :])
     expect_error(train(config_of(tmp_path), tmp_path / "run"), USAGE, "net.lsm")

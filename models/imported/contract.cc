@@ -128,6 +128,12 @@ Rule NotNegative(const Names& names) {
   });
 }
 
+Rule AtMost(int64_t most, const Names& names) {
+  return ForIntegers(names, [most](const Name& name, int64_t number) {
+    TORCH_CHECK(number <= most, name, " is ", number, ", and may be at most ", most);
+  });
+}
+
 Rule Between(int64_t low, int64_t high, const Names& names) {
   return ForIntegers(names, [low, high](const Name& name, int64_t number) {
     TORCH_CHECK(number >= low && number <= high, name, " is ", number, ", and must be ", low,
@@ -194,26 +200,14 @@ Rule Vectors(const Name& of, int64_t dim, const Names& names) {
   });
 }
 
-// All tensors of a list have as many dimensions as the rule allows.
-Rule Lengths(const std::vector<size_t>& lengths, const Names& names) {
-  return [lengths, names](const Call& call) {
-    for (const Name& name : names) {
-      const auto list = call.Integers(name);
-      TORCH_CHECK(!list || std::ranges::find(lengths, list->size()) != lengths.end(), name, " has ",
-                  list ? list->size() : 0, " numbers, and must have ", lengths.back());
-    }
-  };
-}
-
-// The values of an index tensor lie in [-size, size) of dimension `dim` of `of`, or in [0, size). They are checked when
-// the operation is called on a CPU. On a GPU, kernels compare each index themselves.
-enum class Below { kZero, kNothing };
-void CheckIndices(const Name& name, const at::Tensor& indices, int64_t size, Below below) {
+// The values of an index tensor lie in [0, size). They are compared when the operation is called on a CPU. On a GPU, its
+// kernels compare each index themselves.
+void CheckIndices(const Name& name, const at::Tensor& indices, int64_t size) {
   if (!indices.device().is_cpu() || indices.numel() == 0) return;
   const auto [least, most] = at::aminmax(indices.detach().to(at::kLong));
   const int64_t low = least.item<int64_t>(), high = most.item<int64_t>();
-  TORCH_CHECK(low >= (below == Below::kZero ? -size : 0) && high < size, name, " has the values ",
-              low, " to ", high, ", and indexes ", size, " elements");
+  TORCH_CHECK(low >= 0 && high < size, name, " has the values ", low, " to ", high,
+              ", and indexes ", size, " elements");
 }
 
 // ---- Convolutions and windows ---------------------------------------------------------------------
@@ -328,7 +322,7 @@ void CheckUnpool(const Call& call) {
   const Sizes size = *call.Integers("output_size");
   TORCH_CHECK(size.size() == 2 && (x.dim() == 3 || x.dim() == 4), "self has ", x.dim(),
               " dimensions");
-  CheckIndices("indices", *call.Tensor("indices"), size[0] * size[1], Below::kNothing);
+  CheckIndices("indices", *call.Tensor("indices"), size[0] * size[1]);
 }
 
 void CheckPad(const Call& call) {
@@ -564,7 +558,7 @@ void CheckAttention(const Call& call) {
 void CheckEmbedding(const Call& call) {
   const at::Tensor weight = *call.Tensor("weight");
   TORCH_CHECK(weight.dim() == 2, "weight has ", weight.dim(), " dimensions");
-  CheckIndices("indices", *call.Tensor("indices"), weight.size(0), Below::kNothing);
+  CheckIndices("indices", *call.Tensor("indices"), weight.size(0));
 }
 
 void CheckEmbeddingBag(const Call& call) {
@@ -595,24 +589,27 @@ struct Contract {
 
 const std::vector<Contract>& Table() {
   static const Rule kWindow = Positive({"stride", "dilation", "kernel_size", "groups"});
+  // Products with sizes stay below 63 bits.
+  static const Rule kSmall =
+      AtMost(1 << 20, {"stride", "dilation", "kernel_size", "groups", "padding", "output_padding"});
   static const Rule kPadding = NotNegative({"padding", "output_padding", "output_size"});
   static const Rule kReduction = Between(0, 2, {"reduction"});
   static const auto& table = *new std::vector<Contract>{
       {{"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
         "convolution"},
-       {kWindow, kPadding, CheckConvolution}},
+       {kWindow, kPadding, kSmall, CheckConvolution}},
       {{"max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices",
         "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
         "avg_pool3d"},
-       {kWindow, kPadding, CheckPool}},
+       {kWindow, kPadding, kSmall, CheckPool}},
       {{"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
         "adaptive_max_pool2d", "adaptive_max_pool3d"},
        {kPadding, CheckAdaptivePool}},
       {{"max_unpool2d"}, {kPadding, SameSizes("self", {"indices"}), CheckUnpool}},
       {{"reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
         "replication_pad2d", "replication_pad3d"},
-       {CheckPad}},
-      {{"im2col", "col2im"}, {kWindow, kPadding, CheckColumns}},
+       {Between(-(1 << 20), 1 << 20, {"padding"}), CheckPad}},
+      {{"im2col", "col2im"}, {kWindow, kPadding, kSmall, CheckColumns}},
 
       {{"batch_norm", "native_batch_norm", "instance_norm"},
        {Dimensions(2, 5, {"input"}),

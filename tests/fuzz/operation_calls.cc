@@ -172,8 +172,8 @@ CallOutcome Call(const Operation& operation, uint64_t seed, bool shows) {
   const auto& got = results[0];
   bool same = got.size() == foretold.size();
   for (size_t i = 0; same && i < got.size(); ++i) {
-    same = !foretold[i].defined() || got[i].sizes() == foretold[i].sizes() &&
-                                         got[i].scalar_type() == foretold[i].scalar_type();
+    same = !foretold[i].defined() || (got[i].sizes() == foretold[i].sizes() &&
+                                      got[i].scalar_type() == foretold[i].scalar_type());
   }
   if (!same) outcome.wrong = "it gave" + SizesOf(got) + ", and foretold were" + SizesOf(foretold);
   if (same && results.size() == 2 && !IsRandom(operation.name)) {
