@@ -568,7 +568,7 @@ def test_wrong_operations(tmp_path, convnet_file, case):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("place", ['"version":1', '"shape":["batch"', '"batch":[1'])
+@pytest.mark.parametrize("place", ['"version":1', '"shape":["batch"', '"line":"'])
 def test_deep_descriptions(tmp_path, convnet_file, place):
     """Lists in lists that are a hundred thousand deep are refused, and do not exhaust the stack."""
     deep = 100_000

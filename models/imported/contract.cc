@@ -302,6 +302,9 @@ void CheckPool(const Call& call) {
                 ", and must be at most half of kernel_size");
     TORCH_CHECK(size + 2 * pad >= NumberAt(dilation, i) * (NumberAt(kernel, i) - 1) + 1,
                 "kernel_size is larger than the padded input");
+    // Otherwise a window may lie on padding only, and has no largest element.
+    TORCH_CHECK(pad == 0 || NumberAt(dilation, i) <= size, "dilation is ", NumberAt(dilation, i),
+                ", and at most the ", size, " pixels of the input");
   }
   TORCH_CHECK(!call.Integer("divisor_override") || *call.Integer("divisor_override") != 0,
               "divisor_override is 0");
@@ -487,6 +490,20 @@ void CheckGrid(const Call& call) {
               "there is no bicubic interpolation of volumes");
 }
 
+// Lists of tensors have few elements. LibTorch makes an object for each.
+void CheckParts(const Call& call) {
+  constexpr int64_t kMostParts = 1 << 16;
+  int64_t parts = call.Integer("chunks").value_or(call.Integer("sections").value_or(1));
+  const at::Tensor& x = call.First();
+  const int64_t dim = call.Integer("dim").value_or(0);
+  if (x.dim() > 0 && dim >= -x.dim() && dim < x.dim()) {
+    const int64_t size = x.size(dim);
+    if (call.schema().name() == "aten::unbind") parts = size;
+    if (const auto each = call.Integer("split_size")) parts = size / std::max<int64_t>(1, *each);
+  }
+  TORCH_CHECK(parts <= kMostParts, "it makes ", parts, " tensors, and may make ", kMostParts);
+}
+
 void CheckMultinomial(const Call& call) {
   const at::Tensor& x = call.First();
   const int64_t count = *call.Integer("num_samples");
@@ -650,16 +667,20 @@ const std::vector<Contract>& Table() {
       {{"scaled_dot_product_attention"},
        {Floats({"query", "key", "value"}), SameDtype("query", {"key", "value"}), CheckAttention}},
 
+      {{"binary_cross_entropy"},
+       {kReduction, SameSizes("self", {"target"}), SameDtype("self", {"target", "weight"})}},
       {{"nll_loss", "nll_loss2d", "nll_loss_nd", "cross_entropy_loss", "multi_margin_loss",
-        "multilabel_margin_loss", "huber_loss", "binary_cross_entropy", "smooth_l1_loss",
-        "mse_loss", "l1_loss", "kl_div", "soft_margin_loss", "binary_cross_entropy_with_logits",
-        "cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss",
-        "triplet_margin_loss"},
+        "multilabel_margin_loss", "huber_loss", "smooth_l1_loss", "mse_loss", "l1_loss", "kl_div",
+        "soft_margin_loss", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
+        "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss"},
        {kReduction}},
       {{"index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
         "index_fill_", "gather", "take", "scatter", "scatter_", "scatter_add", "scatter_add_",
         "scatter_reduce", "scatter_reduce_"},
        {Integers({"index"})}},
+      {{"unbind", "split", "unsafe_split", "chunk", "unsafe_chunk", "tensor_split", "hsplit",
+        "vsplit", "dsplit"},
+       {CheckParts}},
       {{"arange"}, {CheckArange}},
       {{"multinomial"}, {Dimensions(1, 2, {"self"}), Floats({"self"}), CheckMultinomial}},
   };

@@ -400,7 +400,7 @@ struct Kernels {
     Add<&Count>({"count_nonzero.dim_IntList"});
     Add<&Deviation>({"std.correction", "var.correction"});
     Add<&DeviationAndMean>({"std_mean.correction", "var_mean.correction"});
-    Add<&ValueAndIndex>({"median.dim", "kthvalue"});
+    Add<&ValueAndIndex>({"kthvalue"});
     Add<&Nothing>({"_cummax_helper", "_cummin_helper"});
     Add<&Covariance>({"cov", "corrcoef"});
     Add<&Take>({"take"});
