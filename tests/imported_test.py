@@ -452,13 +452,15 @@ def test_a_gpu_keeps_a_stem_once(tmp_path):
     assert 2 * 32 * pixels < json.loads(run.out)["owners"]["activations"] < 2 * (32 + 16) * pixels, run
 
 
-def edited(folder, edit):
-    """Changes the description in net.lsm with `edit`, and writes the file again."""
+def edited(folder, edit, edit_tensors=lambda header: None):
+    """Changes the description in net.lsm with `edit`, and the entries of its tensors with `edit_tensors`, and writes
+    the file again."""
     data = (folder / "net.lsm").read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     description = json.loads(header["__metadata__"]["lockstep.model"])
     edit(description)
+    edit_tensors(header)
     header["__metadata__"]["lockstep.model"] = json.dumps(description)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -496,6 +498,89 @@ def test_wrong_files(tmp_path):
     refused()
     run = train(config, tmp_path / "run", *sets("model.imported.file="))
     expect_error(run, USAGE, "model.imported.file: name a file")
+
+
+def with_arguments(op, change):
+    """Returns an edit of a description that changes the arguments of the first node of this operation."""
+
+    def edit(description):
+        change(next(node for node in description["training"]["nodes"] if node.get("op") == op)["args"])
+
+    return edit
+
+
+def with_argument(op, number, value):
+    return with_arguments(op, lambda arguments: arguments.__setitem__(number, value))
+
+
+def with_node(op, overload, arguments):
+    """Returns an edit of a description that adds a call before the others."""
+
+    def edit(description):
+        graph = description["training"]
+        node = {"op": op, "overload": overload, "args": arguments, "out": [graph["values"]], "module": "added", "line": ""}
+        graph["nodes"].insert(0, node)
+        graph["values"] += 1
+
+    return edit
+
+
+def renamed(name):
+    return lambda header: header.__setitem__("another", header.pop(name))
+
+
+def reshaped(name, shape):
+    return lambda header: header[name].update(shape=shape)
+
+
+MADE = [None, None, {"device": "input"}, None]  # the dtype, layout, device and pinning of zeros
+WRONG_OPERATIONS = {
+    "no state": (None, renamed("state.stem.0.weight"), "parameter stem.0.weight, and the file has no tensor state.stem.0.weight"),
+    "no buffer": (None, renamed("state.stem.1.running_var"), "buffer stem.1.running_var, and the file has no tensor"),
+    "no constant": (lambda d: d.update(constants=2**40), None, "constant 0, and the file has no tensor constant.0"),
+    "state of another shape": (None, reshaped("state.stem.0.weight", [8, 27, 1, 1]), "input has 3 channels, and weight is for 27"),
+    "batch of nothing": (lambda d: d["training"].update(batch=[0, 9]), None, "its batch of 0 to 9 samples is no range"),
+    "deep name": (lambda d: d["buffers"][0].update(name="a" + ".a" * 99), None, "more than 64 dots"),
+    "stride": (with_argument("aten::conv2d", 3, [2**63 - 1, 1]), None, "aten::conv2d of stem.0", "stride is 9223372036854775807"),
+    "no stride": (with_argument("aten::conv2d", 3, [0, 1]), None, "aten::conv2d of stem.0", "stride is 0, and must be positive"),
+    "groups": (with_argument("aten::group_norm", 1, 3), None, "aten::group_norm of norm", "8 channels for 3 groups"),
+    "fits nowhere": (with_node("aten::zeros", "", [[2**30, 2**30], *MADE]), None, "aten::zeros of added", "failed:"),
+    "more than there is": (with_node("aten::zeros", "", [[2**26, 2**20], *MADE]), None, "its result of [67108864, 1048576] would have"),
+    "overflow": (with_node("aten::zeros", "", [[2**62, 2**62], *MADE]), None, "size is 4611686018427387904"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def convnet_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("convnet")
+    export(folder, "convnet")
+    return (folder / "net.lsm").read_bytes()
+
+
+@pytest.mark.parametrize("case", WRONG_OPERATIONS.values(), ids=WRONG_OPERATIONS)
+def test_wrong_operations(tmp_path, convnet_file, case):
+    """A file whose sizes do not go together is refused with one line, before anything is computed."""
+    (tmp_path / "net.lsm").write_bytes(convnet_file)
+    change, change_tensors, *parts = case
+    edited(tmp_path, change or (lambda d: None), change_tensors or (lambda header: None))
+    run = train(config_of(tmp_path), tmp_path / "run")
+    expect_error(run, USAGE, "net.lsm", *parts)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("place", ['"version":1', '"shape":["batch"', '"line":"'])
+def test_deep_descriptions(tmp_path, convnet_file, place):
+    """Lists in lists that are a hundred thousand deep are refused, and do not exhaust the stack."""
+    deep = 100_000
+    (length,) = struct.unpack("<Q", convnet_file[:8])
+    header = json.loads(convnet_file[8 : 8 + length])
+    text = header["__metadata__"]["lockstep.model"]
+    assert place in text
+    key, _, _ = place.partition(":")
+    header["__metadata__"]["lockstep.model"] = text.replace(place, f"{key}:{'[' * deep}{']' * deep},\"was{place[1:]}", 1)
+    new = json.dumps(header).encode()
+    (tmp_path / "net.lsm").write_bytes(struct.pack("<Q", len(new)) + new + convnet_file[8 + length :])
+    expect_error(train(config_of(tmp_path), tmp_path / "run"), USAGE, "net.lsm")
 
 
 def test_wrong_samples(tmp_path):

@@ -251,7 +251,7 @@ def sweep(target, *variables, cases=""):
 
 def soak_parts():
     """Returns all parts of the soak by name. Each part takes 15 to 90 min. If a part is interrupted, it must run again
-    from its beginning."""
+    from its beginning, except for `operations` and `model-files`, which go on."""
     parts = {}
     for room in ROOMS:
         for config, shows in (("asan", "reads or writes where it must not"), ("tsan", "has a data race")):
@@ -265,6 +265,18 @@ def soak_parts():
             bazel=False,
             needs="clang",
         )
+    parts["operations"] = Part(
+        "no operation that a .lsm file may call leaves its tensors, in a million calls with random arguments",
+        "40 min",
+        ["tests/fuzz/resume.sh", "operation_calls"],
+        bazel=False,
+    )
+    parts["model-files"] = Part(
+        "no mutated .lsm file makes the program leave its memory or end",
+        f"{FUZZ_MINUTES} min",
+        ["tests/fuzz/resume.sh", "model_files", "--seconds", str(60 * FUZZ_MINUTES)],
+        bazel=False,
+    )
     parts["tidy"] = Part(
         "clang-tidy, its static analyser included, finds nothing in any file",
         "90 min",

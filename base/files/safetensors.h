@@ -55,6 +55,7 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
+  bool Has(const std::string& name) const { return places_.contains(name); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // Reads the tensor `name`, which must be one of names(), to the CPU. Several threads may call Read() at the same

@@ -5,9 +5,6 @@
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
-#include <cmath>
-#include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -16,7 +13,10 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "models/activation_checkpoint.h"
+#include "models/imported/contract.h"
+#include "models/imported/foretell_program.h"
 #include "models/imported/fuse.h"
+#include "models/imported/node_values.h"
 #include "models/imported/program.h"
 #include "models/imported/segments.h"
 
@@ -26,159 +26,8 @@ namespace {
 using c10::IValue;
 using exported::Argument;
 using exported::Node;
-using exported::Result;
-using exported::Sym;
+using exported::Values;
 using Json = nlohmann::json;
-using Values = std::vector<IValue>;
-
-IValue Made(const Argument& argument, const Values& values, at::Device device) {
-  switch (argument.kind) {
-    case Argument::Kind::kConstant:
-      return argument.constant;
-    case Argument::Kind::kValue:
-      if (argument.to_float && values[argument.value].isInt()) {
-        return static_cast<double>(values[argument.value].toInt());
-      }
-      return values[argument.value];
-    case Argument::Kind::kDevice:
-      return device;
-    case Argument::Kind::kList: {
-      std::vector<IValue> elements;
-      elements.reserve(argument.elements.size());
-      for (const Argument& element : argument.elements)
-        elements.push_back(Made(element, values, device));
-      return exported::ListOf(argument.element_type, std::move(elements));
-    }
-  }
-  throw BugError("an argument of kind {}", static_cast<int>(argument.kind));
-}
-
-int64_t FloorDivide(int64_t a, int64_t b) {
-  TORCH_CHECK(b != 0, "division by zero");
-  TORCH_CHECK(b != -1 || a != std::numeric_limits<int64_t>::min(), "a number is too large");
-  const int64_t quotient = a / b;
-  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
-}
-
-double NumberOf(const IValue& value) {
-  if (value.isInt()) return static_cast<double>(value.toInt());
-  if (value.isBool()) return value.toBool() ? 1 : 0;
-  return value.toDouble();
-}
-
-int64_t Sum(int64_t a, int64_t b) {
-  TORCH_CHECK(!__builtin_add_overflow(a, b, &a), "a number is too large");
-  return a;
-}
-
-int64_t Difference(int64_t a, int64_t b) {
-  TORCH_CHECK(!__builtin_sub_overflow(a, b, &a), "a number is too large");
-  return a;
-}
-
-int64_t Product(int64_t a, int64_t b) {
-  TORCH_CHECK(!__builtin_mul_overflow(a, b, &a), "a number is too large");
-  return a;
-}
-
-IValue Power(const IValue& base, const IValue& exponent) {
-  if (!base.isInt() || !exponent.isInt() || exponent.toInt() < 0) {
-    return std::pow(NumberOf(base), NumberOf(exponent));
-  }
-  int64_t power = 1;
-  for (int64_t i = 0; i < exponent.toInt() && i < 64; ++i) power = Product(power, base.toInt());
-  return power;
-}
-
-int64_t WholeNumber(double number) {
-  TORCH_CHECK(std::abs(number) < 0x1p63, "a number is too large");
-  return static_cast<int64_t>(number);
-}
-
-IValue Computed(Sym sym, const std::vector<IValue>& a) {
-  const auto arithmetic = [&](auto of_integers, auto of_floats) -> IValue {
-    if (a[0].isInt() && a[1].isInt()) return of_integers(a[0].toInt(), a[1].toInt());
-    return static_cast<double>(of_floats(NumberOf(a[0]), NumberOf(a[1])));
-  };
-  const auto compares = [&](auto compare) -> IValue {
-    return static_cast<bool>(compare(NumberOf(a[0]), NumberOf(a[1])));
-  };
-  switch (sym) {
-    case Sym::kSize:
-      return a[0].toTensor().size(a[1].toInt());
-    case Sym::kStride:
-      return a[0].toTensor().stride(a[1].toInt());
-    case Sym::kNumel:
-      return a[0].toTensor().numel();
-    case Sym::kAdd:
-      return arithmetic(Sum, std::plus<>());
-    case Sym::kSub:
-      return arithmetic(Difference, std::minus<>());
-    case Sym::kMul:
-      return arithmetic(Product, std::multiplies<>());
-    case Sym::kFloorDiv:
-      if (a[0].isInt() && a[1].isInt()) return FloorDivide(a[0].toInt(), a[1].toInt());
-      return std::floor(NumberOf(a[0]) / NumberOf(a[1]));
-    case Sym::kMod:
-      if (a[0].isInt() && a[1].isInt())
-        return a[0].toInt() - Product(a[1].toInt(), FloorDivide(a[0].toInt(), a[1].toInt()));
-      return NumberOf(a[0]) - NumberOf(a[1]) * std::floor(NumberOf(a[0]) / NumberOf(a[1]));
-    case Sym::kTrueDiv:
-      return NumberOf(a[0]) / NumberOf(a[1]);
-    case Sym::kPow:
-      return Power(a[0], a[1]);
-    case Sym::kNeg:
-      if (a[0].isInt()) return Difference(0, a[0].toInt());
-      return -NumberOf(a[0]);
-    case Sym::kMin:
-      return NumberOf(a[1]) < NumberOf(a[0]) ? a[1] : a[0];
-    case Sym::kMax:
-      return NumberOf(a[0]) < NumberOf(a[1]) ? a[1] : a[0];
-    case Sym::kCeil:
-      return WholeNumber(std::ceil(NumberOf(a[0])));
-    case Sym::kFloor:
-      return WholeNumber(std::floor(NumberOf(a[0])));
-    case Sym::kTrunc:
-      return WholeNumber(NumberOf(a[0]));
-    case Sym::kFloat:
-      return NumberOf(a[0]);
-    case Sym::kSqrt:
-      return std::sqrt(NumberOf(a[0]));
-    case Sym::kEq:
-      return compares([](double x, double y) { return x == y; });
-    case Sym::kNe:
-      return compares([](double x, double y) { return x != y; });
-    case Sym::kLt:
-      return compares([](double x, double y) { return x < y; });
-    case Sym::kLe:
-      return compares([](double x, double y) { return x <= y; });
-    case Sym::kGt:
-      return compares([](double x, double y) { return x > y; });
-    case Sym::kGe:
-      return compares([](double x, double y) { return x >= y; });
-    case Sym::kNot:
-      return NumberOf(a[0]) == 0;
-    case Sym::kIte:
-      return NumberOf(a[0]) != 0 ? a[1] : a[2];
-  }
-  throw BugError("a number of kind {}", static_cast<int>(sym));
-}
-
-void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
-  for (size_t i = 0; i < node.results.size(); ++i) {
-    const Result& result = node.results[i];
-    if (!result.is_list) {
-      if (result.value >= 0) values[result.value] = std::move(stack[i]);
-      continue;
-    }
-    const std::vector<at::Tensor> tensors = stack[i].toTensorVector();
-    TORCH_CHECK(tensors.size() == result.elements.size(), "it returned ", tensors.size(),
-                " tensors where the file has ", result.elements.size());
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      if (result.elements[k] >= 0) values[result.elements[k]] = tensors[k];
-    }
-  }
-}
 
 // Removes the running statistics from `stack`, which holds the node's arguments, if the node is a norm in training
 // mode. The function is called only when backward computes the node again: the first computation has already updated
@@ -196,15 +45,14 @@ void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
 void Call(const Node& node, Values& values, at::Device device) {
   std::vector<IValue> stack;
   stack.reserve(node.arguments.size());
-  for (const Argument& argument : node.arguments) stack.push_back(Made(argument, values, device));
+  for (const Argument& argument : node.arguments) {
+    stack.push_back(exported::Made(argument, values, device));
+  }
   if (node.IsNumber()) {
-    values[node.results[0].value] = Computed(node.sym, stack);
+    values[node.results[0].value] = exported::ComputedNumber(node.sym, stack);
     return;
   }
-  for (const size_t i : node.windows) {
-    TORCH_CHECK(exported::MovesWindow(stack[i]),
-                "the size or the stride of a window is not positive");
-  }
+  if (node.asks_for_values) exported::CheckContract(*node.operation, stack);
   std::optional<NoAutocast> exact;
   if (!node.autocast) exact.emplace(device);
   const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
@@ -219,13 +67,17 @@ void Call(const Node& node, Values& values, at::Device device) {
   }
   if (IsRecomputing()) LeaveStatistics(node, stack);
   node.operation->callBoxed(stack);
-  Keep(node, stack, values);
+  if (node.is_empty) stack[0].toTensor().zero_();
+  exported::Keep(node, stack, values);
 }
 
 }  // namespace
 
 struct ExportedGraph::Parsed {
   exported::Program program;
+  exported::Program as_read;  // the program before operations were fused
+  std::set<std::vector<int64_t>>
+      foretold;  // the sizes of the inputs for which the program was foretold
   exported::SharedStatistics shared;
   int64_t batch_norms = 0;
   Values tensors;       // for each value: the parameter, buffer or constant; None for others
@@ -239,8 +91,8 @@ struct ExportedGraph::Parsed {
         if (IsRecomputing() && cuts.once[i]) {
           // A node with cuts.once changes its first argument in place and returns it. The first computation has already
           // made this change.
-          std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
-          Keep(node, unchanged, values);
+          std::vector<IValue> unchanged{exported::Made(node.arguments[0], values, device)};
+          exported::Keep(node, unchanged, values);
         } else {
           lockstep::Call(node, values, device);
         }
@@ -251,6 +103,10 @@ struct ExportedGraph::Parsed {
       } catch (const c10::Error& error) {
         throw UsageError("{}: {} failed: {}", program.where, node.name,
                          FirstLine(error.what_without_backtrace()));
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& error) {  // of a library that LibTorch calls
+        throw UsageError("{}: {} failed: {}", program.where, node.name, FirstLine(error.what()));
       }
       for (const int64_t value : node.last_uses) values[value] = IValue();
     }
@@ -288,6 +144,7 @@ ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_
                              const Tensors& tensors, const Options& options) {
   auto parsed = std::make_unique<Parsed>();
   parsed->program = exported::ReadProgram(graph, where, input_count);
+  parsed->as_read = parsed->program;
   parsed->shared.ranks = options.ranks;
   parsed->batch_norms = exported::Fuse(parsed->program, parsed->shared);
   const exported::Program& program = parsed->program;
@@ -345,6 +202,34 @@ at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& input
   return Computed(inputs);
 }
 
+at::Tensor ExportedGraph::Foretell(const std::vector<at::Tensor>& inputs,
+                                   int64_t most_bytes) const {
+  const exported::Program& program = parsed_->as_read;
+  Values values = parsed_->tensors;
+  values.resize(program.values);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];
+  }
+  return exported::ForetellProgram(program, std::move(values), most_bytes);
+}
+
+void ExportedGraph::ForetellOnce(const std::vector<at::Tensor>& inputs) const {
+  // Tensors of a foretold GPU have no memory, and their allocations are counted.
+  if (inputs.at(0).is_meta()) return;
+  std::vector<int64_t> sizes;
+  for (const at::Tensor& input : inputs) {
+    sizes.insert(sizes.end(), input.sizes().begin(), input.sizes().end());
+    sizes.push_back(-1 - static_cast<int64_t>(input.scalar_type()));
+  }
+  if (!parsed_->foretold.insert(sizes).second) return;
+  try {
+    Foretell(inputs, exported::MostBytes(inputs[0].device()));
+  } catch (...) {
+    parsed_->foretold.erase(sizes);
+    throw;
+  }
+}
+
 at::Tensor ExportedGraph::Computed(const std::vector<at::Tensor>& inputs) const {
   const exported::Program& program = parsed_->program;
   const int64_t batch = inputs.at(0).size(0);
@@ -352,6 +237,7 @@ at::Tensor ExportedGraph::Computed(const std::vector<at::Tensor>& inputs) const 
     throw UsageError("{}: it takes {} to {} samples at a time, and a micro-batch has {}",
                      program.where, program.least_batch, program.most_batch, batch);
   }
+  ForetellOnce(inputs);
   Values values = parsed_->tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];

@@ -2,11 +2,17 @@
 //
 // Promise: a graph from an untrusted file cannot run arbitrary code. It calls only operations of
 // python/lockstep/operations.txt, with arguments that have the types of the operations' schemas and that were defined
-// before; anything else is refused when the file is read. Run() calls the operations one by one through LibTorch's
+// before; anything else is refused when the file is read. LibTorch does not check all that its operations ask of their
+// arguments. So the sizes of all tensors are foretold when the graph is read, and again before the first run with other
+// sizes of inputs, and compared with the operations' contracts (foretell_program.h). Later runs check nothing but the
+// few contracts that ask for the values of tensors. Run() calls the operations one by one through LibTorch's
 // dispatcher, under autograd and autocast, as the module would in Python, so the results are those of eager mode. A
 // tensor is released after its last use.
 //
 // what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)
+//   an operation whose arguments break its contract, or a tensor that fits into no memory -> Error (kUsage) with the
+//     operation, its module, the line of the user's code and the argument, before anything is computed
+//     -> ExportedGraph.RefusesBeforeItRuns, tests/imported_test.py, test_wrong_operations
 //   a graph that does not follow python/FORMAT.md -> Error (kUsage) that names the place -> ExportedGraph.Refuses*
 //   an operation that throws, for example for a shape that it does not support -> Error (kUsage) with the operation,
 //     its module and the line of the user's code -> ExportedGraph.NamesWhatFailed
@@ -51,6 +57,11 @@ class ExportedGraph {
   ExportedGraph(ExportedGraph&&) noexcept;
   ExportedGraph& operator=(ExportedGraph&&) noexcept;
 
+  // Checks what the graph would do with inputs of these sizes and dtypes, which may be on META, without computing
+  // anything. Returns the output as a tensor on META. Throws Error (kUsage), also if a tensor would have more than
+  // `most_bytes`.
+  at::Tensor Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes) const;
+
   // Returns the graph's output. `inputs` have the dtypes and shapes that the file describes, and are on the device of
   // the parameters. Throws Error (kUsage), and passes on LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
@@ -71,6 +82,7 @@ class ExportedGraph {
 
  private:
   at::Tensor Computed(const std::vector<at::Tensor>& inputs) const;
+  void ForetellOnce(const std::vector<at::Tensor>& inputs) const;
 
   struct Parsed;
   std::unique_ptr<Parsed> parsed_;

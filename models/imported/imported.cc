@@ -14,6 +14,7 @@
 #include "base/files/xxh3.h"
 #include "data/dataset/dataset.h"
 #include "models/batch_norm.h"
+#include "models/imported/foretell_program.h"
 #include "models/imported/module_place.h"
 
 namespace lockstep {
@@ -36,7 +37,8 @@ Json DescriptionOf(const SafetensorsFile& file) {
     throw UsageError("{}: no model that lockstep.export wrote", file.path());
   }
   Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.value("version", Json()).is_number_integer()) {
+  // Copies of a value are made by recursion, and a value may be nested very deeply.
+  if (!json.is_object() || !json.contains("version") || !json["version"].is_number_integer()) {
     throw UsageError("{}: its description is damaged", file.path());
   }
   if (const int64_t version = json["version"]; version > kVersion) {
@@ -49,6 +51,30 @@ Json DescriptionOf(const SafetensorsFile& file) {
   return json;
 }
 
+// Reads the tensor `name` of the file. `what` needs it, such as "parameter fc.weight". Throws Error (kUsage) if the file
+// has no such tensor.
+at::Tensor TensorOf(const SafetensorsFile& file, const std::string& name, const std::string& what) {
+  if (!file.Has(name)) {
+    throw UsageError("{}: its description has {}, and the file has no tensor {}", file.path(), what,
+                     name);
+  }
+  return file.Read(name);
+}
+
+// Returns tensors of META like the model's inputs for `batch` samples.
+std::vector<at::Tensor> ForetoldInputs(const Json& inputs, int64_t batch,
+                                       const std::vector<at::ScalarType>& types) {
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < types.size(); ++i) {
+    std::vector<int64_t> sizes;
+    for (const Json& size : inputs[i].at("shape")) {
+      sizes.push_back(size.is_string() ? batch : size.get<int64_t>());
+    }
+    tensors.push_back(at::empty(sizes, at::TensorOptions(types[i]).device(at::kMeta)));
+  }
+  return tensors;
+}
+
 std::string Checked(const std::string& path) {
   if (path.empty()) throw UsageError("model.imported.file: name a file that lockstep.export wrote");
   return path;
@@ -57,7 +83,9 @@ std::string Checked(const std::string& path) {
 std::string ShapeText(const Json& shape) {
   std::string text;
   for (const Json& size : shape)
-    text += (text.empty() ? "" : ", ") + (size.is_string() ? size.get<std::string>() : size.dump());
+    text += (text.empty() ? "" : ", ") + (size.is_string()       ? size.get<std::string>()
+                                          : size.is_structured() ? "..."
+                                                                 : size.dump());
   return "[" + text + "]";
 }
 
@@ -197,21 +225,22 @@ Imported::Imported(const ModelSpec& spec)
       const bool trainable = parameter.at("trainable");
       learns |= trainable;
       const auto [module, last] = PlaceOf(*this, name);
-      tensors.parameters[name] =
-          module->register_parameter(last, file.Read("state." + name), trainable);
+      tensors.parameters[name] = module->register_parameter(
+          last, TensorOf(file, "state." + name, "parameter " + name), trainable);
     }
     for (const Json& buffer : json.at("buffers")) {
       if (buffer.contains("same_as")) continue;
       const std::string name = buffer.at("name");
       const auto [module, last] = PlaceOf(*this, name);
-      tensors.buffers[name] = module->register_buffer(last, file.Read("state." + name));
+      tensors.buffers[name] =
+          module->register_buffer(last, TensorOf(file, "state." + name, "buffer " + name));
       if (!buffer.at("persistent").get<bool>()) unsaved_.insert(name);
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
     for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
       const std::string name = fmt::format("constant {}", i);  // no tensor's name has a space
       tensors.constants[std::to_string(i)] =
-          register_buffer(name, file.Read(fmt::format("constant.{}", i)));
+          register_buffer(name, TensorOf(file, fmt::format("constant.{}", i), name));
       unsaved_.insert(name);
     }
     Xxh3 constants;
@@ -229,12 +258,25 @@ Imported::Imported(const ModelSpec& spec)
                       ExportedGraph::Options{.checkpoints = spec.config.activation_checkpointing(),
                                              .ranks = ranks_.get()});
     evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", count, tensors);
+    const auto foretell = [&](const ExportedGraph& graph) {
+      return graph.Foretell(ForetoldInputs(json["inputs"], graph.least_batch(), inputs_),
+                            exported::MostBytes(at::kMeta));
+    };
+    const at::Tensor output = foretell(*training_);
+    foretell(*evaluation_);
     if (json.contains("loss")) {
       CheckTarget(path_, json.at("target"), spec);
       if (spec.config.label_smoothing() > 0) {
         throw UsageError("model.label_smoothing: {} has a loss of its own: leave it out", path_);
       }
       loss_.emplace(json.at("loss"), path_ + ": loss", 2, tensors);
+      std::vector<int64_t> sizes =
+          SampleSpec{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task}
+              .target_shape();
+      sizes.insert(sizes.begin(), training_->least_batch());
+      const at::ScalarType dtype = json["target"].at("dtype") == "float32" ? at::kFloat : at::kLong;
+      loss_->Foretell({output, at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta))},
+                      exported::MostBytes(at::kMeta));
     }
   } catch (const Json::exception& error) {
     throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
@@ -243,6 +285,8 @@ Imported::Imported(const ModelSpec& spec)
                      FirstLine(error.what_without_backtrace()));
   }
 }
+
+Imported::~Imported() = default;
 
 std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
   return training_->ConvolutionWeights();

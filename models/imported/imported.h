@@ -30,6 +30,9 @@ class Imported : public Model {
  public:
   // Throws Error (kUsage, kCheckpoint) if the file cannot be read, or if the model does not take the samples of `spec`.
   explicit Imported(const ModelSpec& spec);
+  ~Imported() override;
+  Imported(const Imported&) = delete;
+  Imported& operator=(const Imported&) = delete;
 
   // Returns the output of the model. `input` is as Model::Forward() describes; on a rank without samples it may be
   // empty if the ranks share the statistics of BatchNorm. A model of several inputs gets [count, inputs, tokens], and

@@ -1,5 +1,6 @@
 #include "models/imported/module_place.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace lockstep {
@@ -7,6 +8,10 @@ namespace lockstep {
 using torch::nn::Module;
 
 std::pair<Module*, std::string> PlaceOf(Module& root, const std::string& name) {
+  // LibTorch goes through a module's children by recursion.
+  constexpr int64_t kMostDepth = 64;
+  TORCH_CHECK(std::ranges::count(name, '.') <= kMostDepth, "the name of a tensor has more than ",
+              kMostDepth, " dots");
   Module* module = &root;
   size_t begin = 0;
   for (size_t dot; (dot = name.find('.', begin)) != std::string::npos; begin = dot + 1) {

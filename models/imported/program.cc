@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/imported/contract.h"
 #include "models/imported/operations.h"
 
 namespace lockstep::exported {
@@ -259,6 +260,8 @@ class Reader {
       node.name += " of " + module;
     if (const std::string line = json.value("line", ""); !line.empty())
       node.name += " (" + line + ")";
+    node.asks_for_values = AsksForValues(op);
+    node.is_empty = op == "aten::empty" || op == "aten::new_empty" || op == "aten::empty_like";
     node.grad = json.value("grad", true);
     node.autocast = json.value("autocast", true);
     const c10::FunctionSchema& schema = node.operation->schema();
@@ -270,7 +273,6 @@ class Reader {
       const c10::Argument& expected = schema.arguments()[i];
       if (i < arguments.size()) {
         node.arguments.push_back(Decode(arguments[i], expected.real_type()));
-        CheckWindow(full, expected.name(), i, node);
       } else if (expected.default_value()) {
         node.arguments.push_back({.constant = *expected.default_value()});
       } else {
@@ -302,24 +304,6 @@ class Reader {
       }
     }
     node.results.push_back({.value = Arises(out[0])});
-  }
-
-  // If the operation is a convolution or a pooling, and argument `index`, called `name`, is a number by which that
-  // operation divides, checks that the argument is positive. An argument that is not a constant is checked when the
-  // graph runs.
-  void CheckWindow(const std::string& operation, const std::string& name, size_t index,
-                   Node& node) const {
-    const bool has_window =
-        operation.starts_with("aten::conv") || operation.find("pool") != std::string::npos;
-    const bool moves =
-        name == "stride" || name == "dilation" || name == "kernel_size" || name == "groups";
-    if (!has_window || !moves) return;
-    const Argument& argument = node.arguments[index];
-    if (argument.kind != Argument::Kind::kConstant) {
-      node.windows.push_back(index);
-    } else if (!MovesWindow(argument.constant)) {
-      throw UsageError("{}: {} of {} is not positive", where_, name, operation);
-    }
   }
 
   void ReadResults(const Json& out, const std::string& full, const c10::FunctionSchema& schema,
@@ -402,12 +386,6 @@ void FillLastUses(Program& program) {
   }
 }
 
-bool MovesWindow(const IValue& value) {
-  if (value.isInt()) return value.toInt() > 0;
-  return !value.isIntList() ||
-         std::ranges::all_of(value.toIntVector(), [](int64_t size) { return size > 0; });
-}
-
 IValue ListOf(const TypePtr& element_type, std::vector<IValue> elements) {
   c10::impl::GenericList list(element_type);
   for (IValue& element : elements) list.push_back(std::move(element));
@@ -424,6 +402,10 @@ Program ReadProgram(const Json& graph, const std::string& where, int64_t input_c
   if (!batch.is_array() || batch.size() != 2) throw UsageError("{}: its batch is no range", where);
   program.least_batch = Integer(batch[0], where);
   program.most_batch = Integer(batch[1], where);
+  if (program.least_batch < 1 || program.most_batch < program.least_batch) {
+    throw UsageError("{}: its batch of {} to {} samples is no range", where, program.least_batch,
+                     program.most_batch);
+  }
   Reader reader(where, program.values);
   const Json& inputs = Member(graph, "inputs", where);
   if (!inputs.is_array() || static_cast<int64_t>(inputs.size()) != input_count) {

@@ -78,8 +78,8 @@ struct Node {
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<int64_t> last_uses;  // values that no later node uses; released after this node
-  // Indices of arguments that are the size or the stride of a window and are known only when the graph runs.
-  std::vector<size_t> windows;
+  bool asks_for_values = false;    // the contract is checked in each call (contract.h)
+  bool is_empty = false;           // the result is new memory, which is set to zero
   bool grad = true;
   bool autocast = true;
   std::string name;  // for messages, such as "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
@@ -112,10 +112,6 @@ bool Writes(const c10::Argument& argument);
 
 // Fills the last_uses of all nodes.
 void FillLastUses(Program& program);
-
-// Returns whether the sizes or strides of a window are all positive. Convolution and pooling libraries divide by sizes
-// and strides, and some libraries do not check for zero.
-bool MovesWindow(const c10::IValue& value);
 
 // Makes a list of the type that an operation's schema asks for.
 c10::IValue ListOf(const c10::TypePtr& element_type, std::vector<c10::IValue> elements);
