@@ -64,7 +64,7 @@ bool FindHeader(const std::vector<Row>& rows) {
   if (rows.empty()) return false;
   const Row& first = rows[0];
   // A table of one line, without a number, is a header alone.
-  if (rows.size() == 1) return std::ranges::none_of(first, IsNumber);
+  if (rows.size() == 1) return std::ranges::none_of(first, IsAnyNumber);
   if (CountsFromZero(first)) return true;
   bool has_number = false;
   bool is_new = true;  // whether no cell of the first row occurs again in its column
