@@ -5,8 +5,8 @@
 // arguments must satisfy, besides having the types of the operation's schema. CheckContract() compares the arguments of
 // a call with the table.
 //
-// what can fail -> what the caller sees -> the test that shows it (models/imported/contract_test.cc)
-//   an argument that breaks the contract -> c10::Error that says which argument, and how -> Contract.Refuses
+// what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)
+//   an argument that breaks the contract -> c10::Error that says which argument, and how -> ExportedGraph.RefusesBeforeItRuns
 //
 // tests/fuzz/operation_calls.cc calls each operation of the list with random arguments that keep the contract.
 #pragma once

@@ -7,7 +7,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   results that depend on the values of tensors, so that their sizes cannot be foretold; sizes whose product has more
-//     than 63 bits -> c10::Error -> models/imported/contract_test.cc
+//     than 63 bits -> c10::Error -> models/imported/exported_graph_test.cc
 //   sizes that are not those of the operation's results -> a failed call of tests/fuzz/operation_calls.cc
 #pragma once
 
