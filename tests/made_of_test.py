@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from harness import DATA, DONE, USAGE, Run, Started, events, expect_error, sets, write_config
+from harness import DATA, DONE, USAGE, Run, Started, events, expect_error, sets, skip_without_gpus, write_config
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import lockstep  # noqa: E402
@@ -279,6 +279,7 @@ def test_the_way_out(trained, tmp_path):
 
 def test_ranks_share_what_they_have_read(trained, tmp_path):
     """Tests that one rank notices a change of an image that another rank has read before."""
+    skip_without_gpus(2)
     trained(photos, tmp_path)
     run = Run(["train", "config.pbtxt", "--fresh"], ranks=2, cwd=tmp_path)
     assert run.status == DONE, run

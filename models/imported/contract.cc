@@ -597,6 +597,19 @@ void CheckEmbeddingBag(const Call& call) {
               "offsets do not ascend from 0 to the number of indices");
 }
 
+// A view such as that of expand() takes no memory, whatever its size is. LibTorch counts the bytes of a tensor in 63 bits.
+void CheckExpand(const Call& call) {
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  int64_t elements = 1;
+  for (const int64_t size : call.Integers("size").value_or(Sizes())) {
+    if (size <= 0) continue;  // -1 stands for the tensor's own size
+    TORCH_CHECK(size <= kMostElements / elements, "size is ",
+                at::IntArrayRef(*call.Integers("size")), ", and the result may have at most ",
+                kMostElements, " elements");
+    elements *= size;
+  }
+}
+
 // ---- The table ------------------------------------------------------------------------------------
 
 struct Contract {
@@ -652,7 +665,8 @@ const std::vector<Contract>& Table() {
         "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"},
        {Positive({"output_size"}), CheckUpsample}},
       {{"pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"},
-       {Positive({"groups", "upscale_factor", "downscale_factor"}), CheckShuffle}},
+       {NotEmpty({"self"}), Positive({"groups", "upscale_factor", "downscale_factor"}),
+        CheckShuffle}},
       {{"affine_grid_generator"}, {NotNegative({"size"}), Floats({"theta"}), CheckAffineGrid}},
       {{"grid_sampler", "grid_sampler_2d", "grid_sampler_3d"},
        {Between(0, 2, {"interpolation_mode", "padding_mode"}), Floats({"input", "grid"}),
@@ -669,8 +683,9 @@ const std::vector<Contract>& Table() {
 
       {{"binary_cross_entropy"},
        {kReduction, SameSizes("self", {"target"}), SameDtype("self", {"target", "weight"})}},
+      {{"huber_loss"}, {kReduction, SameDtype("self", {"target"})}},
       {{"nll_loss", "nll_loss2d", "nll_loss_nd", "cross_entropy_loss", "multi_margin_loss",
-        "multilabel_margin_loss", "huber_loss", "smooth_l1_loss", "mse_loss", "l1_loss", "kl_div",
+        "multilabel_margin_loss", "smooth_l1_loss", "mse_loss", "l1_loss", "kl_div",
         "soft_margin_loss", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
         "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss"},
        {kReduction}},
@@ -681,7 +696,10 @@ const std::vector<Contract>& Table() {
       {{"unbind", "split", "unsafe_split", "chunk", "unsafe_chunk", "tensor_split", "hsplit",
         "vsplit", "dsplit"},
        {CheckParts}},
+      {{"expand", "broadcast_to"}, {CheckExpand}},
       {{"arange"}, {CheckArange}},
+      // All integers up to 2^53 are float64 numbers.
+      {{"random", "random_"}, {Between(-(int64_t{1} << 53), int64_t{1} << 53, {"from", "to"})}},
       {{"multinomial"}, {Dimensions(1, 2, {"self"}), Floats({"self"}), CheckMultinomial}},
   };
   return table;

@@ -15,6 +15,7 @@
 #include "models/activation_checkpoint.h"
 #include "models/imported/contract.h"
 #include "models/imported/foretell_program.h"
+#include "models/imported/foretold_results.h"
 #include "models/imported/fuse.h"
 #include "models/imported/node_values.h"
 #include "models/imported/program.h"
@@ -202,13 +203,17 @@ at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& input
   return Computed(inputs);
 }
 
-at::Tensor ExportedGraph::Foretell(const std::vector<at::Tensor>& inputs,
-                                   int64_t most_bytes) const {
+at::Tensor ExportedGraph::Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes,
+                                   bool in_float32) const {
   const exported::Program& program = parsed_->as_read;
   Values values = parsed_->tensors;
   values.resize(program.values);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];
+  }
+  for (IValue& value : values) {
+    if (!in_float32 || !value.isTensor() || !value.toTensor().is_floating_point()) continue;
+    value = exported::OnMeta(value.toTensor()).to(at::kFloat);
   }
   return exported::ForetellProgram(program, std::move(values), most_bytes);
 }
@@ -223,7 +228,9 @@ void ExportedGraph::ForetellOnce(const std::vector<at::Tensor>& inputs) const {
   }
   if (!parsed_->foretold.insert(sizes).second) return;
   try {
-    Foretell(inputs, exported::MostBytes(inputs[0].device()));
+    const at::Device device = inputs[0].device();
+    // Under autocast, operations take inputs of 16 bits beside weights of float32. META has no autocast.
+    Foretell(inputs, exported::MostBytes(device), AutocastState::Now(device.type()).enabled);
   } catch (...) {
     parsed_->foretold.erase(sizes);
     throw;

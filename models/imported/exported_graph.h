@@ -59,8 +59,9 @@ class ExportedGraph {
 
   // Checks what the graph would do with inputs of these sizes and dtypes, which may be on META, without computing
   // anything. Returns the output as a tensor on META. Throws Error (kUsage), also if a tensor would have more than
-  // `most_bytes`.
-  at::Tensor Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes) const;
+  // `most_bytes`. If `in_float32`, floating-point tensors count as float32.
+  at::Tensor Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes,
+                      bool in_float32 = false) const;
 
   // Returns the graph's output. `inputs` have the dtypes and shapes that the file describes, and are on the device of
   // the parameters. Throws Error (kUsage), and passes on LibTorch's own exceptions if memory runs out.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/tensor/autocast.h"
 #include "models/imported/program.h"
 #include "models/imported/segments.h"
 
@@ -227,6 +228,12 @@ std::vector<Case> Cases() {
       convolution({3, 3, 2}, {1, 1}, {0, 0}, {1, 1}, 1, "weight has 3 dimensions"),
       convolution({3, 3, 2, 2}, {1, 1}, {0, 0}, {3, 1}, 1,
                   "input has 2 + 0 pixels in dimension 0, and the kernel spans 4"),
+      {"aten::expand", "", {x, {4, 2, 3}, false}, {2, 3}, ""},
+      {"aten::expand",
+       "",
+       {x, {1 << 21, 1 << 21, 2, 3}, false},
+       {2, 3},
+       "the result may have at most 1099511627776 elements"},
       {"aten::group_norm", "", {x, 2, none, none, Number(1e-5), true}, {2, 4, 3}, ""},
       {"aten::group_norm",
        "",
@@ -375,6 +382,18 @@ class Builder {
 
 Json V(int64_t value) { return Json{{"v", value}}; }
 Json F(double value) { return Json{{"f", value}}; }
+
+TEST(ExportedGraph, ForetellsUnderAutocast) {
+  Builder builder;
+  const int64_t weight = builder.Parameter("weight");
+  builder.End(builder.Call("aten::matmul", "", {V(0), V(weight)}));
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+  const AutocastGuard rounds(
+      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
+  const at::Tensor output = graph.Run({at::rand({2, 4}).to(at::kBFloat16)});
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(output.sizes(), at::IntArrayRef({2}));
+}
 
 // Builds 12 blocks tanh_(batch_norm(x * weight) + count), in which x is the result of the block before, and the buffer
 // `count` counts the block's calls. If `tied`, all blocks have the same weight; otherwise each has its own.

@@ -55,7 +55,7 @@ TEST(RunComparison, TakesTheFirstOfEqualValues) {
   const std::string bad = R"({"event":"eval","step":5,"epoch":1,"val_loss":null})"
                           "\n";
   const RunHistory run = RunOf("", bad + Eval(10, 2, 0.4) + Eval(20, 2, 0.4) + Eval(30, 3, 0.1));
-  const std::vector<MetricComparison> metrics = CompareMetrics({&run, &run}, 2);
+  const std::vector<MetricComparison> metrics = CompareMetrics({{&run}, {&run}}, 2);
   EXPECT_THAT(metrics[0].best, ElementsAre(2, 2));
   EXPECT_THAT(metrics[0].best_step, ElementsAre(10, 10));
   EXPECT_THAT(metrics[1].best_step, ElementsAre(10, 10));
@@ -64,7 +64,7 @@ TEST(RunComparison, TakesTheFirstOfEqualValues) {
 TEST(RunComparison, HasNoBestOfARunWithoutNumbers) {
   const RunHistory run = RunOf("", R"({"event":"eval","step":5,"epoch":1,"val_loss":null})"
                                    "\n");
-  const std::vector<MetricComparison> metrics = CompareMetrics({&run, &run}, 2);
+  const std::vector<MetricComparison> metrics = CompareMetrics({{&run}, {&run}}, 2);
   EXPECT_TRUE(std::isnan(metrics[0].best[0]));
   EXPECT_EQ(metrics[0].best_step[0], 0);
 }
