@@ -488,6 +488,10 @@ void CheckGrid(const Call& call) {
   for (int64_t i = 1; i < x.dim(); ++i) TORCH_CHECK(x.size(i) > 0, "input has no elements");
   TORCH_CHECK(x.dim() == 4 || call.Integer("interpolation_mode") != 2,
               "there is no bicubic interpolation of volumes");
+  constexpr int64_t kReflection = 2;
+  if (call.Integer("padding_mode") != kReflection || !grid.device().is_cpu()) return;
+  TORCH_CHECK(grid.detach().isfinite().all().item<bool>(),
+              "grid has values that are not finite, which cannot be reflected");
 }
 
 // Lists of tensors have few elements. LibTorch makes an object for each.
@@ -728,8 +732,9 @@ void CheckContract(const c10::OperatorHandle& operation, const std::vector<IValu
 }
 
 bool AsksForValues(std::string_view operation) {
-  static const Names kOperations{"aten::embedding_bag", "aten::max_unpool2d",
-                                 "aten::native_group_norm"};
+  static const Names kOperations{"aten::embedding_bag",   "aten::grid_sampler",
+                                 "aten::grid_sampler_2d", "aten::grid_sampler_3d",
+                                 "aten::max_unpool2d",    "aten::native_group_norm"};
   return std::ranges::find(kOperations, operation) != kOperations.end();
 }
 
