@@ -413,7 +413,7 @@ def test_a_run_goes_on_with_its_file_in_another_spelling(tmp_path):
         if goes_on:
             assert run.status == DONE, run
         else:
-            expect_error(run, USAGE, "data.csv.column: the training files hold other values than they did")
+            expect_error(run, USAGE, "the features of the training samples have changed")
 
 
 OPEN = {
