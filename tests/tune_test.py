@@ -289,7 +289,7 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
     """Checks that tune only measures the user's setting of the loader, and tries no other one, if the steps need less
     than half of the samples/s that the loader gives."""
     config = config_in(tmp_path, "accumulation: 64")
-    run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
+    run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[512, 512]", only="batch,loader")
     assert run.status == DONE, run
     assert len([line for line in lines_of(run) if "setting" in line]) == 1, run
     assert any("training does not wait for it" in line.get("reason", "") for line in lines_of(run)), run
@@ -362,7 +362,7 @@ def test_a_trial_that_hangs(tmp_path):
     run = tune(write_config(tmp_path, text), only="batch", ranks=2, program=FAULTY)
     expect_error(run, PEER, "a trial failed: ")
     assert "rank 1" in run.err, run
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
     wait_until_gone(tmp_path / "runs")
 
 
@@ -466,7 +466,7 @@ def test_steps_that_a_library_cannot_make(tmp_path):
     assert run.status == USAGE and "a trial failed" not in run.err, run
     tried = [line for line in lines_of(run) if "failure" in line]
     assert len(tried) > 1, run
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
 
 
 def test_labels_that_say_nothing(tmp_path):
@@ -474,7 +474,7 @@ def test_labels_that_say_nothing(tmp_path):
         optimizer { type: SGD }"""
     config = write_config(tmp_path, f'{text} run_dir: "{tmp_path}/runs/mine"')
     expect_error(tune(config), USAGE, "the loss falls at no learning rate between 1e-07 and 10")
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
 
 
 def test_wrong_inputs(tmp_path):
