@@ -240,6 +240,7 @@ def test_the_program_and_the_exporter_keep_the_same_names(name, trained):
 def test_python_keeps_inputs(trained, monkeypatch):
     """Gives functions of the Python package outputs that are inputs or files of a run."""
     monkeypatch.chdir(trained)
+    monkeypatch.setenv("LOCKSTEP", LOCKSTEP)
     run = lockstep.Run("run")
     before = tree_of(trained)
     for output in ("t.csv", "train.csv", "run/log.jsonl"):
