@@ -155,7 +155,7 @@ def test_what_cannot_be_compared(profiled, tmp_path):
     expect_error(Run(["compare", f"{profiled}@5", f"{profiled}@6"]), USAGE, "no profile of step 6, but of steps 5, 25, 45")
     cut = tmp_path / "cut.json.gz"
     cut.write_bytes((profiled / "profiles/5/traces/rank_0.pt.trace.json.gz").read_bytes()[:1000])
-    expect_error(Run(["profile", cut]), USAGE, str(cut), "cut off")
+    expect_error(Run(["profile", cut]), USAGE, str(cut), "cut short")
     expect_error(Run(["profile", __file__]), USAGE, __file__, "no Chrome trace")
 
 
