@@ -10,14 +10,20 @@ A file still includes all headers that it uses. With --//rules:precompiled=false
 Clang, the precompiled headers are empty, so that such a build fails if a file does not include a header that it uses.
 """
 
+load("@wheels//:version.bzl", "TORCH")
+
 PrecompiledInfo = provider(fields = {"enabled": "whether headers are precompiled"})
+
+# Bazel takes the headers that a file reads from a precompiled header for the system's, and does not compile the file again
+# when they change. With this flag it does when LibTorch has another version.
+_VERSION = ["-DLOCKSTEP_TORCH_VERSION=" + TORCH]
 
 def precompiled_copts(name):
     """Returns the compiler flags that include rules/`name`_precompiled.h first. The target also needs
     precompiled_deps(name)."""
     repository = native.repository_name()[1:]
     folder = "$(BINDIR)/" + ("external/%s/" % repository if repository else "") + "rules/precompiled/"
-    return ["-include", "%s%s_precompiled.h" % (folder, name)]
+    return ["-include", "%s%s_precompiled.h" % (folder, name)] + _VERSION
 
 def precompiled_deps(name):
     """Returns the labels on which a target with precompiled_copts(name) depends."""
@@ -48,7 +54,7 @@ def _precompiled_header_impl(ctx):
             cc_toolchain = toolchain,
             source_file = header.path,
             output_file = compiled.path,
-            user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
+            user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + _VERSION,
             quote_include_directories = depset([ctx.label.workspace_root or "."], transitive = [context.quote_includes for context in contexts]),
             system_include_directories = depset(transitive = [context.system_includes for context in contexts]),
             # Bazel compiles a program's files with the same value of this option. Clang rejects a precompiled header

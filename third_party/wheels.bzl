@@ -114,10 +114,14 @@ filegroup(
 
 def _python_wheels_impl(ctx):
     python = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
-    result = ctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
+    result = ctx.execute([
+        python,
+        "-c",
+        "import importlib.metadata as m, sysconfig as s; print(s.get_paths()['purelib'], m.version('torch'))",
+    ])
     if result.return_code:
         fail("no Python environment in .venv: run ./lockstep once, it makes it")
-    site = result.stdout.strip()
+    site, torch = result.stdout.strip().rsplit(" ", 1)
     for entry in ctx.path(site + "/torch/include").readdir():
         if entry.basename not in _SHADOWING:
             ctx.symlink(entry, "include/" + entry.basename)
@@ -127,6 +131,7 @@ def _python_wheels_impl(ctx):
 
     # python.sh is a script and no symbolic link, because Python would take the link's folder for its environment.
     ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)
+    ctx.file("version.bzl", "TORCH = \"%s\"\n" % torch)
     ctx.file("BUILD", _BUILD.replace("{site}", site))
 
 python_wheels = repository_rule(
