@@ -246,6 +246,23 @@ def skip_without_network(plant):
         pytest.skip(why_not())
 
 
+# The losses that are named on a busy machine, too.
+IN_COMMITS = [
+    sleeping_data,
+    slow_disk,
+    heavy_augmentation,
+    slow_rank,
+    slow_network,
+    slow_saving,
+    frequent_evaluation,
+    busy_neighbours,
+]
+
+
+@pytest.mark.all_tier(
+    "which loss is the largest depends on time, and needs a machine with nothing else to do",
+    unless=lambda make: make in IN_COMMITS,
+)
 @pytest.mark.parametrize("make", PLANTS, ids=lambda make: make.__name__)
 def test_a_planted_loss_is_named(tmp_path, images, make):
     plant = make(1, images)
