@@ -57,8 +57,8 @@ CsvTextTable ReadCsvTextTable(const std::string& path) {
   const size_t width = table.columns.size();
   std::vector<std::string> header;
   for (const CsvTextColumn& column : table.columns) header.push_back(column.name);
-  CsvColumnFinder(header, static_cast<int64_t>(width),
-                  path);  // throws if two columns have one name
+  // The constructor throws if two columns have one name.
+  CsvColumnFinder(header, static_cast<int64_t>(width), path);
   while (cells.NextRow()) {
     const int64_t line = cells.line();
     size_t column = 0;
