@@ -24,6 +24,18 @@ namespace {
 constexpr char kNotSet[] = "not set";
 constexpr size_t kLongestValue = 100;  // the most characters of a value in a line of Differences()
 
+constexpr char kColumns[] = "data.csv.column", kClasses[] = "data.csv.classes";
+
+// Sorts the categories and classes of a table, so that it equals the config of the same values in another order.
+Config WithSortedValues(Config config) {
+  config::Csv& csv = *config.mutable_data()->mutable_csv();
+  std::ranges::sort(*csv.mutable_classes());
+  for (config::Csv::Column& column : *csv.mutable_column()) {
+    std::ranges::sort(*column.mutable_category());
+  }
+  return config;
+}
+
 // Returns whether a field says how long a run is.
 bool IsLength(const std::string& field) { return field == "epochs" || field == "max_steps"; }
 
@@ -86,15 +98,22 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
     if (config.data().has_csv()) RemoveSpelling(*config.mutable_data()->mutable_csv());
     return config;
   };
+  const Config was = comparable(before), is = comparable(now);
+  const std::vector<FieldDifference> of_values =
+      DifferingFields({WithSortedValues(was), WithSortedValues(is)});
   std::vector<std::string> differences;
-  for (const FieldDifference& one : DifferingFields({comparable(before), comparable(now)})) {
+  for (const FieldDifference& one : DifferingFields({was, is})) {
     const bool is_short = std::ranges::all_of(
         one.values, [](const std::string& value) { return value.size() <= kLongestValue; });
     differences.push_back(
         is_short ? fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0])
                  : one.field + ": another value than it was");
-    if (one.field == "data.csv.column" || one.field == "data.csv.classes") {
-      differences.back() = one.field + ": the training files hold other values than they did";
+    if (one.field == kColumns || one.field == kClasses) {
+      const bool is_order =
+          std::ranges::find(of_values, one.field, &FieldDifference::field) == of_values.end();
+      differences.back() = fmt::format(
+          "{}: {}", one.field,
+          is_order ? kOtherOrder : "the training files hold other values than they did");
     }
     if (is_short && IsLength(one.field)) {
       differences.back() += fmt::format(", on which the learning rates of schedule {} depend",

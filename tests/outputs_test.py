@@ -62,58 +62,81 @@ def checkpoint_of(folder, run):
 
 
 PREDICT = "predict run --input t.csv --output"
-REFUSED = {
-    "itself": (f"{PREDICT} t.csv", "t.csv: is the input, "),
-    "link": (f"{PREDICT} link.csv", "link.csv: is the input, "),
-    "links": (f"{PREDICT} second.csv", "second.csv: is the input, "),
-    "hard-link": (f"{PREDICT} hard.csv", "hard.csv: is the input, "),
-    "dots": (f"{PREDICT} new/../t.csv", "is the input, "),
+OF_RUN = "is a file that the run "
+# {case: (an output of PREDICT with further words, what the command says of the output)}
+PREDICTED = {
+    "itself": ("t.csv", "is the input, "),
+    "link": ("link.csv", "is the input, "),
+    "links": ("second.csv", "is the input, "),
+    "hard-link": ("hard.csv", "is the input, "),
+    "dots": ("new/../t.csv", "is the input, "),
+    "training-data": ("train.csv", "is data.train of the run run, "),
+    "log": ("run/log.jsonl", OF_RUN),
+    "config": ("run/config.pbtxt", OF_RUN),
+    "checkpoint": ("{checkpoint} --format csv", OF_RUN),
+    "other-run": ("other/log.jsonl", OF_RUN),
+    "linked-run": ("linked/log.jsonl", OF_RUN),
+    "stop": ("run/STOP", OF_RUN),
+    "tensorboard": ("run/tensorboard/new.csv", OF_RUN),
+}
+REFUSED = {name: (f"{PREDICT} {output}", f"{output.split()[0]}: {said}") for name, (output, said) in PREDICTED.items()} | {
     "linked-input": ("predict run --input second.csv --output t.csv", "t.csv: is the input, "),
     "second-input": ("predict run --input train.csv t.csv --output t.csv --format jsonl", "t.csv: is the input, "),
     "standard-input": ("predict run --input - --output t.csv < t.csv", "t.csv: is standard input, "),
-    "training-data": (f"{PREDICT} train.csv", "train.csv: is data.train of the run run, "),
     "held-back": ("predict run --held-back --output train.csv", "train.csv: is "),
     "submission": (
         "predict run --input t.csv --submission sample.csv --output sample.csv",
         "sample.csv: is the sample submission, ",
     ),
     "other-weights": ("predict run --weights w.safetensors --input t.csv --format csv --output w.safetensors", "is the weights, "),
-    "log": (f"{PREDICT} run/log.jsonl", "run/log.jsonl: is a file that the run "),
-    "config": (f"{PREDICT} run/config.pbtxt", "run/config.pbtxt: is a file that the run "),
-    "checkpoint": (f"{PREDICT} {{checkpoint}} --format csv", "is a file that the run "),
-    "other-run": (f"{PREDICT} other/log.jsonl", "other/log.jsonl: is a file that the run "),
-    "linked-run": (f"{PREDICT} linked/log.jsonl", "linked/log.jsonl: is a file that the run "),
-    "stop": (f"{PREDICT} run/STOP", "run/STOP: is a file that the run "),
-    "tensorboard": (f"{PREDICT} run/tensorboard/new.csv", "is a file that the run "),
     "append": ("predict run --input t.csv --output - >> t.csv", "is the input, "),
-    "report-log": ("report run --output run/log.jsonl", "run/log.jsonl: is a file that the run "),
-    "report-config": ("report run other --output other/config.pbtxt", "is a file that the run "),
-    "report-other": ("report run --output other/lock", "other/lock: is a file that the run "),
+    "append-to-log": (f"{PREDICT} - >> run/log.jsonl", OF_RUN),
+    "append-to-checkpoint": (f"{PREDICT} /dev/fd/7 --format csv 7>> {{checkpoint}}", OF_RUN),
+    "report-log": ("report run --output run/log.jsonl", f"run/log.jsonl: {OF_RUN}"),
+    "report-config": ("report run other --output other/config.pbtxt", OF_RUN),
+    "report-other": ("report run --output other/lock", f"other/lock: {OF_RUN}"),
     "report-hard-link": ("report run --output hard.html", "hard.html: is a file that the run run keeps"),
-    "export-checkpoint": ("export run --output {checkpoint}", "is a file that the run "),
-    "export-weights": ("export run --output run/weights.safetensors", "is a file that the run "),
+    "export-checkpoint": ("export run --output {checkpoint}", OF_RUN),
+    "export-weights": ("export run --output run/weights.safetensors", OF_RUN),
     "export-itself": ("export w.safetensors --output w.safetensors", "is the weights w.safetensors, "),
     "export-hard-link": ("export w.safetensors --output hard.safetensors", "is the weights w.safetensors, "),
-    "export-new": ("export run --output other/checkpoints/new.safetensors", "is a file that the run "),
+    "export-new": ("export run --output other/checkpoints/new.safetensors", OF_RUN),
     "average": ("average run w.safetensors --output w.safetensors", "is the weights w.safetensors, "),
-    "average-checkpoint": ("average run run@10 --output {checkpoint}", "is a file that the run "),
+    "average-checkpoint": ("average run run@10 --output {checkpoint}", OF_RUN),
     "trace": ("bench step config.pbtxt --steps 1 --warmup 1 --trace train.csv", "train.csv: is data.train of the config, "),
     "trace-config": ("bench step config.pbtxt --steps 1 --warmup 1 --trace config.pbtxt", "is the config, "),
-    "trace-log": ("bench step config.pbtxt --steps 1 --warmup 1 --trace run/log.jsonl", "is a file that the run "),
+    "trace-log": ("bench step config.pbtxt --steps 1 --warmup 1 --trace run/log.jsonl", OF_RUN),
     "tuned": ("tune config.pbtxt --only loader --time 1", "config.tuned.pbtxt: is data.train of the config, "),
-    "new": ("new t.csv --output run/STOP", "run/STOP: is a file that the run "),
-    "tokens": ("prepare tokens t.csv --output run/checkpoints/t.bin", "is a file that the run "),
-    "bundle": ("bundle run/checkpoints/lockstep.tar.gz", "is a file that the run "),
+    "new": ("new t.csv --output run/STOP", f"run/STOP: {OF_RUN}"),
+    "new-append": ("new t.csv --output - >> t.csv", "is the data, "),
+    "tokens": ("prepare tokens t.csv --output run/checkpoints/t.bin", OF_RUN),
+    "bundle": ("bundle run/checkpoints/lockstep.tar.gz", OF_RUN),
+}
+# One case of each command (`average` writes as `export` does) and of each kind of input. kept_files_test.cc has the
+# names that lead to a file.
+IN_COMMITS = {
+    "hard-link",
+    "training-data",
+    "standard-input",
+    "submission",
+    "append-to-log",
+    "report-hard-link",
+    "export-itself",
+    "trace",
+    "tuned",
+    "new",
+    "tokens",
+    "bundle",
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.all_tier("other names and inputs go through the same check", unless=lambda name: name in IN_COMMITS)
 def test_what_is_kept(name, trained):
     """Gives a command an output that is one of its inputs or a file of a run. The command says so in one line, and
     changes nothing."""
-    words, said = REFUSED[name]
     before = tree_of(trained)
-    command = words.format(checkpoint=checkpoint_of(trained, "run"))
+    command, said = (words.format(checkpoint=checkpoint_of(trained, "run")) for words in REFUSED[name])
     run = Run(["-c", f'"$0" {command}', LOCKSTEP], program="bash", cwd=trained)
     expect_error(run, USAGE, said, KEPT)
     assert tree_of(trained) == before
@@ -130,6 +153,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.all_tier("other tests write such files, too", unless=lambda name: name == "in-a-run")
 def test_what_is_written(name, trained):
     """Gives a command an output that replaces nothing that is kept, twice."""
     words, path = WRITTEN[name]
@@ -142,16 +166,18 @@ def test_what_is_written(name, trained):
     assert (trained / path).stat().st_size > 100
 
 
-def test_a_users_config_is_not_replaced(tmp_path):
+@pytest.mark.parametrize(
+    "fresh", [["--fresh"], pytest.param([], marks=pytest.mark.all_tier("--fresh goes through the same check and moves more"))]
+)
+def test_a_users_config_is_not_replaced(fresh, tmp_path):
     """Trains in the folder of the user's own config, whose name is that of a run's config."""
     shutil.copy(DIGITS, tmp_path / "train.csv")
     folder = tmp_path / "mine"
     folder.mkdir()
     config = write_config(folder, "# mine\n" + CONFIG.replace("train.csv", "../train.csv"))
     before = tree_of(tmp_path)
-    for arguments in ([], ["--fresh"]):
-        expect_error(train(config, folder, *arguments), USAGE, f"{folder}: exists already and is no run's")
-        assert tree_of(tmp_path) == before
+    expect_error(train(config, folder, *fresh), USAGE, f"{folder}: exists already and is no run's")
+    assert tree_of(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -160,9 +186,10 @@ def test_a_users_config_is_not_replaced(tmp_path):
         ("data.prom", "is data.train of the config"),
         ("link.prom", "is data.train of the config"),
         ("config.prom", "is the config"),
-        ("other/checkpoints/x.prom", "is a file that the run "),
+        ("other/checkpoints/x.prom", OF_RUN),
     ],
 )
+@pytest.mark.all_tier("other names and inputs go through the same check", unless=lambda name: name == "link.prom")
 def test_metrics_do_not_replace_what_is_kept(name, said, trained):
     """Names an input, or a file in a run, as the file of the metrics, which a run replaces each second and removes."""
     if not (trained / "data.prom").exists():
@@ -173,6 +200,23 @@ def test_metrics_do_not_replace_what_is_kept(name, said, trained):
     before = tree_of(trained)
     run = train(trained / "config.prom", trained / "made", *sets(f"observe.prometheus_file={trained / name}"))
     expect_error(run, USAGE, "observe.prometheus_file: ", said)
+    assert tree_of(trained) == before
+
+
+@pytest.mark.parametrize(
+    "words,said",
+    [
+        ("--folds 2 --set run_dir=new", "new: exists already and holds no folds"),
+        ("--set run_dir=other/checkpoints/inner", "other/checkpoints/inner: is a file that the run "),
+        ("--set run_dir=other/STOP", "other/STOP: is a file that the run "),
+    ],
+)
+@pytest.mark.all_tier("kept_files_test.cc has the names of other runs")
+def test_a_run_needs_a_folder_of_its_own(words, said, trained):
+    """Trains in a folder that holds something else, and in the folder of another run's state."""
+    (trained / "new/notes.txt").write_text("mine")
+    before = tree_of(trained)
+    expect_error(Run(["train", "config.pbtxt", *words.split()], cwd=trained), USAGE, said, "choose another folder")
     assert tree_of(trained) == before
 
 
@@ -216,6 +260,9 @@ def masks(tmp_path_factory):
     "output",
     ["photos/", "photos/below/", "linked/", "out/", "hard/", "masks/", "images/new/", "out/../photos/", "run/checkpoints/"],
 )
+@pytest.mark.all_tier(
+    "kept_files_test.cc has the names that lead to a file", unless=lambda output: output in ("photos/", "out/")
+)
 def test_masks_replace_no_images(output, masks):
     """Writes masks into the folder of the images or of the training data, or through links to images."""
     before = tree_of(masks)
@@ -224,14 +271,25 @@ def test_masks_replace_no_images(output, masks):
     assert tree_of(masks) == before
 
 
-def test_masks_beside_images(masks):
-    for output in ("predicted/", "predicted/", "photos/masks.npy"):
+@pytest.mark.parametrize(
+    "output", ["predicted/", pytest.param("photos/masks.npy", marks=pytest.mark.all_tier("an array is one plain file"))]
+)
+def test_masks_beside_images(output, masks):
+    for _ in range(2):
         run = Run(["predict", "run", "--input", "photos", "--output", output], cwd=masks)
         assert run.status == DONE, run
-    assert len(list((masks / "predicted").iterdir())) == 6
+    assert len(list((masks / output).iterdir())) == 6 if output.endswith("/") else (masks / output).exists()
+
+
+def test_the_names_of_a_run_are_known(trained):
+    """Checks that the list of names that no output replaces has all that a run makes."""
+    made = {path.name for path in (trained / "run").iterdir() if not path.suffix == ".html"}
+    assert {"log.jsonl", "config.pbtxt", "checkpoints", "tensorboard", "weights.safetensors"} <= made
+    assert made - {"predictions.csv", "step10.safetensors"} <= set(tensor_file.NAMES_OF_RUNS)
 
 
 @pytest.mark.parametrize("name", tensor_file.NAMES_OF_RUNS)
+@pytest.mark.all_tier("each name of the list is looked up alike", unless=lambda name: name == "STOP")
 def test_the_program_and_the_exporter_keep_the_same_names(name, trained):
     output = f"other/{name}/new" if (trained / "other" / name).is_dir() else f"other/{name}"
     expect_error(Run(["export", "w.safetensors", "--output", output], cwd=trained), USAGE, KEPT)
@@ -243,7 +301,7 @@ def test_python_keeps_inputs(trained, monkeypatch):
     monkeypatch.setenv("LOCKSTEP", LOCKSTEP)
     run = lockstep.Run("run")
     before = tree_of(trained)
-    for output in ("t.csv", "train.csv", "run/log.jsonl"):
+    for output in ("t.csv", "run/log.jsonl"):
         with pytest.raises(lockstep.LockstepError, match="does not replace"):
             run.predict("t.csv", output=output)
     for path in ("run/log.jsonl", "other/weights.safetensors", "run/checkpoints/new.lsm"):
@@ -260,7 +318,7 @@ def test_python_keeps_inputs(trained, monkeypatch):
         ("--to-torch run --output linked/config.pbtxt", "the run"),
     ],
 )
-@pytest.mark.all_tier("importing torch takes seconds", unless=lambda words: "hard.w" in words)
+@pytest.mark.all_tier("importing torch takes seconds, and test_python_keeps_inputs calls the same function")
 def test_the_exporter_keeps_inputs(words, said, trained):
     if not (trained / "hard.w").exists():
         os.link(trained / "w.safetensors", trained / "hard.w")

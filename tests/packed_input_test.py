@@ -3,6 +3,7 @@ command takes until then."""
 
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -17,9 +18,12 @@ MIB = 1 << 20
 # of up to 2 MiB leaves the program and its libraries some 700 MiB.
 SMALL = (MIB, 1 << 30, 1 << 30)
 LARGE = (10 * MIB, 10 << 30, int(2.5e9))
+LARGER = (26 * MIB, 26 << 30, int(2.5e9))
+UNPACKS = pytest.mark.all_tier("it unpacks a gigabyte for each command")
 SIZES = [
     pytest.param(SMALL, id="small"),
-    pytest.param(LARGE, id="large", marks=pytest.mark.all_tier("it unpacks a gigabyte for each command")),
+    pytest.param(LARGE, id="large", marks=UNPACKS),
+    pytest.param(LARGER, id="larger", marks=UNPACKS),
 ]
 TABLE = b"0,1\n"
 TRACE = b'{"a":[' + b"0,"
@@ -81,7 +85,9 @@ def expect_refused(words, cwd, most_bytes, status=DATA, said="unpacked, it has m
     assert peak <= most_bytes, f"{peak / 1e9:.2f} GB"
 
 
+BENCH = ["bench", "step", "config.pbtxt", "--steps", 1, "--warmup", 1, "--set", "data.train=t.csv.gz"]
 COMMANDS = {
+    "bench": (BENCH, DATA),
     "new": (["new", "t.csv.gz"], DATA),
     "train": (["train", "config.pbtxt", "--set", "data.train=t.csv.gz", "--set", "run_dir=new"], DATA),
     "validation": (["train", "config.pbtxt", "--set", "data.validation=t.csv.gz", "--set", "run_dir=new"], DATA),
@@ -94,6 +100,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.all_tier("it reads as train does", unless=lambda command: command not in ("bench", "validation", "evaluate"))
 def test_a_command_refuses_what_fills_the_memory(command, sizes, trained, tmp_path):
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     beginning, piece = (TRACE, b"0,") if command == "profile" else (b"", TABLE)
@@ -146,16 +153,22 @@ def test_files_of_a_set_share_the_limit(trained, tmp_path):
     expect_refused(words, tmp_path, SMALL[2])
 
 
-def test_a_summary_is_not_unpacked(trained, tmp_path):
-    """Puts a compressed file in the place of a profile's summary, which `report` and `profile` read."""
+@pytest.mark.parametrize("name", ["log.jsonl", "config.pbtxt", "profiles/5/summary.json"])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.all_tier("all files of a run are read as plain text", unless=lambda name, sizes: name.startswith("profiles"))
+def test_files_of_a_run_are_not_unpacked(name, sizes, trained, tmp_path):
+    """Puts a compressed file in the place of a run's own, which `report` and `profile` read. The page is made without
+    it, and one line tells of it."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    profile = tmp_path / "run/profiles/5"
-    profile.mkdir(parents=True)
-    write_gzip(profile / "summary.json", TRACE, b"0,", SMALL)
-    status, _, peak = measured(["report", "run", "--output", "page.html"], tmp_path)
-    assert status == DONE and peak <= SMALL[2]
-    status, lines, peak = measured(["profile", "run@5"], tmp_path)
-    assert status == USAGE and len(lines) == 1 and "summary.json" in lines[0] and peak <= SMALL[2], lines
+    (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+    write_gzip(tmp_path / "run" / name, TRACE, b"0,", sizes)
+    status, lines, peak = measured(["report", "run", "--output", "page.html"], tmp_path)
+    assert status == DONE and peak <= SMALL[2], peak
+    (line,) = lines
+    assert line.startswith(f"lockstep: warning: run/{name}: "), line
+    if name.startswith("profiles"):
+        status, lines, peak = measured(["profile", "run@5"], tmp_path)
+        assert status == USAGE and len(lines) == 1 and "summary.json" in lines[0] and peak <= SMALL[2], lines
 
 
 def test_a_table_that_compresses_well_is_read(trained, tmp_path):
@@ -165,3 +178,21 @@ def test_a_table_that_compresses_well_is_read(trained, tmp_path):
     status, lines, _ = measured(["predict", trained / "run", "--input", "same.csv.gz"], tmp_path)
     assert status == DONE and not lines, lines
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 20_001
+
+
+@pytest.mark.all_tier("it reads a gigabyte")
+def test_a_large_file_of_usual_ratio_is_read(tmp_path):
+    """Reads 200 MB of a table that unpacks to some five times its size."""
+    draw = random.Random(1)
+    notes = ["".join(draw.choices("abcd", (20, 4, 2, 1), k=2000)) for _ in range(500)]
+    rows = "".join(f"{i % 7},{note},{i % 2}\n" for i, note in enumerate(notes))
+    (tmp_path / "t.csv").write_text("x,note,label\n" + rows)
+    data = 'data { train: "t.csv" csv { header: true label: "label" ignore: "note" } }'
+    config = write_config(tmp_path, f"{data} model {{ mlp {{ hidden: 4 }} }} epochs: 1 global_batch: 100")
+    assert train(config, tmp_path / "run").status == DONE
+    header, member = (zlib.compress(text.encode(), wbits=31) for text in ("x,note,label\n", rows))
+    assert 4 < len(rows) / len(member) < 7
+    count = 200 * MIB // len(member)
+    (tmp_path / "large.csv.gz").write_bytes(header + member * count)
+    status, lines, _ = measured(["evaluate", "run", "--input", "large.csv.gz", "--json"], tmp_path)
+    assert status == DONE and not lines, lines

@@ -385,6 +385,40 @@ class Strangers:
             client.close()
 
 
+def strangers_config(folder, observe, **options):
+    """Returns the path of a config that trains on image files, which each epoch opens again."""
+    random = np.random.default_rng(1)
+    for number in range(128):
+        images = folder / "images" / f"class{number % 2}"
+        images.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(images / f"{number}.png")
+    text = digits_config(
+        f"observe {{ {observe} }} loader {{ threads: 2 }} checkpoint {{ every_steps: 20 }}",
+        f'data {{ format: IMAGES train: "{folder}/images" images {{ size: 8 }} }}',
+        **options,
+    )
+    return write_config(folder, text)
+
+
+def answer(port, host, path="/metrics"):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.status
+
+
+def answers(port, path="/metrics"):
+    with contextlib.suppress(OSError):
+        return answer(port, "localhost", path) == 200
+
+
+FEW_DESCRIPTORS = ["prlimit", "--nofile=1024"]
+
+
+def expect_told_of_strangers(err, field):
+    (line,) = [line for line in err.splitlines() if "page of this run" not in line]
+    assert line == f"lockstep: warning: observe.{field}: more than 32 connections at a time: the oldest are closed"
+
+
 @pytest.mark.parametrize(
     "field,path",
     [
@@ -396,32 +430,14 @@ def test_strangers_cannot_end_a_training(field, path, tmp_path):
     """Connects 2,000 idle and 200 dripping clients to a port of a training that may have 1,024 descriptors and opens
     files in each step. The training makes the same steps as without them, tells of them in one line, and goes on
     answering. Nobody but this machine's own names is answered."""
-    random = np.random.default_rng(1)
-    for number in range(128):
-        folder = tmp_path / "images" / f"class{number % 2}"
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number}.png")
     port = free_port()
-    text = digits_config(
-        f"observe {{ {field}: {port} }} loader {{ threads: 2 }} checkpoint {{ every_steps: 20 }}",
-        f'data {{ format: IMAGES train: "{tmp_path}/images" images {{ size: 8 }} }}',
-    )
-    config = write_config(tmp_path, text)
-
-    def answer(host):
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status
-
-    def answers():
-        with contextlib.suppress(OSError):
-            return answer("localhost") == 200
+    config = strangers_config(tmp_path, f"{field}: {port}")
 
     def steps(job):
         return log_text(job.run_dir).count('{"event":"step",')
 
-    with Started(config, tmp_path / "run", launcher=["prlimit", "--nofile=1024"]) as job:
-        job.wait_until(answers)
+    with Started(config, tmp_path / "run", launcher=FEW_DESCRIPTORS) as job:
+        job.wait_until(lambda: answers(port, path))
         strangers = Strangers(port, idle=2000, dripping=200)
         until = steps(job) + 60
 
@@ -430,20 +446,40 @@ def test_strangers_cannot_end_a_training(field, path, tmp_path):
             return steps(job) >= until
 
         job.wait_until(has_gone_on)
-        assert answer("localhost") == answer(f"[::1]:{port}") == answer(socket.gethostname()) == 200
+        for host in ("localhost", "LocalHost.", f"[::1]:{port}", f"127.0.0.1:{port}", socket.gethostname().upper() + ":1"):
+            assert answer(port, host, path) == 200, host
         with pytest.raises(urllib.error.HTTPError, match="421"):
-            answer("evil.example")
+            answer(port, "evil.example", path)
         strangers.leave()
         status, _, err = job.stop()
     assert status == STOPPED
-    (line,) = [line for line in err.splitlines() if "page of this run" not in line]
-    assert line == f"lockstep: warning: observe.{field}: more than 32 connections at a time: the oldest are closed"
+    expect_told_of_strangers(err, field)
 
     with Started(config, tmp_path / "quiet") as job:
         job.wait_until(lambda: steps(job) >= until)
         assert job.stop()[0] == STOPPED
     disturbed, quiet = losses_by_step(tmp_path / "run"), losses_by_step(tmp_path / "quiet")
     assert [disturbed[step] for step in range(1, until + 1)] == [quiet[step] for step in range(1, until + 1)]
+
+
+@pytest.mark.all_tier("it trains to the end among strangers, and once without them")
+def test_a_training_among_strangers_has_the_same_end(tmp_path):
+    port = free_port()
+    config = strangers_config(tmp_path, f"prometheus_port: {port}", epochs=1500)
+    with Started(config, tmp_path / "run", launcher=FEW_DESCRIPTORS) as job:
+        job.wait_until(lambda: answers(port))
+        strangers = Strangers(port, idle=2000, dripping=200)
+        assert job.process.poll() is None  # it trains among all of them
+        while job.process.poll() is None:
+            with contextlib.suppress(OSError):
+                strangers.drip()
+        strangers.leave()
+        status, _, err = job.end()
+    assert status == DONE, err
+    expect_told_of_strangers(err, "prometheus_port")
+    assert train(config, tmp_path / "quiet").status == DONE
+    assert losses_by_step(tmp_path / "run") == losses_by_step(tmp_path / "quiet")
+    assert weight_bytes(tmp_path / "run") == weight_bytes(tmp_path / "quiet")
 
 
 @pytest.mark.all_tier("a restart takes seconds")

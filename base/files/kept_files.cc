@@ -48,20 +48,22 @@ void KeptFiles::Add(const std::string& path, const std::string& what) {
 }
 
 void KeptFiles::Add(const std::string& path, const std::string& what, IsInput is_input) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return;
-  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return;  // a pipe or a terminal
-  kept_.push_back({.path = path,
-                   .what = what,
-                   .device = status.st_dev,
-                   .inode = status.st_ino,
-                   .is_folder = S_ISDIR(status.st_mode),
-                   .is_input = std::move(is_input)});
+  Add({.path = path, .what = what, .is_input = std::move(is_input)});
 }
 
 void KeptFiles::AddRun(const std::string& path) {
-  Add(path, "the run", IsNameOfRun);
-  if (!kept_.empty() && kept_.back().path == path) kept_.back().is_run = true;
+  Add({.path = path, .is_run = true, .is_input = IsNameOfRun});
+}
+
+void KeptFiles::Add(Kept kept) {
+  struct stat status {};
+  if (stat(kept.path.c_str(), &status) != 0) return;
+  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return;  // a pipe or a terminal
+  kept.device = status.st_dev;
+  kept.inode = status.st_ino;
+  kept.is_folder = S_ISDIR(status.st_mode);
+  kept_.push_back(std::move(kept));
+  other_names_.reset();
 }
 
 std::string KeptFiles::WhyNot(const std::string& path) const {
@@ -97,11 +99,14 @@ std::string KeptFiles::WhyNot(const struct stat& file) const {
   for (const Kept& kept : kept_) {
     if (!kept.is_folder && kept.Is(file)) return "is " + kept.what;
   }
-  return S_ISREG(file.st_mode) && file.st_nlink > 1 ? WhyNotAmong(file) : "";
+  if (!S_ISREG(file.st_mode) || file.st_nlink <= 1) return "";
+  const auto found = OtherNames().find({file.st_dev, file.st_ino});
+  return found == OtherNames().end() ? "" : found->second;
 }
 
-// Looks for a file with several names among the files in the folders that were added.
-std::string KeptFiles::WhyNotAmong(const struct stat& file) const {
+const std::map<std::pair<dev_t, ino_t>, std::string>& KeptFiles::OtherNames() const {
+  if (other_names_) return *other_names_;
+  other_names_.emplace();
   for (const Kept& kept : kept_) {
     if (!kept.is_folder) continue;
     std::error_code error;
@@ -109,17 +114,19 @@ std::string KeptFiles::WhyNotAmong(const struct stat& file) const {
                                            error);
     for (const fs::recursive_directory_iterator end; !error && entry != end;
          entry.increment(error)) {
-      struct stat status {};
-      if (lstat(entry->path().c_str(), &status) != 0) continue;
-      if (status.st_dev != file.st_dev || status.st_ino != file.st_ino) continue;
+      struct stat file {};
+      if (lstat(entry->path().c_str(), &file) != 0) continue;
+      if (!S_ISREG(file.st_mode) || file.st_nlink <= 1) continue;
       const fs::path within = entry->path().lexically_relative(kept.path);
       const std::string name = kept.is_run ? within.begin()->string() : within.filename().string();
       if (!kept.is_input(name)) continue;
-      return kept.is_run ? OfRun(kept.path)
-                         : fmt::format("is {}, {}", entry->path().string(), kept.what);
+      other_names_->try_emplace({file.st_dev, file.st_ino},
+                                kept.is_run
+                                    ? OfRun(kept.path)
+                                    : fmt::format("is {}, {}", entry->path().string(), kept.what));
     }
   }
-  return "";
+  return *other_names_;
 }
 
 void KeptFiles::Require(const std::string& path, const std::string& given) const {

@@ -1,7 +1,8 @@
 // KeptFiles: the files that the outputs of a command must not replace: its inputs, and what runs keep in their folders.
 //
 // Promise: WhyNot() knows a file by its device and inode, so links of both kinds, `..` in a path and letters in another
-// case lead to the same answer. It looks at the file system at the time of the call.
+// case lead to the same answer. It looks at the file system at the time of the call, except for other names (4), for
+// which it goes through the folders that were added once, when it first meets an output that has several names.
 //
 // A file must not be written if one of these is true:
 //   1. it is one of the files that were added
@@ -18,8 +19,11 @@
 #include <sys/stat.h>
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -41,7 +45,8 @@ class KeptFiles {
   // is about the link and not about what it leads to.
   std::string WhyNot(const std::string& path) const;
 
-  // Returns why the open file `status` must not be written, or an empty text.
+  // Returns why the file `status` must not be written, or an empty text. Its path is not known, so this tells only 1
+  // and 4.
   std::string WhyNot(const struct stat& status) const;
 
   // Throws Error (kUsage) if the file must not be written. `given` is its path as the user gave it.
@@ -63,9 +68,13 @@ class KeptFiles {
     }
   };
 
-  std::string WhyNotAmong(const struct stat& file) const;
+  void Add(Kept kept);
+  // Returns the reasons not to write the files of rule 4, by device and inode.
+  const std::map<std::pair<dev_t, ino_t>, std::string>& OtherNames() const;
 
   std::vector<Kept> kept_;
+  // The value of OtherNames(), once it was asked for.
+  mutable std::optional<std::map<std::pair<dev_t, ino_t>, std::string>> other_names_;
 };
 
 }  // namespace lockstep

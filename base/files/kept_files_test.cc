@@ -88,5 +88,20 @@ TEST_F(KeptFilesTest, KeepsWhatRunsHave) {
   EXPECT_EQ(WhyNot("run/predictions.csv"), "");
 }
 
+TEST_F(KeptFilesTest, KnowsOtherNamesInFoldersThatAreAddedLater) {
+  EXPECT_THAT(WhyNot("hard.png"), HasSubstr("the images"));
+  EXPECT_EQ(WhyNot("hard.safetensors"), "");
+  kept_.Add(folder_ + "/run/checkpoints", "the checkpoints");
+  EXPECT_THAT(WhyNot("hard.safetensors"), HasSubstr("the checkpoints"));
+  EXPECT_THAT(WhyNot("hard.png"), HasSubstr("the images"));
+}
+
+TEST_F(KeptFilesTest, TheOtherNamesAreLookedForOnce) {
+  fs::create_hard_link(folder_ + "/hard.png", folder_ + "/third.png");
+  EXPECT_EQ(WhyNot("hard.txt"), "");
+  fs::remove(folder_ + "/images/cat/1.png");
+  EXPECT_THAT(WhyNot("hard.png"), HasSubstr("the images"));
+}
+
 }  // namespace
 }  // namespace lockstep

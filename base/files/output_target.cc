@@ -59,6 +59,16 @@ FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
   }
 }
 
+// Throws Error (kUsage) if the open plain file `file` must not be written, such as a run's log behind >>.
+void RequireNotKept(const FileDescriptor& file, const KeptFiles& kept, const std::string& given) {
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  kept.Require(status, given);
+  std::error_code error;
+  const fs::path path = fs::read_symlink(fmt::format("/proc/self/fd/{}", file.get()), error);
+  if (!error) kept.Require(path, given);
+}
+
 std::string PathOf(const std::string& path) {
   return path == kStandardOutput ? "/dev/stdout" : path;
 }
@@ -77,7 +87,7 @@ OutputTarget::OutputTarget(const std::string& path, const KeptFiles& kept) : pat
     if (const std::optional<int> number = DescriptorNamed(folder, target.filename())) {
       through_ = FileDescriptor(fcntl(*number, F_DUPFD_CLOEXEC, 0));
       if (through_.get() < 0) throw NotWritten(path_, std::strerror(errno));
-      if (fstat(through_.get(), &status) == 0) kept.Require(status, path_);
+      RequireNotKept(through_, kept, path_);
       return;
     }
     is_there = lstat(target.c_str(), &status) == 0;

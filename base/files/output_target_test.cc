@@ -65,6 +65,22 @@ TEST(OutputTarget, KeepsTheCommandsInputs) {
   OutputTarget(folder + "/other", kept).Write([](const AppendBytes&) {});
 }
 
+TEST(OutputTarget, KeepsFilesOfRunsBehindDescriptors) {
+  const std::string run = NewFolder();
+  WriteFile(run + "/log.jsonl", "{}\n");
+  WriteFile(run + "/other", "");
+  const FileDescriptor log(open((run + "/log.jsonl").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const FileDescriptor other(open((run + "/other").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const std::string output = fmt::format("/dev/fd/{}", log.get());
+  EXPECT_EQ(MessageOf(ExitStatus::kUsage, [&] { WriteTo(output, "more"); }),
+            fmt::format("{}: is a file that the run {} keeps for itself, which an output does not "
+                        "replace: name another file",
+                        output, run));
+  WriteTo(fmt::format("/dev/fd/{}", other.get()), "more");
+  EXPECT_EQ(ReadFile(run + "/log.jsonl"), "{}\n");
+  EXPECT_EQ(ReadFile(run + "/other"), "more");
+}
+
 TEST(OutputTarget, WritesThroughDevicesAndPipes) {
   WriteTo("/dev/null", "gone");
   struct stat status {};

@@ -11,20 +11,12 @@ namespace lockstep {
 namespace {
 
 constexpr char kLog[] = "log.jsonl", kLock[] = "lock", kCrew[] = "crew.json";
-constexpr std::array<std::string_view, 14> kNames{kLog,
-                                                  kLock,
-                                                  kCrew,
-                                                  "STOP",
-                                                  "anomaly.json",
-                                                  "checkpoint.request",
-                                                  "checkpoints",
-                                                  "config.pbtxt",
-                                                  "flight",
-                                                  "memory",
-                                                  "profile.request",
-                                                  "profiles",
-                                                  "tensorboard",
-                                                  "weights.safetensors"};
+constexpr std::array<std::string_view, 15> kNames{
+    kLog,          kLock,          kCrew,
+    "STOP",        "anomaly.json", "checkpoint.request",
+    "checkpoints", "config.pbtxt", "crew.lock",
+    "flight",      "memory",       "profile.request",
+    "profiles",    "tensorboard",  "weights.safetensors"};
 
 bool Has(const std::string& folder, const char* name) {
   struct stat status {};

@@ -24,13 +24,17 @@ std::string SizeText(size_t bytes) {
 }  // namespace
 
 size_t MostUnpackedBytes(size_t packed_bytes) {
-  constexpr size_t kAlways = size_t{256} << 20;
-  constexpr size_t kRatio = 128;
+  constexpr size_t kMiB = size_t{1} << 20;
+  constexpr size_t kAlways = 256 * kMiB, kMostOfSmall = 1280 * kMiB;
+  constexpr size_t kRatioOfSmall = 128, kRatio = 20;
   const double of_machine =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   const auto half = static_cast<size_t>(std::min(of_machine, BytesOfMemory()) / 2);
-  const size_t of_files = packed_bytes > half / kRatio ? half : packed_bytes * kRatio;
-  return std::min(std::max(kAlways, of_files), half);
+  const auto times = [half](size_t bytes, size_t ratio) {
+    return bytes > half / ratio ? half : bytes * ratio;
+  };
+  const size_t of_small = std::min(times(packed_bytes, kRatioOfSmall), kMostOfSmall);
+  return std::min(std::max({kAlways, of_small, times(packed_bytes, kRatio)}), half);
 }
 
 bool IsGzip(std::string_view bytes) { return bytes.starts_with(kGzip); }

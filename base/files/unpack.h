@@ -1,7 +1,8 @@
 // Reads compressed input in bounded memory.
 //
 // Promise: what a compressed file may unpack to follows from its own size, whatever lengths it states. Files of real
-// tables and traces unpack to some ten times their size; one that is made to fill the memory unpacks to a thousand times.
+// tables and traces unpack to some ten times their size, small ones of few different rows to a hundred times; one that
+// is made to fill the memory unpacks to a thousand times.
 //
 // Invariants:
 //   1. An UnpackedText takes the memory of its text plus at most 1 MiB: it never grows by copying.
@@ -19,8 +20,8 @@
 
 namespace lockstep {
 
-// Returns how many bytes files of `packed_bytes` bytes in all may unpack to: 256 MiB or 128 times their size, whichever
-// is more, but at most half of the memory that the process may use.
+// Returns how many bytes files of `packed_bytes` bytes in all may unpack to: 256 MiB, or 128 times their size up to
+// 1.25 GiB, or 20 times their size, whichever is most, but at most half of the memory that the process may use.
 size_t MostUnpackedBytes(size_t packed_bytes);
 
 // Returns whether a file that begins with `bytes` is a gzip file.

@@ -72,7 +72,11 @@ TEST(Unpack, TheLimitFollowsFromTheFilesSize) {
   for (const size_t small : {size_t{0}, size_t{512} << 10, 2 * kMiB}) {
     EXPECT_EQ(MostUnpackedBytes(small), 256 * kMiB);
   }
-  EXPECT_EQ(MostUnpackedBytes(10 * kMiB), 1280 * kMiB);
+  EXPECT_EQ(MostUnpackedBytes(4 * kMiB), 512 * kMiB);
+  for (const size_t more : {10 * kMiB, 26 * kMiB, 64 * kMiB}) {
+    EXPECT_EQ(MostUnpackedBytes(more), 1280 * kMiB);
+  }
+  EXPECT_EQ(MostUnpackedBytes(80 * kMiB), 1600 * kMiB);
   EXPECT_LE(static_cast<double>(MostUnpackedBytes(SIZE_MAX)), half);
 }
 

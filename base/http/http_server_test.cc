@@ -178,7 +178,8 @@ TEST(OwnHosts, TakesAddressesWhereOthersReachIt) {
                                   std::string("[fe80::1]"), HostName(), HostName() + ".lan"}) {
     EXPECT_TRUE(hosts.Contains(host)) << host;
   }
-  for (const std::string host : {"evil.example", "10.0.0.1.evil.example", "", "fe80::1", "[x]"}) {
+  for (const std::string host : {"evil.example", "10.0.0.1.evil.example", "", "fe80::1", "[x]",
+                                 "localhost.evil.example", ".evil.example", "127.0.0.1."}) {
     EXPECT_FALSE(hosts.Contains(host)) << host;
   }
 }

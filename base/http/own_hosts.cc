@@ -27,16 +27,16 @@ bool IsAddress(const std::string& host) {
 OwnHosts::OwnHosts(bool is_loopback)
     : is_loopback_(is_loopback), names_{"localhost", "127.0.0.1", "[::1]"} {
   const std::string name = InSmallLetters(HostName());
-  if (name.empty()) return;
-  names_.push_back(name);
-  if (const size_t dot = name.find('.'); dot != name.npos) names_.push_back(name.substr(0, dot));
+  short_name_ = name.substr(0, name.find('.'));
+  if (!name.empty()) names_.push_back(name);
+  if (!short_name_.empty() && short_name_ != name) names_.push_back(short_name_);
 }
 
 bool OwnHosts::Contains(const std::string& host) const {
   if (std::ranges::find(names_, host) != names_.end()) return true;
   if (is_loopback_) return false;
-  return IsAddress(host) ||
-         std::ranges::find(names_, host.substr(0, host.find('.'))) != names_.end();
+  const size_t dot = host.find('.');
+  return IsAddress(host) || (dot != host.npos && dot > 0 && host.substr(0, dot) == short_name_);
 }
 
 std::string OwnHosts::Text() const {

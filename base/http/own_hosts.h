@@ -17,7 +17,7 @@ class OwnHosts {
 
   // Returns whether `host` (HttpRequest::host) is localhost, 127.0.0.1, [::1] or the machine's name. If others can reach
   // the server, any address in numbers is allowed, too, because the machine may have a further one behind a router, and
-  // so is the machine's name with a domain behind it.
+  // so is the machine's name (but not localhost) with a domain behind it.
   bool Contains(const std::string& host) const;
 
   // Returns what Contains() allows, in words.
@@ -26,6 +26,7 @@ class OwnHosts {
  private:
   bool is_loopback_;
   std::vector<std::string> names_;
+  std::string short_name_;  // the machine's name without its domain
 };
 
 }  // namespace lockstep

@@ -7,8 +7,8 @@
 //                                                sign is a point
 //   1281,5    1.281,5     1 281,5                the same, if the decimal sign is a comma
 //   5.1%                                         0.051, which is also the number that a spreadsheet keeps for it
-//   $602.52   602,52 €   US$5   EUR 5            the number without the currency; HowRead() says if a column has
-// several (5.1)     −5.1                               -5.1: brackets in accounts, and the minus sign of Unicode
+//   $602.52   602,52 €   US$5   EUR 5            the number without the currency
+//   (5.1)     −5.1                               -5.1: brackets in accounts, and the minus sign of Unicode
 //
 // "1,281" alone may be 1281 or 1.281. So one decimal sign holds for a whole column, and DecimalSigns finds it from the
 // column's cells. A number with an exponent has no groups, so 1.281e0 is 1.281 whatever the decimal sign is: a data
@@ -173,8 +173,8 @@ struct DecimalRule {
 
 // HowRead() returns words that tell how the formatted numbers of a column with the sign `decimal` are read, such as
 // `"1,5" is read as 1.5`, with `aside` behind the number; an empty text if there are none. The words also tell if only
-// some of the numbers have a percent sign, and if there are several currencies. HowElse() returns an aside
-// if a comma may be either: what data.csv.decimal would change.
+// some of the numbers have a percent sign, and if there are several currencies. HowElse() returns an aside if the sign
+// is open: what data.csv.decimal would change.
 std::string HowRead(const DecimalSigns& signs, CsvDecimal decimal, const std::string& aside);
 std::string HowElse(const DecimalSigns& signs, CsvDecimal decimal);
 

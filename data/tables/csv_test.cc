@@ -499,6 +499,14 @@ TEST(Csv, LabelsByNameNeedNotStandTogether) {
   EXPECT_THAT(table.labels, ElementsAre("y2", "y1"));
 }
 
+TEST(Csv, ReadsTargetsWithADecimalComma) {
+  const CsvOptions options{
+      .delimiter = ';', .header = true, .labels = {"y"}, .task = Task::kRegression};
+  const CsvTable table = Read("a;y\n1;0,5\n2;1.281,25\n", options);
+  EXPECT_EQ(TargetOf(table, 0), std::vector<float>{0.5});
+  EXPECT_EQ(TargetOf(table, 1), std::vector<float>{1281.25});
+}
+
 TEST(Csv, ReadsRowsWithoutALabelToPredict) {
   const CsvOptions options{.features = 2, .label_optional = true};
   const CsvTable table = Read("1,2\n3,4\n", options);

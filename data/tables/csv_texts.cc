@@ -16,17 +16,16 @@ std::vector<std::vector<std::string>> ReadCsvTexts(const CsvOptions& options,
                                                    std::string_view field) {
   const CsvFiles files(options);
   std::vector<std::vector<std::string>> columns(names.size());
-  std::vector<std::string> row;
   for (const CsvFile& file : files) {
-    const auto width = static_cast<int64_t>(file.layout.roles.size());
-    const CsvColumnFinder finder(file.layout.header, width, file.path);
-    std::vector<int64_t> places;
-    for (const std::string& name : names) places.push_back(finder.Find(name, field));
-    row.resize(width);
+    const size_t width = file.layout.roles.size();
+    const CsvColumnFinder finder(file.layout.header, static_cast<int64_t>(width), file.path);
+    // For each column of the file the elements of `columns` that get its texts.
+    std::vector<std::vector<size_t>> wanted(width);
+    for (size_t i = 0; i < names.size(); ++i) wanted[finder.Find(names[i], field)].push_back(i);
     for (CsvCells cells = files.RowsOf(file); cells.NextRow();) {
-      VisitRow(file, cells,
-               [&](const CsvPlace& place, const CsvRole&) { row[place.column] = place.text(); });
-      for (size_t i = 0; i < places.size(); ++i) columns[i].push_back(row[places[i]]);
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole&) {
+        for (const size_t i : wanted[place.column]) columns[i].emplace_back(place.text());
+      });
     }
   }
   return columns;
@@ -57,8 +56,8 @@ CsvTextTable ReadCsvTextTable(const std::string& path) {
   const size_t width = table.columns.size();
   std::vector<std::string> header;
   for (const CsvTextColumn& column : table.columns) header.push_back(column.name);
-  CsvColumnFinder(header, static_cast<int64_t>(width),
-                  path);  // throws if two columns have one name
+  // The constructor throws if two columns have one name.
+  CsvColumnFinder(header, static_cast<int64_t>(width), path);
   while (cells.NextRow()) {
     const int64_t line = cells.line();
     size_t column = 0;

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "base/live_line.h"
 #include "base/say.h"
 #include "base/shell_text.h"
@@ -27,15 +28,12 @@ std::string BestText(const RunHistory& history) {
 }
 
 // Makes the folder `run_dir` if it is missing, and returns its path. Throws Error (kUsage) if the folder cannot be made
-// or is the run folder of a plain run.
+// or holds a plain run or something else than folds.
 std::string FolderOfFolds(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
   if (error) throw UsageError("{}: cannot be made: {}", run_dir, error.message());
-  if (KindOf(run_dir) == FolderKind::kRun) {
-    throw UsageError("{}: holds a run, and folds need a folder of their own: --set run_dir=FOLDER",
-                     run_dir);
-  }
+  RequireRoomForFolds(run_dir);
   return run_dir;
 }
 

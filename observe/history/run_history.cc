@@ -1,5 +1,6 @@
 #include "observe/history/run_history.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -70,6 +71,17 @@ bool RunHistory::Refresh() {
   config_ = std::move(config);
   if (config_->data().task() == config::Data::MULTI_LABEL) log_.RenameLabelAccuracy();
   return true;
+}
+
+std::vector<std::string> RunHistory::Unreadable() const {
+  if (KindOf(run_dir_) == FolderKind::kOther) return {};
+  std::vector<std::string> lines;
+  if (state_ == RunState::kNoLog) {
+    lines.push_back(fmt::format("{}/log.jsonl: {}", run_dir_,
+                                why_no_log().empty() ? "tells of no run" : why_no_log()));
+  }
+  if (!config_) lines.push_back(fmt::format("{}/config.pbtxt: {}", run_dir_, why_no_config_));
+  return lines;
 }
 
 int64_t RunHistory::steps() const {

@@ -9,6 +9,7 @@
 //   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistoryTest.TellsHowARunEnded
 //   the config cannot be read, or a newer version wrote it -> config() has no value, and why_no_config() has the reason
 //     -> RunHistoryTest.ReadsWithoutConfig
+//   one of the two -> Unreadable() says so -> RunHistoryTest.HasNoLog
 //   an older version wrote the log, without times -> last_time() is when the file was last changed, and there is no
 //     start_time() -> RunHistoryTest.ReadsOlderVersions
 #pragma once
@@ -49,6 +50,10 @@ class RunHistory {
   const std::string& why_no_log() const { return log_.why_not(); }
   const std::optional<config::Config>& config() const { return config_; }
   const std::string& why_no_config() const { return why_no_config_; }
+
+  // Returns a line for each file of the run that cannot be read: the log and the config. A fold that has not begun has
+  // none.
+  std::vector<std::string> Unreadable() const;
 
   RunState state() const { return state_; }
 

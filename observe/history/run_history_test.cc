@@ -84,6 +84,7 @@ TEST_F(RunHistoryTest, HasNoLog) {
   const RunHistory history(run_);
   EXPECT_EQ(history.state(), RunState::kNoLog);
   EXPECT_EQ(history.why_no_log(), "it is a pipe");
+  EXPECT_THAT(history.Unreadable(), testing::ElementsAre(run_ + "/log.jsonl: it is a pipe"));
   EXPECT_EQ(history.steps(), 0);
   EXPECT_LT(history.samples_per_s(), 0);
   EXPECT_FALSE(history.best());

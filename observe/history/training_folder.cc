@@ -129,6 +129,23 @@ void RefuseFolds(const std::string& path) {
                    FoldRunDir(path, 0));
 }
 
+void RequireRoomForFolds(const std::string& path) {
+  const FolderKind kind = KindOf(path);
+  if (kind == FolderKind::kCrossValidation) return;
+  if (kind == FolderKind::kRun) {
+    throw UsageError("{}: holds a run, and folds need a folder of their own: --set run_dir=FOLDER",
+                     path);
+  }
+  // A job that was killed before its first fold began may have left files.
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename();
+    if (IsNameOfRun(name) || FoldOf(name)) continue;
+    throw UsageError(
+        "{}: exists already and holds no folds: choose another folder with --set run_dir=...",
+        path);
+  }
+}
+
 void RequireRunFolder(const std::string& path) {
   RefuseFolds(path);
   if (KindOf(path) == FolderKind::kOther) FailAsNone(path);

@@ -50,6 +50,9 @@ void RequireTraining(const std::string& path);
 // needs one run.
 void RefuseFolds(const std::string& path);
 
+// Throws Error (kUsage) if the folder `path` holds a run, or anything else than folds and the files of their job.
+void RequireRoomForFolds(const std::string& path);
+
 // Throws Error (kUsage) if `path` is not a run folder.
 void RequireRunFolder(const std::string& path);
 

@@ -102,5 +102,22 @@ TEST(TrainingFolder, IsRequired) {
               HasSubstr("name one, " + folder + "/folds/fold-0"));
 }
 
+TEST(TrainingFolder, HasRoomForFoldsUnlessItHoldsOtherThings) {
+  const std::string folder = NewFolder();
+  RequireRoomForFolds(folder);
+  for (const char* own : {"crew.lock", "fold-0.txt", "fold-0/other", "STOP"}) {
+    WriteFile(folder + "/" + own, "");
+    RequireRoomForFolds(folder);
+  }
+  WriteFile(folder + "/cat/1.png", "");
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRoomForFolds(folder); }),
+              HasSubstr("exists already and holds no folds"));
+  WriteFile(folder + "/fold-0/log.jsonl", "");
+  RequireRoomForFolds(folder);
+  WriteFile(folder + "/lock", "");
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRoomForFolds(folder); }),
+              HasSubstr("holds a run"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -34,6 +35,14 @@ Json PageData::Since(int64_t version) {
   result["version"] = version_;
   if (!result["runs"].empty()) result["differences"] = Differences();
   return result;
+}
+
+std::vector<std::string> PageData::Unreadable() const {
+  std::vector<std::string> lines;
+  for (const std::unique_ptr<RunData>& run : runs_) {
+    std::ranges::copy(run->Unreadable(), std::back_inserter(lines));
+  }
+  return lines;
 }
 
 Json PageData::CurvesWithin(CurveAxis axis, double from, double to) const {

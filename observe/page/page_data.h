@@ -37,6 +37,9 @@ class PageData {
   // has changed, its id and the fields that have changed.
   nlohmann::ordered_json Since(int64_t version);
 
+  // Returns a line for each file of the runs that cannot be read.
+  std::vector<std::string> Unreadable() const;
+
   // Returns a list of {id, curves} for all runs (RunData::CurvesWithin()).
   nlohmann::ordered_json CurvesWithin(CurveAxis axis, double from, double to) const;
 

@@ -176,7 +176,8 @@ TEST_F(PageDataTest, ShowsWhatThereIs) {
   WriteFile(damaged + "/log.jsonl",
             "\xff\xfe\n[1]\n" + StepLine(1, "1.0") + R"({"event":"step","step":2,"loss":)");
   WriteFile(damaged + "/config.pbtxt", "no_such_field: 1");
-  const Json all = PageData({nothing, pipe, damaged}, false).All();
+  PageData data({nothing, pipe, damaged}, false);
+  const Json all = data.All();
   EXPECT_TRUE(all.at("differences").is_null());
   const Json& runs = all.at("runs");
   EXPECT_EQ(runs[0].at("state"), "no log");
@@ -192,6 +193,11 @@ TEST_F(PageDataTest, ShowsWhatThereIs) {
     EXPECT_THAT(run.at("profiles"), ElementsAre());
     EXPECT_TRUE(run.at("seconds").is_null());
   }
+  EXPECT_THAT(data.Unreadable(),
+              ElementsAre(nothing + "/log.jsonl: No such file or directory",
+                          nothing + "/config.pbtxt: No such file or directory",
+                          pipe + "/log.jsonl: it is a pipe", pipe + "/config.pbtxt: it is a pipe",
+                          HasSubstr(damaged + "/config.pbtxt: ")));
 }
 
 TEST_F(PageDataTest, ComparesConfigs) {

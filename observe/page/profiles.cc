@@ -64,7 +64,7 @@ bool Profiles::Refresh() {
   bool has_changed = count != count_;
   std::map<int64_t, Summary> summaries;
   for (const int64_t step : steps) {
-    const std::string path = folder_ + "/" + std::to_string(step) + "/summary.json";
+    const std::string path = PathOf(step);
     Summary now{.changed = fs::last_write_time(path, error), .bytes = fs::file_size(path, error)};
     // The summary of a profile is written last, so a profile that is still being written may have no summary.
     if (error == std::errc::no_such_file_or_directory) continue;
@@ -86,6 +86,16 @@ Json Profiles::Json() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& [step, summary] : summaries_) list.push_back(summary.json);
   return list;
+}
+
+std::vector<std::string> Profiles::Unreadable() const {
+  std::vector<std::string> lines;
+  for (const auto& [step, summary] : summaries_) {
+    const auto why = summary.json.find("why_not");
+    if (why == summary.json.end() || !why->is_string()) continue;
+    lines.push_back(PathOf(step) + ": " + why->get<std::string>());
+  }
+  return lines;
 }
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -27,6 +28,9 @@ class Profiles {
   // Returns a list with the summary of each profile, in the order of their steps.
   nlohmann::ordered_json Json() const;
 
+  // Returns a line for each of these summaries that cannot be read.
+  std::vector<std::string> Unreadable() const;
+
   // Returns how many profiles the run has, including those that were not read.
   size_t count() const { return count_; }
 
@@ -39,6 +43,10 @@ class Profiles {
       return changed == other.changed && bytes == other.bytes;
     }
   };
+
+  std::string PathOf(int64_t step) const {
+    return folder_ + "/" + std::to_string(step) + "/summary.json";
+  }
 
   std::string folder_;
   std::map<int64_t, Summary> summaries_;  // by step

@@ -77,6 +77,10 @@ TEST_F(ProfilesTest, SaysWhatCannotBeRead) {
   EXPECT_THAT(why, ElementsAre("it is no JSON object", "it is no JSON object", "it is a pipe",
                                "it is a link", ""));
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(
+      profiles_.Unreadable(),
+      ElementsAre(PathOf("1") + ": it is no JSON object", PathOf("2") + ": it is no JSON object",
+                  PathOf("3") + ": it is a pipe", PathOf("4") + ": it is a link"));
 }
 
 }  // namespace

@@ -253,6 +253,12 @@ bool RunData::Refresh(int64_t version) {
   return has_changed;
 }
 
+std::vector<std::string> RunData::Unreadable() const {
+  std::vector<std::string> lines = history_.Unreadable();
+  std::ranges::copy(profiles_.Unreadable(), std::back_inserter(lines));
+  return lines;
+}
+
 Json RunData::Since(int64_t version) const {
   Json changed{{"id", id_}};
   for (const auto& [name, value] : object_.items()) {

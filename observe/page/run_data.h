@@ -34,6 +34,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "observe/history/run_history.h"
 #include "observe/page/profiles.h"
@@ -56,6 +57,9 @@ class RunData {
   bool Refresh(int64_t version);
 
   const RunHistory& history() const { return history_; }
+
+  // Returns a line for each file that cannot be read: those of RunHistory::Unreadable(), and summaries of profiles.
+  std::vector<std::string> Unreadable() const;
 
   // Returns the id and the fields that have changed since `version`; null if no field has changed.
   nlohmann::ordered_json Since(int64_t version) const;

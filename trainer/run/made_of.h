@@ -44,8 +44,7 @@ std::vector<checkpoint::DataSet> DataSetsOf(const config::Data& config, const Tr
 std::vector<std::string> LinesOf(const std::vector<checkpoint::DataSet>& sets);
 
 // Returns a line that says in which file the set `is` differs from the set `was`, and how: "train.csv: the labels have
-// changed"; empty if it is the same. `columns_differ` says that the statistics of
-// the columns differ.
+// changed"; empty if it is the same. `columns_differ` says that the statistics of the columns differ.
 std::string WhatDiffers(const checkpoint::DataSet& was, const checkpoint::DataSet& is,
                         bool columns_differ = false);
 

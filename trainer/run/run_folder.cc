@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/kept_files.h"
 #include "base/files/open_file.h"
 #include "base/files/run_files.h"
 #include "base/say.h"
@@ -62,6 +63,9 @@ std::string AnomalyPath(const std::string& run_dir) { return run_dir + "/anomaly
 RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
     : path_(config.run_dir()), job_(job) {
   const fs::path folder = fs::absolute(path_);
+  if (const std::string why = KeptFiles().WhyNot(path_); !why.empty()) {
+    throw UsageError("{}: {}: choose another folder with --set run_dir=...", path_, why);
+  }
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
   // A folder in which a user keeps a config.pbtxt is no run's: the run would replace that file. A copy of a run may lack

@@ -69,12 +69,15 @@ void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string
       start.differences, [](const auto& line) { return line.starts_with("data.csv.column:"); });
   const bool reads_otherwise = std::ranges::any_of(
       start.differences, [](const auto& line) { return line.starts_with("data."); });
+  const bool in_other_order = std::ranges::any_of(
+      start.differences, [](const auto& line) { return line.ends_with(kOtherOrder); });
   for (const checkpoint::DataSet& is : data) {
     const checkpoint::DataSet* was = SetNamed(is.name(), start.manifest.data_set());
     if (was == nullptr) continue;
-    const std::string what = WhatDiffers(*was, is, columns_differ);
+    std::string what = WhatDiffers(*was, is, columns_differ);
     // The list of images depends on the config's classes.
     if (what.empty() || (is.file_size() == 0 && reads_otherwise)) continue;
+    if (in_other_order) what += fmt::format(", because {},", kOtherOrder);
     const bool may_change =
         is.name() != data.front().name();  // whether the samples are not trained on
     if (may_change && start.is_of_another_run) {

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/small_letters.h"
+
 namespace lockstep {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 CLI::IsMember Choice(const std::vector<std::string>& words) {
   return CLI::IsMember(words, [](std::string word) {
     std::erase_if(word, [](char c) { return c == '_' || c == '-' || c == ' '; });
-    return CLI::detail::to_lower(word);
+    return InSmallLetters(word);
   });
 }
 

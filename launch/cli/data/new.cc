@@ -1,6 +1,7 @@
 // lockstep new: writes a config with comments for the user's data files.
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/files/kept_files.h"
@@ -35,7 +36,7 @@ class NewCommand final : public LocalCommand {
  private:
   ExitStatus RunHere(const Invocation&) override {
     RequireNew();
-    OutputTarget target(request_.output, KeptFiles());  // a new file replaces none of the data
+    OutputTarget target(request_.output, Kept());
     if (task_ == "classification") request_.task = LearnTask::kClassification;
     if (task_ == "multi_label") request_.task = LearnTask::kMultiLabel;
     if (task_ == "regression") request_.task = LearnTask::kRegression;
@@ -55,6 +56,16 @@ class NewCommand final : public LocalCommand {
     Print("{} is written; next:\n", request_.output);
     for (const std::string& command : draft.next) Print("  {}\n", command);
     return ExitStatus::kDone;
+  }
+
+  // Returns the data, behind which standard output may append. Any other output is a new file.
+  KeptFiles Kept() const {
+    KeptFiles kept;
+    if (request_.output != kStandardOutput) return kept;
+    for (const std::string& path : {request_.data, request_.test}) {
+      kept.Add(path, "the data", [](std::string_view name) { return !name.ends_with(".pbtxt"); });
+    }
+    return kept;
   }
 
   // Throws Error (kUsage) if the config has no name, or if a file with its name exists, even if it is a dangling

@@ -222,7 +222,7 @@ class CompareCommand final : public LocalCommand {
     for (const std::string& folder : folders_) {
       RequireTraining(folder);
       const TrainingHistory& training = trainings.emplace_back(folder, RunLog::Keep::kAllSteps);
-      for (const RunHistory& run : training.runs()) WarnOf(run);
+      for (const RunHistory& run : training.runs()) std::ranges::for_each(run.Unreadable(), Warn);
     }
     if (json_) {
       PrintJson(trainings);
@@ -230,19 +230,6 @@ class CompareCommand final : public LocalCommand {
       PrintTable(trainings);
     }
     return ExitStatus::kDone;
-  }
-
-  // Warns of the files of the run that cannot be read. A fold that has not begun has none.
-  static void WarnOf(const RunHistory& run) {
-    if (KindOf(run.run_dir()) == FolderKind::kOther) return;
-    if (run.state() == RunState::kNoLog) {
-      Warn(fmt::format("{}/log.jsonl: {}", run.run_dir(),
-                       run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));
-    }
-    if (!run.config()) {
-      Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", run.run_dir(),
-                       run.why_no_config()));
-    }
   }
 
   std::vector<std::string> folders_;

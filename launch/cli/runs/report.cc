@@ -3,9 +3,12 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/page_test.py)
 //   a folder is no run folder and contains no run folders -> Error (kUsage) -> test_what_has_no_page
+//   a file of a run cannot be read -> a warning, and the page has the reason in place of its figures
+//     -> tests/packed_input_test.py
 //   the file is one of a run -> Error (kUsage) -> tests/outputs_test.py
 //   the file cannot be written, or is a folder -> Error (kCheckpoint), before the logs are read
 //     -> test_a_report_that_cannot_be_written
+#include <algorithm>
 #include <span>
 
 #include "base/error.h"
@@ -45,7 +48,9 @@ class ReportCommand final : public LocalCommand {
     KeptFiles kept;
     for (const std::string& run_dir : run_dirs) kept.AddRun(run_dir);
     OutputTarget target(output_, kept);
-    const std::string page = PageHtml(PageData(run_dirs, /*live=*/false).All());
+    PageData data(run_dirs, /*live=*/false);
+    const std::string page = PageHtml(data.All());
+    std::ranges::for_each(data.Unreadable(), Warn);
     target.Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(page))); });
     TellOfOutput(output_, fmt::format("{}: {} run{}", output_, run_dirs.size(),
                                       run_dirs.size() == 1 ? "" : "s"));

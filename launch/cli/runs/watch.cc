@@ -1,6 +1,5 @@
 // lockstep watch: shows the load of this machine's GPUs, cores and memory, or the state of a run or of a
-// cross-validation, in the terminal or
-// (--page) in a browser.
+// cross-validation, in the terminal or (--page) in a browser.
 //
 // Protocol on a terminal:
 //   1. The signals that end a process are blocked. The command waits for these signals, through a signalfd, and for

@@ -39,8 +39,8 @@ DTYPES = {
 
 # The names of the files and folders that a run keeps in its folder, as base/files/run_files.cc has them.
 NAMES_OF_RUNS = (
-    "STOP", "anomaly.json", "checkpoint.request", "checkpoints", "config.pbtxt", "crew.json", "flight", "lock",
-    "log.jsonl", "memory", "profile.request", "profiles", "tensorboard", "weights.safetensors",
+    "STOP", "anomaly.json", "checkpoint.request", "checkpoints", "config.pbtxt", "crew.json", "crew.lock", "flight",
+    "lock", "log.jsonl", "memory", "profile.request", "profiles", "tensorboard", "weights.safetensors",
 )  # fmt: skip
 
 
