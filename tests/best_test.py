@@ -98,7 +98,7 @@ def test_another_metric_begins_anew(tmp_path, then, now, says):
 @pytest.mark.parametrize(
     "other, says",
     [
-        ("data.validation_fraction=0.3", "is of other validation samples"),
+        ("seed=7", "is of other validation samples"),
         ("loss.type=FOCAL", "is by another loss"),
         ("global_batch=64", None),
     ],

@@ -33,14 +33,12 @@ Lsm Model() {
       {"op": "aten::add", "overload": "Tensor", "args": [{"v": 5}, {"v": 2}, 1], "out": [6], "module": "", "line": ""},
       {"op": "aten::relu", "overload": "", "args": [{"v": 6}], "out": [7], "module": "", "line": ""}],
     "output": 7})");
-  return {{{"version", 1},
-           {"inputs", {{{"shape", {"batch", 2}}, {"dtype", "float32"}}}},
-           {"head", Json::array()},
-           {"parameters", {{{"name", "weight"}, {"trainable", true}}}},
-           {"buffers", {{{"name", "shift"}, {"persistent", false}}}},
-           {"constants", 1},
-           {"training", graph},
-           {"evaluation", graph}},
+  Json description = Json::parse(R"({
+    "version": 1, "inputs": [{"name": "x", "shape": ["batch", 2], "dtype": "float32"}], "head": [],
+    "parameters": [{"name": "weight", "trainable": true}],
+    "buffers": [{"name": "shift", "persistent": false}], "constants": 1})");
+  description["training"] = description["evaluation"] = graph;
+  return {description,
           {{"state.weight", at::tensor({2.0F, -3.0F})},
            {"state.shift", at::tensor({1.0F, 1.0F})},
            {"constant.0", at::tensor({0.5F, 0.5F})}}};
@@ -72,8 +70,6 @@ TEST(Imported, TellsGraphsApart) {
     return lsm.description["training"]["nodes"][i];
   };
   EXPECT_THAT(PartsChangedBy([&](Lsm& lsm) { node(lsm, 1)["args"][2] = 3; }),
-              ElementsAre("training"));
-  EXPECT_THAT(PartsChangedBy([&](Lsm& lsm) { node(lsm, 1)["args"][2] = 2.0; }),
               ElementsAre("training"));
   EXPECT_THAT(PartsChangedBy([&](Lsm& lsm) { node(lsm, 3)["op"] = "aten::tanh"; }),
               ElementsAre("training"));
