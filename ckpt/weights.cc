@@ -27,15 +27,21 @@ at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
   return average.contiguous();
 }
 
+// Reads all weights in the safetensors file `path`. `own_names` is as for SafetensorsFile.
+Weights WeightsIn(const std::string& path, int own_names) {
+  return {.path = path,
+          .graph = GraphOfWeights(path, own_names),
+          .tensors = ReadSafetensors(path, own_names)};
+}
+
 // Reads the weights of a checkpoint. `is_best` says whether the checkpoint was selected because it is the run's best.
 Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
   RequireFiles(checkpoint, manifest);
   VerifyCheckpoint(checkpoint, manifest);
-  Weights weights{.path = checkpoint.path,
-                  .best_metric = is_best ? manifest.best_metric() : "",
-                  .graph = GraphOfWeights(ModelFile(checkpoint), kInCheckpoint),
-                  .tensors = ReadSafetensors(ModelFile(checkpoint), kInCheckpoint)};
+  Weights weights = WeightsIn(ModelFile(checkpoint), kInCheckpoint);
+  weights.path = checkpoint.path;
+  if (is_best) weights.best_metric = manifest.best_metric();
   for (const std::string& path : StateFiles(checkpoint, manifest)) {
     SafetensorsFile file(path, kInCheckpoint);
     for (const std::string& entry : file.names()) {
@@ -111,10 +117,7 @@ Checkpoint FindCheckpoint(const std::string& point) {
 std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
 
 Weights ReadWeights(const std::string& source) {
-  if (fs::is_regular_file(source))
-    return {.path = source,
-            .graph = GraphOfWeights(source, kGivenByUser),
-            .tensors = ReadSafetensors(source, kGivenByUser)};
+  if (fs::is_regular_file(source)) return WeightsIn(source, kGivenByUser);
   const RunPoint point = ParseRunPoint(source);
   using Which = RunPoint::Which;
   std::optional<Checkpoint> best;
@@ -124,9 +127,7 @@ Weights ReadWeights(const std::string& source) {
   const std::string final_weights = RunWeightsPath(point.run_dir);
   if (point.which != Which::kStep && fs::exists(final_weights) &&
       !HasLaterCheckpoint(point.run_dir)) {
-    return {.path = final_weights,
-            .graph = GraphOfWeights(final_weights, kInRunFolder),
-            .tensors = ReadSafetensors(final_weights, kInRunFolder)};
+    return WeightsIn(final_weights, kInRunFolder);
   }
   return WeightsOf(FindCheckpoint(source), /*is_best=*/false);
 }
@@ -154,6 +155,12 @@ TensorsByName MeanOf(const std::vector<Weights>& weights) {
     if (one.tensors.size() != means.size()) {
       throw CheckpointError("{}: has {} tensors where {} has {}: they are of different models",
                             one.path, one.tensors.size(), weights.back().path, means.size());
+    }
+    const std::string& graph = weights.back().graph;
+    if (!one.graph.empty() && !graph.empty() && one.graph != graph) {
+      throw CheckpointError(
+          "{}: were trained in another graph than {}: they are of different models", one.path,
+          weights.back().path);
     }
   }
   for (auto& [name, mean] : means) {

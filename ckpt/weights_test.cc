@@ -205,6 +205,14 @@ TEST(Weights, MeansAreOfOneModel) {
   EXPECT_THAT(error_with({{"w", at::ones({3})}}), HasSubstr("one: w is not what"));
   EXPECT_THAT(error_with({{"w", w.to(at::kHalf)}}), HasSubstr("one: w is not what"));
   EXPECT_THAT(error_with({{"w", w}, {"v", w}}), HasSubstr("one: has 1 tensors where two has 2"));
+  const auto mean_of_graphs = [&](const std::string& first, const std::string& second) {
+    return MeanOf({{.path = "one", .graph = first, .tensors = one.tensors},
+                   {.path = "two", .graph = second, .tensors = one.tensors}});
+  };
+  EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, [&] { mean_of_graphs("code=1", "code=2"); }),
+              HasSubstr("one: were trained in another graph than two"));
+  EXPECT_TRUE(at::equal(mean_of_graphs("code=1", "code=1").at("w"), w));
+  EXPECT_TRUE(at::equal(mean_of_graphs("", "code=1").at("w"), w));  // an older run names no graph
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ TEST_F(ConfigTest, RefusesNumbersThatFloat32CannotHold) {
       {"optimizer { lr: 3.5e38 }", "optimizer.lr: 3.5e+38 is too large for float32"},
       {"optimizer { lr: 1e-60 }", "optimizer.lr: 1e-60 is too near 0 for float32"},
       {"optimizer { lr: 1e-40 }", "optimizer.lr: 1e-40 is too near 0 for float32"},
+      {"optimizer { lr: 1e-400 }", "field \"lr\": 1e-400 is too near 0 for float64"},
+      {"", "field \"std\": 0.1e-400 is too near 0", pixels + "std: [0.5, 0.1e-400, 0.5]"},
       {"optimizer { clip_value: 1e60 }", "optimizer.clip_value: 1e+60 is too large"},
       {"optimizer { clip_norm: 1e-60 }", "optimizer.clip_norm: 1e-60 is too near 0"},
       {"optimizer { weight_decay: 1e60 }", "optimizer.weight_decay: 1e+60 is too large"},
@@ -151,14 +153,14 @@ TEST_F(ConfigTest, RefusesNumbersThatFloat32CannotHold) {
       {"schedule { type: RANGE_TEST first_fraction: 1e-60 }", "schedule.first_fraction: 1e-60 is"},
       {"model { label_smoothing: 1e-60 }", "model.label_smoothing: 1e-60 is too near 0"},
       {"model { mlp { dropout: 0.9999999999 } }", "model.mlp.dropout: 0.9999999999 is 1 in"},
-      {"loss { class_weight: [1, 1e60] }", "loss.class_weight: 1e+60 is more than 1e+20"},
+      {"loss { class_weight: [1, 1e60] }", "loss.class_weight: 1e+60 is more than 1e+16"},
       {"loss { class_weight: [1, 1e-60] }", "loss.class_weight: 1e-60 is too near 0"},
       {"loss { class_weight: [0, 0] }", "loss.class_weight: all weights are 0: nothing would"},
       {"loss { type: HUBER delta: 1e60 }", "loss.delta: 1e+60 is too large",
        "train: 'train.csv' task: REGRESSION"},
       {"loss { type: QUANTILE quantile: 0.9999999999 }", "loss.quantile: 0.9999999999 is 1 in",
        "train: 'train.csv' task: REGRESSION"},
-      {"loss { positive_weight: 1e60 }", "loss.positive_weight: 1e+60 is more than 1e+20",
+      {"loss { positive_weight: 1e60 }", "loss.positive_weight: 1e+60 is more than 1e+16",
        "train: 'train.csv' task: MULTI_LABEL"},
       {"", "data.csv.scale: -1e+60 is too large", "train: 'train.csv' csv { scale: -1e60 }"},
       {"", "data.csv.scale: is 0", "train: 'train.csv' csv { scale: 0 }"},
@@ -174,16 +176,20 @@ TEST_F(ConfigTest, RefusesNumbersThatFloat32CannotHold) {
   for (const auto& [text, words, data] : cases) {
     EXPECT_THAT(ErrorOf("data { " + data + " } " + text), HasSubstr(words)) << text << data;
   }
+  for (const std::string value : {"1e-400", "-1e-400", ".01e-330"}) {
+    EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=" + value}),
+                HasSubstr("--set optimizer.lr=" + value + ": field \"lr\" cannot be " + value));
+  }
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=1e60"}),
               HasSubstr("--set optimizer.lr=1e60: optimizer.lr: 1e+60 is too large for float32"));
 }
 
 TEST_F(ConfigTest, TakesNumbersThatFloat32Holds) {
   for (const std::string text :
-       {"optimizer { lr: 0 }", "optimizer { lr: 1.2e-38 }", "optimizer { lr: 3.4e38 }",
-        "optimizer { beta2: 0.9999999 }", "loss { class_weight: [0, 1e-30] }",
-        "checkpoint { every_minutes: 1e60 }", "early_stopping { min_delta: 1e-60 } ",
-        "watchdog { collective_timeout_s: 1e60 }"}) {
+       {"optimizer { lr: 0 }", "optimizer { lr: 0.0 }", "optimizer { lr: 0e-400 } # 1e-400",
+        "optimizer { lr: 1.2e-38 }", "optimizer { lr: 3.4e38 }", "optimizer { beta2: 0.9999999 }",
+        "loss { class_weight: [0, 1e-30] }", "checkpoint { every_minutes: 1e60 }",
+        "early_stopping { min_delta: 1e-60 } ", "watchdog { collective_timeout_s: 1e60 }"}) {
     EXPECT_EQ(ErrorOf("data { train: 'train.csv' validation_fraction: 1e-50 } " + text), "no error")
         << text;
   }

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -133,6 +134,23 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string explanation_;
 };
 
+// Passes an error to `error` if a number in `text`, which has been parsed, is not 0 although float64 keeps it as 0.
+void RefuseVanished(const std::string& text, FirstError& error) {
+  using google::protobuf::io::Tokenizer;
+  google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
+  Tokenizer tokens(&stream, &error);
+  tokens.set_comment_style(Tokenizer::SH_COMMENT_STYLE);
+  tokens.set_allow_f_after_float(true);
+  tokens.set_require_space_after_number(false);
+  while (tokens.Next()) {
+    const auto& [type, number, line, column, end] = tokens.current();
+    if (type != Tokenizer::TYPE_FLOAT || Tokenizer::ParseFloat(number) != 0) continue;
+    const std::string digits = number.substr(0, number.find_first_of("eE"));
+    if (digits.find_first_of("123456789") == digits.npos) continue;
+    error.AddError(line, column, number + " is too near 0 for float64: write 0 if that is meant");
+  }
+}
+
 void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree,
                     const std::string& path, const std::string& prefix, Origins& origins) {
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
@@ -221,6 +239,10 @@ Config ParseFile(const std::string& path, const std::string& text, FormerFields 
     throw UsageError("{}:{}:{}: {}{}", path, error.line(), error.column(), error.explanation(),
                      LooksLike(path, text, error));
   }
+  RefuseVanished(text, error);
+  if (error.line() > 0) {
+    throw UsageError("{}:{}:{}: {}", path, error.line(), error.column(), error.explanation());
+  }
   if (former_fields == FormerFields::kRefuse) RefuseFormer(*Config::descriptor(), tree, path, "");
   BringUpToDate(config);
   CollectOrigins(config, tree, path, "", origins);
@@ -293,7 +315,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   parser.RecordErrorsTo(&error);
   const bool parsed = list ? parser.MergeFromString(text, message)
                            : parser.ParseFieldValueFromString(text, field, message);
-  if (!parsed) {
+  if (parsed) RefuseVanished(text, error);
+  if (!parsed || error.line() > 0) {
     throw UsageError("{}: {}", origin, error.WhyNot(field->name(), value));
   }
   Anchor(*message, *field, fs::current_path());

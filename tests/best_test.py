@@ -93,3 +93,25 @@ def test_another_metric_begins_anew(tmp_path, then, now, says):
     first = 5 if says else 1
     assert len(events(run_dir, "eval")) == first + 5
     assert f"{now} has not become better since epoch {first} " in events(run_dir, "done")[-1]["early"]
+
+
+@pytest.mark.parametrize(
+    "other, says",
+    [
+        ("seed=7", "is of other validation samples"),
+        ("loss.type=FOCAL", "is by another loss"),
+        ("global_batch=64", None),
+    ],
+)
+@pytest.mark.all_tier("unit tests ask which evaluations count")
+def test_a_run_from_another_judges_by_its_own_samples_and_loss(tmp_path, other, says):
+    """Tests a run that goes on from another one, four evaluations of which were without a better one: it ends after its
+    own first one and five more if these cannot be compared with those of the other run, and otherwise three earlier."""
+    config = write_config(tmp_path, STILL.replace("epochs: 4", "epochs: 12") + " early_stopping { patience: 5 }")
+    assert train(config, tmp_path / "run", *sets("epochs=4", "early_stopping.metric=loss")).status == DONE
+    words = ["--from", f"{tmp_path}/run@last", *sets("early_stopping.metric=loss", "epochs=30", other)]
+    run = train(config, tmp_path / "other", *words)
+    assert run.status == DONE, run
+    told = [e["reason"] for e in events(tmp_path / "other", "warning") if "counted anew" in e["reason"]]
+    assert len(told) == (says is not None) and all(f"early_stopping.metric loss {says}: " in line for line in told), told
+    assert len(events(tmp_path / "other", "eval")) == (6 if says else 2)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import struct
 
@@ -278,6 +279,7 @@ def logged(folder, name, event):
 
 
 @pytest.mark.parametrize("way", ["stop", "STOP"])
+@pytest.mark.all_tier("a unit test has the file STOP, and the test below asks with the command")
 def test_a_request_to_stop_stops_all_folds(way, folder):
     name = f"asked-{way}"
     with endless(folder, name) as job:
@@ -310,11 +312,15 @@ def test_what_a_cross_validation_does_while_it_trains(folder):
         assert asked.status == DONE and [path.split("/")[1] for path in asked.out.splitlines()] == ["fold-0", "fold-1"], asked
         report = Run(["report", "trains", "--output", "report.html"], cwd=folder)
         assert report.status == DONE and f"{COUNT} runs" in report.out, report
+        assert re.findall('"state":"([^"]*)"', (folder / "report.html").read_text()) == ["training", "training", "waiting"]
         compared = json.loads(Run(["compare", "trains", "cv", "--json"], cwd=folder).out)
         assert [run["folds"] for run in compared["runs"]] == [COUNT, COUNT]
         assert job.process.poll() is None
         assert Run(["stop", "trains"], cwd=folder).status == DONE
         assert job.process.wait(60) == INTERRUPTED
+    assert not (folder / "trains/STOP").exists() and not processes_of(folder / "trains")
+    assert listed(folder, "trains")["state"] == "stopped"
+    assert [row[1] for row in fold_rows(folder, "trains")] == ["stopped", "stopped", "waiting"]
     for command in ("stop", "checkpoint"):
         expect_error(Run([command, "trains"], cwd=folder), USAGE, "trains: no job trains in it now")
 

@@ -251,11 +251,13 @@ CHANGES = {
 }
 
 
-IN_COMMITS = ["a label", "a validation label", "a digit", "the order", "an array's byte", "a token", "an image"]
+# test_the_way_out changes a label on every commit, and test_ranks_share_what_they_have_read an image. A unit test
+# compares all parts of samples (trainer/run/made_of_test.cc).
+IN_COMMITS = ["the order", "an array's byte"]
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.all_tier("the same code compares other parts of samples", unless=lambda name: name in IN_COMMITS)
+@pytest.mark.all_tier("a unit test compares the parts of samples", unless=lambda name: name in IN_COMMITS)
 def test_a_change_is_named_before_the_first_step(trained, tmp_path, name):
     make, change, says = CHANGES[name]
     trained(make, tmp_path)
@@ -271,6 +273,7 @@ def test_the_way_out(trained, tmp_path):
     trained(table, tmp_path)
     change_cell("train.csv", 5, 4, "1")(tmp_path)
     refused = Run(["train", "config.pbtxt", *GO_ON], cwd=tmp_path)
+    expect_error(refused, USAGE, "train.csv: the labels of the training samples have changed since the checkpoint ")
     weights = re.search(r"--set (init_from=\S+) ", refused.err)[1]
     shutil.copytree(tmp_path / "run", tmp_path / "kept")
     run = Run(["train", "config.pbtxt", "--fresh", "--set", weights.replace("=run/", "=kept/")], cwd=tmp_path)
@@ -323,7 +326,7 @@ def trailing_line(folder):
 )
 @pytest.mark.all_tier(
     "the same code compares other formats",
-    unless=lambda make, change: (make, change) in ((table, note), (photos, copy_data), (arrays, copy_data)),
+    unless=lambda make, change: (make, change) in ((table, note), (photos, copy_data)),
 )
 def test_the_same_content_is_the_same_data(trained, tmp_path, make, change):
     trained(make, tmp_path)
@@ -349,9 +352,6 @@ def test_an_image_that_changes_while_a_run_trains(trained, tmp_path):
 def test_other_validation_samples_are_for_another_folder(trained, tmp_path):
     trained(table, tmp_path)
     change_cell("valid.csv", 5, 4, "1")(tmp_path)
-    run = Run(["evaluate", "run"], cwd=tmp_path)
-    assert run.status == DONE, run
-    assert "valid.csv: the labels of the validation samples have changed since the run was trained" in run.err
     refused = Run(["train", "config.pbtxt", *GO_ON], cwd=tmp_path)
     expect_error(refused, USAGE, "go on from it in another folder with --from run@6 --set run_dir=...")
     run = Run(["train", "config.pbtxt", *GO_ON, "--from", "run@6", *sets("run_dir=other")], cwd=tmp_path)
@@ -360,6 +360,41 @@ def test_other_validation_samples_are_for_another_folder(trained, tmp_path):
     assert [line.split("/")[-1] for line in resume["differences"]] == [
         "valid.csv: the labels of the validation samples have changed"
     ]
+
+
+USED = {
+    "evaluate": ["evaluate", "run"],
+    "predict": ["predict", "run", "--held-back", "--output", "-"],
+}
+OF_HELD_BACK = {
+    "label": (table, change_cell("valid.csv", 5, 4, "1"), "valid.csv: the labels of the validation samples have changed"),
+    "order": (table, swap_rows("valid.csv"), "valid.csv: the order of the validation samples has changed"),
+    "image": (photos, lambda folder: pixels(99).save(folder / "held/b/07.bmp"), "held/b/07.bmp: its content has changed"),
+    "images": (
+        photos,
+        lambda folder: [pixels(99).save(folder / f"held/a/{i:02}.bmp") for i in (0, 4, 8)],
+        "held/a/00.bmp: its content, and that of 2 others, has changed",
+    ),
+    "nothing": (photos, copy_data, ""),
+    "training": (photos, replace_photo, ""),
+}
+
+
+@pytest.mark.parametrize("name", OF_HELD_BACK)
+@pytest.mark.parametrize("use", USED)
+@pytest.mark.all_tier(
+    "both commands compare alike",
+    unless=lambda use, name: (use, name) in (("predict", "order"), ("evaluate", "images")),
+)
+def test_changes_of_what_was_held_back_are_told_when_it_is_used(trained, tmp_path, use, name):
+    make, change, says = OF_HELD_BACK[name]
+    trained(make, tmp_path)
+    change(tmp_path)
+    run = Run(USED[use], cwd=tmp_path)
+    assert run.status == DONE, run
+    warnings = [line for line in run.error_lines if "since the run was trained" in line]
+    assert len(warnings) == (says != ""), run
+    assert all(says in line for line in warnings), run
 
 
 # ---- Graphs ----------------------------------------------------------------------------------------------------------
@@ -410,25 +445,42 @@ GRAPHS = {
 }
 
 
+USES_OF_GRAPHS = {
+    "evaluate": ["evaluate", "run"],
+    "predict": ["predict", "run", "--input", "valid.csv", "--output", "-"],
+    "train": ["train", "config.pbtxt", *GO_ON],
+}
+
+
 @pytest.mark.parametrize("variant", GRAPHS)
-@pytest.mark.all_tier("the parts of a graph are compared alike", unless=lambda variant: variant == "a number")
-def test_another_graph_is_refused(of_graph, tmp_path, variant):
+@pytest.mark.parametrize("use", USES_OF_GRAPHS)
+@pytest.mark.all_tier(
+    "a unit test compares the parts of an exported graph, and evaluate loads a run as predict does",
+    unless=lambda of_graph, variant, use: of_graph == "torchscript" and variant == "a number" and use != "evaluate",
+)
+def test_another_graph_is_refused(of_graph, tmp_path, variant, use):
     kind, folder = of_graph
     if kind == "torchscript" and variant == "a buffer":
         pytest.skip("TorchScript saves every buffer with the weights")
     copy_run(folder, tmp_path)
     save(tmp_path, kind, Net(variant))
     part = GRAPHS[variant] if kind == "imported" else "constants"
-    for command in (
-        ["evaluate", "run"],
-        ["predict", "run", "--input", "valid.csv", "--output", "-"],
-        ["train", "config.pbtxt", *GO_ON],
-    ):
-        run = Run(command, cwd=tmp_path)
-        expect_error(run, USAGE, "net.lsm: its graph is not the one that the weights of run/", part)
+    run = Run(USES_OF_GRAPHS[use], cwd=tmp_path)
+    expect_error(run, USAGE, "net.lsm: its graph is not the one that the weights of run/", part)
 
 
+@pytest.mark.all_tier("a unit test changes the weights of an exported graph", unless=lambda of_graph: of_graph == "torchscript")
 def test_other_initial_weights_are_the_same_graph(of_graph, tmp_path):
+    kind, folder = of_graph
+    copy_run(folder, tmp_path)
+    torch.manual_seed(7)
+    save(tmp_path, kind, Net())
+    run = Run(["train", "config.pbtxt", *GO_ON], cwd=tmp_path)
+    assert run.status == DONE, run
+
+
+@pytest.mark.all_tier("a run goes on with such a file on every commit")
+def test_other_initial_weights_change_no_evaluation(of_graph, tmp_path):
     kind, folder = of_graph
     copy_run(folder, tmp_path)
     expected = Run(["evaluate", "run"], cwd=tmp_path)
@@ -437,5 +489,3 @@ def test_other_initial_weights_are_the_same_graph(of_graph, tmp_path):
     run = Run(["evaluate", "run"], cwd=tmp_path)
     assert run.status == DONE, run
     assert run.out == expected.out
-    run = Run(["train", "config.pbtxt", *GO_ON], cwd=tmp_path)
-    assert run.status == DONE, run

@@ -99,6 +99,7 @@ CHOOSING = {
 
 
 @pytest.mark.parametrize("name", CHOOSING)
+@pytest.mark.all_tier("another search by the metric of the other field takes 5 s", unless=lambda name: name == "keep_best")
 def test_trials_are_compared_by_the_metric_that_chooses_the_weights(tmp_path, name):
     """Checks that each trial is judged by the best value of the metric, which a training with its settings repeats, and
     that the suggestion is the best trial."""

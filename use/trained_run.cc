@@ -15,6 +15,7 @@
 #include "base/files/safetensors.h"
 #include "base/say.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/saver.h"
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
@@ -36,20 +37,21 @@ namespace {
 struct LoadedRun {
   std::string weights;  // on rank 0: the checkpoint that was loaded; empty: the final weights
   std::shared_ptr<const Dataset> dataset;
-  std::vector<std::string> remarks{};  // lines that tell how the files were read
+  std::optional<SampleRecords> records{};  // of samples that the run held back; otherwise nothing
+  std::vector<std::string> remarks{};      // lines that tell how the files were read
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
   config::Precision precision = config::FP32;
 };
 
-// Loads the model of `run`. `open` opens the samples, and appends remarks to its argument; it returns null if there are
-// no samples. Every rank must call LoadRun(). Throws Error on every rank.
+// Loads the model of `run`. open(loaded) sets the samples, which stay null if there are none, their records and the
+// remarks. Every rank must call LoadRun(). Throws Error on every rank.
 template <typename Open>
 LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World& world,
                   const Open& open) {
   LoadedRun loaded;
   Together(world.host, [&] {
-    loaded.dataset = open(loaded.remarks);
+    open(loaded);
     if (!loaded.dataset) {
       throw UsageError("{}: the run held no samples back: name some with --input", run.name);
     }
@@ -74,38 +76,62 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Returns the samples that training held back; null if there are none. If one of these samples is unreadable, reading
-// it fails, whatever data.bad_samples says.
-std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
-                                        const World& world) {
-  // An unreadable sample must not be replaced by another one, because the user asked for the prediction of this sample.
-  config.mutable_data()->clear_bad_samples();
-  return OpenTrainingData(config, extensions.datasets, world).validation;
+// On rank 0, adds a remark that begins with what_differs(checkpoint, manifest), unless this is empty. The arguments are
+// the newest checkpoint of `run` and its manifest. A run whose checkpoint cannot be read does not say what it was made
+// of.
+template <typename WhatDiffers>
+void RemarkChanges(const NamedRun& run, const World& world, LoadedRun& loaded,
+                   const WhatDiffers& what_differs) {
+  if (world.rank() != 0) return;
+  try {
+    const Checkpoint newest = FindCheckpoint(ParseRunPoint(run.name).run_dir);
+    const std::string what = what_differs(newest, ReadManifest(newest));
+    if (!what.empty()) loaded.remarks.push_back(what + " since the run was trained");
+  } catch (const Error&) {
+  }
 }
 
-// Prints a warning if `samples`, which the run holds back, are not those with which its newest checkpoint was
-// validated.
-void WarnOfOtherSamples(const NamedRun& run, const Dataset& samples) {
-  try {
-    const checkpoint::Manifest manifest =
-        ReadManifest(FindCheckpoint(ParseRunPoint(run.name).run_dir));
-    const checkpoint::DataSet* was = SetNamed(kValidationSet, manifest.data_set());
-    if (was == nullptr) return;
-    const std::string what =
-        WhatDiffers(*was, DataSetOf(kValidationSet, run.config.data(), samples));
-    if (!what.empty()) Warn(fmt::format("{} since the run was trained", what));
-  } catch (const Error&) {
-    // A run without checkpoints does not say what it was validated with.
-  }
+// Opens the samples that the training with `config`, the config of `run`, held back. On rank 0, adds a remark if these
+// samples are not those with which the newest checkpoint was validated.
+void OpenHeldBack(const NamedRun& run, const config::Config& config, const Extensions& extensions,
+                  const World& world, LoadedRun& loaded) {
+  const TrainingData data = OpenTrainingData(config, extensions.datasets, world);
+  loaded.dataset = data.validation;
+  if (!loaded.dataset) return;
+  loaded.records.emplace(*data.train, data.validation.get());
+  RemarkChanges(run, world, loaded, [&](const Checkpoint&, const checkpoint::Manifest& manifest) {
+    const auto* was = SetNamed(kValidationSet, manifest.data_set());
+    if (was == nullptr) return std::string();
+    return WhatDiffers(*was, DataSetOf(kValidationSet, config.data(), *loaded.dataset));
+  });
+}
+
+// Call this after the samples of `loaded` were read, on every rank. On rank 0, adds a remark if `run` had read another
+// content in any of those that it held back.
+void CompareWhatWasRead(const NamedRun& run, const World& world, LoadedRun& loaded) {
+  if (!loaded.records) return;
+  loaded.records->Merged(world.host);
+  RemarkChanges(run, world, loaded,
+                [&](const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+                  const std::string samples = SamplesFile(checkpoint, manifest);
+                  return samples.empty() ? "" : loaded.records->WhatDiffers(samples);
+                });
 }
 
 LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& request,
                             const Extensions& extensions, const World& world) {
-  return LoadRun(run, extensions, world, [&](std::vector<std::string>& remarks) {
-    return request.held_back
-               ? HeldBack(run.config, extensions, world)
-               : OpenFiles(run.config, request.files, SpecOf(run.config.data()),
-                           /*label_optional=*/true, extensions.datasets, world, remarks);
+  return LoadRun(run, extensions, world, [&](LoadedRun& loaded) {
+    if (!request.held_back) {
+      loaded.dataset =
+          OpenFiles(run.config, request.files, SpecOf(run.config.data()),
+                    /*label_optional=*/true, extensions.datasets, world, loaded.remarks);
+      return;
+    }
+    // An unreadable sample must not be replaced by another one, because the user asked for the prediction of this
+    // sample: reading it fails, whatever data.bad_samples says.
+    config::Config config = run.config;
+    config.mutable_data()->clear_bad_samples();
+    OpenHeldBack(run, config, extensions, world, loaded);
   });
 }
 
@@ -272,7 +298,7 @@ at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
     others.reserve(runs.size());
     for (size_t i = 1; i < runs.size(); ++i) {
       others.push_back(LoadRun(runs[i], extensions, world,
-                               [&](std::vector<std::string>&) { return first.dataset; }));
+                               [&](LoadedRun& loaded) { loaded.dataset = first.dataset; }));
       predictors.push_back(PredictorOf(others.back(), runs[i].config.data()));
     }
     return PredictWith(predictors, first, config, world, best_only);
@@ -292,16 +318,19 @@ at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
 RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
                           const Extensions& extensions, const World& world) {
   const config::Config& config = run.config;
-  const LoadedRun loaded = LoadRun(run, extensions, world, [&](std::vector<std::string>& remarks) {
-    return files.empty() ? OpenTrainingData(config, extensions.datasets, world).validation
-                         : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
-                                     extensions.datasets, world, remarks);
+  LoadedRun loaded = LoadRun(run, extensions, world, [&](LoadedRun& opened) {
+    if (files.empty()) {
+      OpenHeldBack(run, config, extensions, world, opened);
+    } else {
+      opened.dataset = OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
+                                 extensions.datasets, world, opened.remarks);
+    }
   });
-  if (files.empty() && world.rank() == 0) WarnOfOtherSamples(run, *loaded.dataset);
   std::vector<Metric> metrics =
       Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
                EvaluationBatch(config, config.accumulation()),
                LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
+  CompareWhatWasRead(run, world, loaded);
   return {.weights = loaded.weights,
           .metrics = std::move(metrics),
           .samples = loaded.dataset->size(),
@@ -333,12 +362,11 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
       if (file) file->Prepare(std::move(samples));
     });
   };
-  const LoadedRun first = LoadForPrediction(runs.front(), request, extensions, world);
+  LoadedRun first = LoadForPrediction(runs.front(), request, extensions, world);
   PredictedSamples samples = SamplesOf(*first.dataset);
   RunPredictions done{
       .weights = runs.size() == 1 ? first.weights : fmt::format("{} folds", runs.size()),
-      .samples = samples.size(),
-      .remarks = {first.remarks}};
+      .samples = samples.size()};
   prepare(samples);
   at::Tensor values;
   if (request.held_back && runs.size() > 1) {
@@ -347,9 +375,11 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
     folds.push_back(
         {std::move(samples), PredictWith(first, runs.front().config, world, best_only)});
     for (size_t i = 1; i < runs.size(); ++i) {
-      const LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
+      LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
       folds.push_back(
           {SamplesOf(*loaded.dataset), PredictWith(loaded, runs[i].config, world, best_only)});
+      CompareWhatWasRead(runs[i], world, loaded);
+      done.remarks.push_back(std::move(loaded.remarks));
     }
     HeldBackPredictions all = InOrderOfFiles(folds);
     done.samples = all.samples.size();
@@ -358,6 +388,8 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
   } else {
     values = MeanOfRuns(runs, first, request, extensions, world, done.remarks);
   }
+  CompareWhatWasRead(runs.front(), world, first);
+  done.remarks.insert(done.remarks.begin(), std::move(first.remarks));
   Together(world.host, [&] {
     if (file) file->Write(values);
   });

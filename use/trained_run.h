@@ -9,6 +9,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)
 //   the run has no weights, or weights of another model -> Error (kCheckpoint, kUsage) on every rank
 //   files that do not match the run's data -> Error (kData) on every rank
+//   the samples that the run held back have changed -> a remark
+//     -> tests/made_of_test.py, test_changes_of_what_was_held_back_are_told_when_it_is_used
 //   the file cannot be written -> Error before anything is computed
 //   runs whose classes differ; masks, which have no mean, of several runs -> Error (kUsage) on every rank
 #pragma once
@@ -34,7 +36,8 @@ struct RunEvaluation {
   int64_t samples = 0;
   // One line for each unreadable sample of this rank that was replaced by another one, with the reason.
   std::vector<std::string> bad_samples;
-  std::vector<std::string> remarks;  // lines that tell how the files were read
+  // On rank 0: lines that tell how the files were read, and what has changed of the samples that the run held back.
+  std::vector<std::string> remarks;
 };
 // Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
 // Every rank must call EvaluateRun(). Throws Error.
@@ -46,7 +49,7 @@ struct RunPredictions {
   std::string weights;  // RunEvaluation::weights of the only run, or the number of folds
   int64_t samples = 0;
   std::string contents;  // on rank 0: PredictionFile::Contents()
-  // Lines that tell how the files were read, for each run. There is one element if all runs read them in the same way.
+  // RunEvaluation::remarks of each run. There is one element if all runs read the files in the same way.
   std::vector<std::vector<std::string>> remarks;
 };
 // Predicts the samples of the request, whose labels may be missing, and writes the predictions. Every rank must call

@@ -295,9 +295,10 @@ class Npy : public Dataset {
         .name_of = [this](int64_t i) { return fmt::format("{}: sample {}", inputs_.path(), i); },
         .read = [this](int64_t i) { return inputs_.HashOf(i * elements_, elements_); },
         .changed_since =
-            [this](int64_t time_ns, const auto& visit) {
-              if (!ChangedSince(inputs_.path(), time_ns)) return;
-              for (int64_t i = 0; i < size_; ++i) visit(i);
+            [this](int64_t time_ns, std::vector<int64_t> samples, int64_t most) {
+              const bool changed = ChangedSince(inputs_.path(), time_ns);
+              samples.resize(changed ? std::min<size_t>(samples.size(), most) : 0);
+              return samples;
             },
         .most_read = std::max<int64_t>(1, kMostVerifiedBytes / std::max<int64_t>(1, elements_))});
     if (options.task == Task::kSegmentation && spec_.shape.size() != 3) {

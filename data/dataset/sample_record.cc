@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/files/readable_file.h"
 #include "base/files/xxh3.h"
 #include "base/in_threads.h"
 
@@ -48,14 +49,40 @@ void SampleRecord::Restore(std::span<const uint32_t> hashes) {
   }
 }
 
+std::vector<int64_t> SampleRecord::Differing(std::span<const uint32_t> hashes) const {
+  std::vector<int64_t> differing;
+  for (int64_t i = 0; i < options_.samples; ++i) {
+    const uint32_t known = hashes_[i].load(std::memory_order_relaxed);
+    if (known != 0 && hashes[i] != 0 && known != hashes[i]) differing.push_back(i);
+  }
+  return differing;
+}
+
 void SampleRecord::VerifyChanged(int64_t time_ns, int rank, int ranks) const {
   std::vector<int64_t> known;
-  options_.changed_since(time_ns, [&](int64_t i) {
-    if (std::ssize(known) == options_.most_read || i % ranks != rank) return;
+  for (int64_t i = rank; i < options_.samples; i += ranks) {
     if (hashes_[i].load(std::memory_order_relaxed) != 0) known.push_back(i);
-  });
-  InThreads(ReadingThreads(), std::ssize(known),
-            [&](int64_t i) { Check(known[i], options_.read(known[i])); });
+  }
+  if (known.empty()) return;
+  const std::vector<int64_t> changed =
+      options_.changed_since(time_ns, std::move(known), options_.most_read);
+  InThreads(ReadingThreads(), std::ssize(changed),
+            [&](int64_t i) { Check(changed[i], options_.read(changed[i])); });
+}
+
+std::vector<int64_t> ChangedFiles(int64_t time_ns, const std::vector<int64_t>& samples,
+                                  int64_t most,
+                                  const std::function<std::string(int64_t i)>& file_of) {
+  constexpr int64_t kMostAsked = 20'000;
+  if (std::ssize(samples) > kMostAsked) return {};
+  std::vector<char> is_changed(samples.size());
+  InThreads(ReadingThreads(), std::ssize(samples),
+            [&](int64_t i) { is_changed[i] = ChangedSince(file_of(samples[i]), time_ns) ? 1 : 0; });
+  std::vector<int64_t> changed;
+  for (size_t i = 0; i < samples.size() && std::ssize(changed) < most; ++i) {
+    if (is_changed[i] != 0) changed.push_back(samples[i]);
+  }
+  return changed;
 }
 
 }  // namespace lockstep

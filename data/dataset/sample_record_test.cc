@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <algorithm>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +21,7 @@ using testing::IsEmpty;
 // Samples in memory, of which `changed` have another file time.
 struct Samples {
   std::vector<std::string> texts;
-  std::vector<int64_t> changed;
+  std::set<int64_t> changed;
   std::vector<int64_t> read;
   std::mutex mutex;
 
@@ -37,8 +39,10 @@ struct Samples {
                   return HashOf(i);
                 },
             .changed_since =
-                [this](int64_t, const auto& visit) {
-                  for (const int64_t i : changed) visit(i);
+                [this](int64_t, std::vector<int64_t> known, int64_t most) {
+                  std::erase_if(known, [&](int64_t i) { return !changed.contains(i); });
+                  known.resize(std::min<size_t>(known.size(), most));
+                  return known;
                 },
             .most_read = most_read};
   }
@@ -94,6 +98,19 @@ TEST(SampleRecord, ReadsAgainWhatFilesSayHasChanged) {
   EXPECT_THAT(samples.read, ElementsAre(1));
   samples.texts[1] = "x";
   EXPECT_THAT(DataErrorOf([&] { record.VerifyChanged(0, 0, 1); }), HasSubstr("text 1"));
+}
+
+TEST(ChangedFiles, AreThoseOfWhichTheFileSystemSaysIt) {
+  const std::string folder = NewFolder();
+  for (const char* name : {"0", "1", "3"}) WriteFile(folder + "/" + name, name);
+  const auto changed = [&](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
+    return ChangedFiles(time_ns, samples, most,
+                        [&](int64_t i) { return folder + "/" + std::to_string(i); });
+  };
+  EXPECT_THAT(changed(0, {0, 1, 3}, 10), ElementsAre(0, 1, 3));
+  EXPECT_THAT(changed(0, {0, 1, 3}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(changed(INT64_MAX, {0, 1, 2, 3}, 10), ElementsAre(2));  // there is no file 2
+  EXPECT_THAT(changed(0, std::vector<int64_t>(20'001), 10), IsEmpty());
 }
 
 TEST(SampleRecord, ReadsALimitedNumberAgain) {

@@ -17,8 +17,9 @@ class EncodedCache : public ImageSource {
   int64_t LabelOf(int64_t i) const override { return source_->LabelOf(i); }
   std::string NameOf(int64_t i) const override { return source_->NameOf(i); }
   std::string PathOf(int64_t i) const override { return source_->PathOf(i); }
-  void VisitChanged(int64_t time_ns, const std::function<void(int64_t i)>& visit) const override {
-    source_->VisitChanged(time_ns, visit);
+  std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
+                                 int64_t most) const override {
+    return source_->ChangedOf(time_ns, samples, most);
   }
   std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/readable_file.h"
 #include "data/dataset/sample_random.h"
 #include "data/dataset/sample_record.h"
 #include "data/images/encoded_cache.h"
@@ -125,8 +124,9 @@ std::shared_ptr<SampleRecord> RecordOf(const std::shared_ptr<const ImageSource>&
             std::vector<std::byte> buffer;
             return SampleRecord::HashOf(images->Load(i, buffer));
           },
-      .changed_since = [images](int64_t time_ns,
-                                const auto& visit) { images->VisitChanged(time_ns, visit); }});
+      .changed_since = [images](
+                           int64_t time_ns, const std::vector<int64_t>& samples,
+                           int64_t most) { return images->ChangedOf(time_ns, samples, most); }});
 }
 
 std::shared_ptr<const ClassMasks> OpenMasks(const MaskOptions& options,
@@ -134,26 +134,21 @@ std::shared_ptr<const ClassMasks> OpenMasks(const MaskOptions& options,
   auto masks = std::make_shared<ClassMasks>(
       ClassMasks{Masks(options.folder, images), MaskClasses(options.values), nullptr});
   const Masks& files = masks->files;
-  // The most files whose times are asked for, as for images (data/images/image_folder.cc).
-  constexpr int64_t kMostAsked = 20'000;
   // The record lives as long as `files`.
-  masks->record = std::make_shared<SampleRecord>(
-      SampleRecord::Options{.part = "masks",
-                            .samples = files.size(),
-                            .name_of = [&files](int64_t i) { return files.PathOf(i); },
-                            .read =
-                                [&files](int64_t i) {
-                                  Mask mask;
-                                  files.Read(i, mask);
-                                  return mask.file_hash;
-                                },
-                            .changed_since =
-                                [&files](int64_t time_ns, const auto& visit) {
-                                  if (files.size() > kMostAsked) return;
-                                  for (int64_t i = 0; i < files.size(); ++i) {
-                                    if (ChangedSince(files.PathOf(i), time_ns)) visit(i);
-                                  }
-                                }});
+  masks->record = std::make_shared<SampleRecord>(SampleRecord::Options{
+      .part = "masks",
+      .samples = files.size(),
+      .name_of = [&files](int64_t i) { return files.PathOf(i); },
+      .read =
+          [&files](int64_t i) {
+            Mask mask;
+            files.Read(i, mask);
+            return mask.file_hash;
+          },
+      .changed_since =
+          [&files](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
+            return ChangedFiles(time_ns, samples, most, [&](int64_t i) { return files.PathOf(i); });
+          }});
   return masks;
 }
 

@@ -379,14 +379,19 @@ class ImageShards : public ListedImages {
     return bytes;
   }
 
-  void VisitChanged(int64_t time_ns, const std::function<void(int64_t i)>& visit) const override {
-    std::vector<char> changed(shards_.size());
+  std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
+                                 int64_t most) const override {
+    std::vector<char> is_changed(shards_.size());
     InThreads(ReadingThreads(), std::ssize(shards_),
-              [&](int64_t i) { changed[i] = ChangedSince(shards_[i], time_ns) ? 1 : 0; });
-    if (std::ranges::count(changed, 0) == std::ssize(changed)) return;
-    for (int64_t i = 0; i < size(); ++i) {
-      if (changed[list_.index().place(list_.RowOf(i)).shard] != 0) visit(i);
+              [&](int64_t i) { is_changed[i] = ChangedSince(shards_[i], time_ns) ? 1 : 0; });
+    std::vector<int64_t> changed;
+    if (std::ranges::count(is_changed, 0) == std::ssize(is_changed)) return changed;
+    for (const int64_t i : samples) {
+      if (is_changed[list_.index().place(list_.RowOf(i)).shard] == 0) continue;
+      if (std::ssize(changed) == most) break;
+      changed.push_back(i);
     }
+    return changed;
   }
 
  private:

@@ -147,11 +147,20 @@ class Tokens : public Dataset {
             },
         .read = [this](int64_t i) { return HashOf(PlaceOf(i)); },
         .changed_since =
-            [this](int64_t time_ns, const auto& visit) {
-              for (size_t file = 0; file < files_.size(); ++file) {
-                if (!ChangedSince(files_[file].path(), time_ns)) continue;
-                for (int64_t i = file == 0 ? 0 : ends_[file - 1]; i < ends_[file]; ++i) visit(i);
+            [this](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
+              std::vector<bool> is_changed;
+              for (const TokenFile& file : files_) {
+                is_changed.push_back(ChangedSince(file.path(), time_ns));
               }
+              std::vector<int64_t> changed;
+              size_t file = 0;
+              for (const int64_t i : samples) {
+                while (i >= ends_[file]) ++file;
+                if (!is_changed[file]) continue;
+                if (std::ssize(changed) == most) break;
+                changed.push_back(i);
+              }
+              return changed;
             },
         .most_read = std::max<int64_t>(1, kMostVerifiedTokens / length_)});
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -94,6 +95,25 @@ class CrewTest : public testing::Test {
       states.push_back(job.name + " " + names.at(job.state));
     }
     return states;
+  }
+
+  // Checks that a crew stops as it does after the signal `number` if `ask` is called while two of its three jobs run.
+  void ExpectStopped(int number, const std::function<void()>& ask) const {
+    const LongJob a;
+    const LongJob b;
+    Crew crew({.folder = folder_, .places = 2});
+    crew.Add(Job("a", a.script()));
+    crew.Add(Job("b", b.script("130")));
+    crew.Add(Job("later", "exit 0"));
+    crew.Wait();
+    a.AwaitBegin();
+    b.AwaitBegin();
+    ask();
+    WaitForAll(crew);
+    EXPECT_EQ(crew.signal(), number);
+    EXPECT_EQ(crew.stopped(), number == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped);
+    EXPECT_FALSE(crew.failed());
+    EXPECT_THAT(StatesInFile(), ElementsAre("a stopped", "b stopped", "later waiting"));
   }
 
   const std::string folder_ = NewFolder();
@@ -203,42 +223,13 @@ TEST_F(CrewTest, AJobThatStopsByItself) {
 
 TEST_F(CrewTest, ASignalStopsAll) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2}) {
-    const LongJob a;
-    const LongJob b;
-    Crew crew({.folder = folder_, .places = 2});
-    crew.Add(Job("a", a.script()));
-    crew.Add(Job("b", b.script("130")));
-    crew.Add(Job("later", "exit 0"));
-    crew.Wait();
-    a.AwaitBegin();
-    b.AwaitBegin();
-    kill(getpid(), number);
-    WaitForAll(crew);
-    EXPECT_EQ(crew.signal(), number);
-    EXPECT_EQ(crew.stopped(), number == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped);
-    EXPECT_FALSE(crew.failed());
-    EXPECT_THAT(StatesInFile(), ElementsAre("a stopped", "b stopped", "later waiting"));
+    ExpectStopped(number, [&] { kill(getpid(), number); });
   }
   EXPECT_EQ(ReadFile(folder_ + "/a.txt"), "saved\nsaved\nsaved\nsaved\nsaved\n");
 }
 
 TEST_F(CrewTest, AStopFileStopsAll) {
-  const LongJob a;
-  const LongJob b;
-  {
-    Crew crew({.folder = folder_, .places = 2});
-    crew.Add(Job("a", a.script()));
-    crew.Add(Job("b", b.script("130")));
-    crew.Add(Job("later", "exit 0"));
-    crew.Wait();
-    a.AwaitBegin();
-    b.AwaitBegin();
-    WriteFile(StopPath(folder_), "");
-    WaitForAll(crew);
-    EXPECT_EQ(crew.signal(), SIGINT);
-    EXPECT_EQ(crew.stopped(), ExitStatus::kInterrupted);
-    EXPECT_THAT(StatesInFile(), ElementsAre("a stopped", "b stopped", "later waiting"));
-  }
+  ExpectStopped(SIGINT, [&] { WriteFile(StopPath(folder_), ""); });
   EXPECT_NE(access(StopPath(folder_).c_str(), F_OK), 0);
   Crew next({.folder = folder_});
   next.Add(Job("again", "exit 0"));

@@ -171,12 +171,12 @@ class RateFinder {
     }
     const int64_t warmup =
         users_warmup > 0 ? users_warmup : UsualWarmup(config_.optimizer(), run_steps_);
-    while (const std::optional<double> rate = HasTime() ? search.Next() : std::nullopt) {
+    while (const std::optional<double> rate = MayTrain() ? search.Next() : std::nullopt) {
       const double tidy = TwoDigits(*rate);
       search.Add(tidy, CostWith(tidy, warmup, /*is_users=*/false));
     }
     ChooseForLongerRun();
-    if (HasTime() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
+    if (MayTrain() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
       CostWith(found_.best->rate, 0, /*is_users=*/false);
     }
     Confirm();
@@ -190,8 +190,10 @@ class RateFinder {
   }
 
  private:
-  // Returns whether another training may begin. The time limit is ignored until one training has succeeded.
-  bool HasTime() const {
+  // Returns whether another training may begin: one takes as long as the slowest so far. The time limit is ignored until
+  // one training has succeeded. (TrialRunner::HasTime() asks whether any trial of the command, however short, can end in
+  // time.)
+  bool MayTrain() const {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }
 
@@ -251,7 +253,7 @@ class RateFinder {
     if (!std::isfinite(found_.users->figure)) return;
     RateTrial best = *found_.best, users = *found_.users;
     for (RateTrial* trial : {&users, &best}) {
-      if (!HasTime()) return;
+      if (!MayTrain()) return;
       trial->seed = config_.seed() + 1;
       if (!Try(*trial)) return;
     }

@@ -187,7 +187,9 @@ uint64_t HashOfGraph(const Json& graph) {
 }
 
 void AddTensor(const std::string& name, const at::Tensor& tensor, Xxh3& hash) {
-  hash.Add(std::as_bytes(std::span(name)));
+  const std::string title = fmt::format("{} {} [{}]\n", name, c10::toString(tensor.scalar_type()),
+                                        fmt::join(tensor.sizes(), ", "));
+  hash.Add(std::as_bytes(std::span(title)));
   hash.Add({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 

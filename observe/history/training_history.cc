@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -16,7 +17,30 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool IsFailed(const JobRecord& job) { return job.state == JobState::kFailed; }
 
+// Returns the job with the name `name`; null if there is none.
+const JobRecord* JobNamed(const std::string& name, const std::vector<JobRecord>& jobs) {
+  const auto job = std::ranges::find(jobs, name, &JobRecord::name);
+  return job == jobs.end() ? nullptr : &*job;
+}
+
+// Returns the state in words of a fold that has the state `state` and the job `job`, which may be null.
+std::string StateOf(RunState state, const JobRecord* job) {
+  if (state != RunState::kNoLog || job == nullptr) return std::string(NameOf(state));
+  if (IsFailed(*job)) return "failed";
+  return job->state == JobState::kRunning ? "starting" : "waiting";
+}
+
 }  // namespace
+
+std::string StateInWords(const RunHistory& run) {
+  if (run.state() != RunState::kNoLog) return std::string(NameOf(run.state()));
+  const std::filesystem::path folder =
+      std::filesystem::path(run.run_dir() + "/").lexically_normal();
+  const std::filesystem::path fold = folder.parent_path();
+  const std::filesystem::path training = fold.has_parent_path() ? fold.parent_path() : ".";
+  const std::vector<JobRecord> jobs = CrewFile::Read(training);
+  return StateOf(run.state(), JobNamed(fold.filename(), jobs));
+}
 
 Spread SpreadOf(const std::vector<double>& values) {
   std::vector<double> known;
@@ -76,21 +100,14 @@ RunState TrainingHistory::StateOfFolds() const {
 }
 
 const JobRecord* TrainingHistory::JobOf(size_t fold) const {
-  const auto job = std::ranges::find(jobs_, fmt::format("fold-{}", fold), &JobRecord::name);
-  return job == jobs_.end() ? nullptr : &*job;
+  return JobNamed(fmt::format("fold-{}", fold), jobs_);
 }
 
 std::string TrainingHistory::FoldState(size_t fold) const {
   const RunState state = runs_.at(fold).state();
   const JobRecord* const job = JobOf(fold);
   const bool is_waiting = has_crew_ && job != nullptr && job->state == JobState::kWaiting;
-  if (is_waiting && state != RunState::kDone) return "waiting";
-  if (state == RunState::kNoLog && job != nullptr) {
-    if (IsFailed(*job)) return "failed";
-    if (job->state == JobState::kRunning) return "starting";
-    return "waiting";
-  }
-  return std::string(NameOf(state));
+  return is_waiting && state != RunState::kDone ? "waiting" : StateOf(state, job);
 }
 
 template <typename TextOf>

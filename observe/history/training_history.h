@@ -40,6 +40,11 @@ struct BestSpread {
   int64_t step = 0;  // the step of a run's best value; 0 for folds, which have a step each
 };
 
+// Returns the state of a run in words: NameOf(run.state()). A fold without a log has the state that the crew.json beside
+// it says: "waiting" if it is still to be started, "starting" if its process has not written to its folder yet, or
+// "failed".
+std::string StateInWords(const RunHistory& run);
+
 class TrainingHistory {
  public:
   // Reads the folder, which must be of one of the two kinds (RequireTraining()).
@@ -56,8 +61,8 @@ class TrainingHistory {
 
   RunState state() const { return state_; }
 
-  // Returns the state of a fold in words: those of NameOf(RunState), "waiting" for a fold that is still to be started,
-  // or "starting" for one whose process has not written to its folder yet.
+  // Returns the state of a fold in words, as StateInWords() does. A fold that has a log is "waiting", too, if the command
+  // that trains the folds is still to go on with it.
   std::string FoldState(size_t fold) const;
 
   // Return why the training was stopped or failed, its last verdict and the remedy that the verdict names. For folds it

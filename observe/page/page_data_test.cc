@@ -11,6 +11,7 @@
 
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
+#include "observe/history/crew_file.h"
 
 namespace lockstep {
 namespace {
@@ -198,6 +199,26 @@ TEST_F(PageDataTest, ShowsWhatThereIs) {
                           nothing + "/config.pbtxt: No such file or directory",
                           pipe + "/log.jsonl: it is a pipe", pipe + "/config.pbtxt: it is a pipe",
                           HasSubstr(damaged + "/config.pbtxt: ")));
+}
+
+TEST_F(PageDataTest, TellsOfAFoldThatWaits) {
+  const std::string folder = NewFolder();
+  CrewFile crew(folder);
+  std::vector<JobRecord> jobs{{.name = "fold-0", .state = JobState::kRunning, .begin = 1000},
+                              {.name = "fold-1"}};
+  crew.Write(jobs);
+  fs::create_directory(folder + "/fold-0");
+  WriteFile(folder + "/fold-0/log.jsonl", StepLine(1, "1.0"));
+  PageData page({folder + "/fold-0", folder + "/fold-1", folder + "/fold-2/"}, false);
+  const Json all = page.All();
+  EXPECT_EQ(all.at("runs")[0].at("state"), "killed");
+  EXPECT_EQ(all.at("runs")[1].at("state"), "waiting");
+  EXPECT_EQ(all.at("runs")[1].at("why_no_log"), "");
+  EXPECT_EQ(all.at("runs")[2].at("state"), "no log");
+  EXPECT_NE(all.at("runs")[2].at("why_no_log"), "");
+  jobs[1].state = JobState::kRunning;
+  crew.Write(jobs);
+  EXPECT_EQ(page.Since(0).at("runs")[0].at("state"), "starting");
 }
 
 TEST_F(PageDataTest, ComparesConfigs) {

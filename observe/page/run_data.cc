@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config_differences.h"
+#include "observe/history/training_history.h"
 #include "observe/page/columns.h"
 #include "observe/page/rank_table.h"
 
@@ -237,11 +238,11 @@ RunData::RunData(const std::string& run_dir, int64_t id)
 bool RunData::Refresh(int64_t version) {
   const bool has_log_changed = history_.Refresh();
   const bool has_profile_changed = profiles_.Refresh();
-  // While a run trains, its flight records change all the time, so the object is made again even if nothing else has
-  // changed.
-  if (!has_log_changed && !has_profile_changed && history_.state() != RunState::kTraining) {
-    return false;
-  }
+  // While a run trains, its flight records change all the time, and the state of a fold without a log is that of its
+  // job, so the object is made again even if nothing else has changed.
+  const bool may_change =
+      history_.state() == RunState::kTraining || history_.state() == RunState::kNoLog;
+  if (!has_log_changed && !has_profile_changed && !may_change) return false;
   Json object = Object();
   bool has_changed = false;
   for (const auto& [name, value] : object.items()) {
@@ -271,9 +272,10 @@ Json RunData::Since(int64_t version) const {
 Json RunData::Object() const {
   const LoggedRun& log = history_.log();
   const std::optional<BestValue> best = history_.best();
+  const std::string state = StateInWords(history_);
   return {
       {"name", history_.run_dir()},
-      {"state", NameOf(history_.state())},
+      {"state", state},
       {"why", log.why},
       {"start", log.start},
       {"step", log.step},
@@ -288,7 +290,7 @@ Json RunData::Object() const {
       {"best",
        best ? Json{{"metric", best->metric}, {"value", Figure(best->value)}, {"step", best->step}}
             : Json()},
-      {"why_no_log", history_.why_no_log()},
+      {"why_no_log", state == NameOf(history_.state()) ? history_.why_no_log() : ""},
       {"why_no_config", history_.config() ? "" : history_.why_no_config()},
       {"bad_lines", log.bad_lines},
       {"warnings", log.warnings},

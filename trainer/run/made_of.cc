@@ -27,6 +27,16 @@ std::vector<std::string> DifferingParts(const checkpoint::DataSet& was,
   return names;
 }
 
+// Returns the names of the first few files, for messages.
+std::string NamesOf(std::vector<std::string> files) {
+  constexpr size_t kMost = 3;
+  if (files.size() > kMost) {
+    files.resize(kMost);
+    files.emplace_back("...");
+  }
+  return fmt::format("{}", fmt::join(files, ", "));
+}
+
 // Returns the index of the first file whose content is not what it was; the number of files of `is` if there is none.
 int FirstDifferingFile(const checkpoint::DataSet& was, const checkpoint::DataSet& is) {
   int i = 0;
@@ -53,7 +63,7 @@ checkpoint::DataSet DataSetOf(const char* name, const config::Data& config,
   const auto& files = has_own_files ? config.validation() : config.train();
   checkpoint::DataSet set;
   set.set_name(name);
-  set.set_path(files.empty() ? config.own().name() : files[0]);
+  set.set_path(files.empty() ? config.own().name() : NamesOf({files.begin(), files.end()}));
   set.set_samples(samples.size());
   const DataContents contents = samples.Contents();
   for (const DataContents::File& file : contents.files) {
@@ -139,6 +149,10 @@ std::string WhatDiffers(const checkpoint::DataSet& was, const checkpoint::DataSe
   return fmt::format("{}: {}{}", path, what, size);
 }
 
+bool HaveSameSamples(const checkpoint::DataSet& was, const checkpoint::DataSet& is) {
+  return was.samples() == is.samples() && DifferingParts(was, is).empty();
+}
+
 const checkpoint::DataSet* SetNamed(
     const std::string& name, const google::protobuf::RepeatedPtrField<checkpoint::DataSet>& sets) {
   const auto found = std::ranges::find(sets, name, &checkpoint::DataSet::name);
@@ -187,9 +201,8 @@ std::vector<NamedTensor> SampleRecords::Merged(Communicator& host) {
   return tensors;
 }
 
-void SampleRecords::Resume(const std::string& path, double time, int rank, int ranks) {
-  // The clocks of the machine that wrote the checkpoint and of the file system may differ.
-  constexpr double kClocksDiffer_s = 10;
+template <typename Visit>
+void SampleRecords::VisitSaved(const std::string& path, const Visit& visit) const {
   const SafetensorsFile file(path, kInCheckpoint);
   const std::vector<std::string> names = file.names();
   for (const auto& [name, record] : records_) {
@@ -197,9 +210,31 @@ void SampleRecords::Resume(const std::string& path, double time, int rank, int r
     const at::Tensor tensor = file.Read(name);
     if (tensor.scalar_type() != at::kInt || tensor.numel() != record->size()) continue;
     const auto* hashes = reinterpret_cast<const uint32_t*>(tensor.const_data_ptr<int32_t>());
-    record->Restore({hashes, static_cast<size_t>(tensor.numel())});
-    record->VerifyChanged(static_cast<int64_t>(1e9 * (time - kClocksDiffer_s)), rank, ranks);
+    visit(*record, std::span(hashes, static_cast<size_t>(tensor.numel())));
   }
+}
+
+void SampleRecords::Resume(const std::string& path, double time, int rank, int ranks) {
+  // The clocks of the machine that wrote the checkpoint and of the file system may differ.
+  constexpr double kClocksDiffer_s = 10;
+  VisitSaved(path, [&](SampleRecord& record, std::span<const uint32_t> hashes) {
+    record.Restore(hashes);
+    record.VerifyChanged(static_cast<int64_t>(1e9 * (time - kClocksDiffer_s)), rank, ranks);
+  });
+}
+
+std::string SampleRecords::WhatDiffers(const std::string& path) const {
+  std::string first;
+  int64_t count = 0;
+  VisitSaved(path, [&](const SampleRecord& record, std::span<const uint32_t> hashes) {
+    for (const int64_t i : record.Differing(hashes)) {
+      if (count++ == 0) first = record.NameOf(i);
+    }
+  });
+  if (count == 0) return "";
+  if (count == 1) return fmt::format("{}: its content has changed", first);
+  return fmt::format("{}: its content, and that of {} other{}, has changed", first, count - 1,
+                     count == 2 ? "" : "s");
 }
 
 std::string GraphText(const Model& model) {
@@ -228,9 +263,9 @@ void RequireSameGraph(const config::Config& config, const Model& model, const st
   const std::string& file =
       named.has_imported() ? named.imported().file() : named.torchscript().file();
   throw UsageError(
-      "{}: its graph is not the one that the weights of {} were trained in (the {} "
-      "differ{}): put that file back{}",
-      file, weights, fmt::join(differ, ", "), differ.size() == 1 ? "s" : "", way_out);
+      "{}: its graph is not the one that the weights of {} were trained in (it differs in {}): put "
+      "that file back{}",
+      file, weights, fmt::join(differ, ", "), way_out);
 }
 
 }  // namespace lockstep

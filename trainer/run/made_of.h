@@ -12,6 +12,8 @@
 //     file and what differs
 //   a checkpoint of another run (--from) with other validation samples -> a line in RunStart::differences, and what
 //     early stopping has seen is forgotten
+//   held-back samples that are not those of the training, when a run is evaluated or predicts them -> a remark
+//     (use/trained_run.h)
 //   another graph in the model's file -> Error (kUsage) that names the file and what differs
 #pragma once
 
@@ -48,6 +50,10 @@ std::vector<std::string> LinesOf(const std::vector<checkpoint::DataSet>& sets);
 std::string WhatDiffers(const checkpoint::DataSet& was, const checkpoint::DataSet& is,
                         bool columns_differ = false);
 
+// Returns whether both sets hold the same samples in the same order, whether it is the files or the config that makes
+// them others.
+bool HaveSameSamples(const checkpoint::DataSet& was, const checkpoint::DataSet& is);
+
 // Returns the set with the name `name`; null if there is none.
 const checkpoint::DataSet* SetNamed(
     const std::string& name, const google::protobuf::RepeatedPtrField<checkpoint::DataSet>& sets);
@@ -65,7 +71,15 @@ class SampleRecords {
   // Error (kCheckpoint), and what SampleRecord::VerifyChanged() throws.
   void Resume(const std::string& path, double time, int rank, int ranks);
 
+  // Returns a line about the samples that this process has read since the records were made, and that have other hashes
+  // in the file `path`, as Resume() takes it; empty if there are none. Throws Error (kCheckpoint).
+  std::string WhatDiffers(const std::string& path) const;
+
  private:
+  // Calls visit(record, its hashes) for each record of which the file `path` has hashes.
+  template <typename Visit>
+  void VisitSaved(const std::string& path, const Visit& visit) const;
+
   std::map<std::string, std::shared_ptr<SampleRecord>> records_;  // by the tensors' names
 };
 

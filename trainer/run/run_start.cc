@@ -75,16 +75,16 @@ void CompareData(const std::vector<checkpoint::DataSet>& data, const std::string
     const checkpoint::DataSet* was = SetNamed(is.name(), start.manifest.data_set());
     if (was == nullptr) continue;
     std::string what = WhatDiffers(*was, is, columns_differ);
-    // The list of images depends on the config's classes.
-    if (what.empty() || (is.file_size() == 0 && reads_otherwise)) continue;
-    if (in_other_order) what += fmt::format(", because {},", kOtherOrder);
+    if (!what.empty() && in_other_order) what += fmt::format(", because {},", kOtherOrder);
     const bool may_change =
         is.name() != data.front().name();  // whether the samples are not trained on
     if (may_change && start.is_of_another_run) {
-      start.validates_anew = true;
-      start.differences.push_back(what);
+      start.validates_anew |= !HaveSameSamples(*was, is);
+      if (!what.empty()) start.differences.push_back(what);
       continue;
     }
+    // The list of images depends on the config's classes.
+    if (what.empty() || (is.file_size() == 0 && reads_otherwise)) continue;
     const std::string way_out =
         start.is_of_another_run ? "or begin from its weights alone, with init_from"
         : may_change
@@ -124,7 +124,8 @@ Judges JudgesOf(const RunStart& start) {
   return {today(config.early_stopping().metric()), today(config.checkpoint().keep_best())};
 }
 
-// Appends a line to `lines` if the run goes on with other metrics than the run of `start.checkpoint` had.
+// Appends a line to `lines` if the run goes on with other metrics, or other meanings of them, than the run of
+// `start.checkpoint` had.
 void TellOfOtherMetrics(const RunStart& start, const config::Config& config,
                         std::vector<std::string>& lines) {
   const Judges were = JudgesOf(start);
@@ -134,6 +135,12 @@ void TellOfOtherMetrics(const RunStart& start, const config::Config& config,
     changes.push_back(fmt::format("{} is {} where it was {}", field, is, was));
   };
   compare("early_stopping.metric", were.early_stopping, config.early_stopping().metric());
+  const std::string& stops_by = config.early_stopping().metric();
+  if (!stops_by.empty() && stops_by == were.early_stopping && !EvaluationsCount(start, config)) {
+    changes.push_back(
+        fmt::format("early_stopping.metric {} is {}", stops_by,
+                    start.validates_anew ? "of other validation samples" : "by another loss"));
+  }
   compare("checkpoint.keep_best", were.keep_best, config.checkpoint().keep_best());
   if (changes.empty()) return;
   lines.push_back(fmt::format("{}: the best value and the evaluations since are counted anew",
@@ -252,9 +259,16 @@ std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& co
   return lines;
 }
 
+bool LossesCount(const RunStart& start) {
+  return !start.validates_anew && std::ranges::none_of(start.differences, [](const auto& line) {
+    return line.starts_with("loss.");
+  });
+}
+
 bool EvaluationsCount(const RunStart& start, const config::Config& config) {
-  return !start.validates_anew &&
-         JudgesOf(start).early_stopping == config.early_stopping().metric();
+  const std::string& metric = config.early_stopping().metric();
+  if (metric == "loss" && !LossesCount(start)) return false;
+  return !start.validates_anew && JudgesOf(start).early_stopping == metric;
 }
 
 std::optional<int64_t> ResumedStep(const RunStart& start) {

@@ -75,8 +75,12 @@ int MetricDefinitionsOf(const RunStart& start, const config::Config& config);
 // each metric that was changed, or that has a new definition, and a line if the run goes on with other metrics.
 std::vector<std::string> FollowMetrics(const RunStart& start, config::Config& config);
 
+// Returns whether the validation losses before the checkpoint of `start` may be compared with those of the run: they
+// must be of the same samples, by the same loss.
+bool LossesCount(const RunStart& start);
+
 // Returns whether the evaluations that early stopping has counted before the checkpoint of `start` count for a run with
-// `config`: they must have been judged by the same metric, over the same samples. Call it after FollowMetrics().
+// `config`, which FollowMetrics() has changed: they must have been judged by the same metric, over the same samples.
 bool EvaluationsCount(const RunStart& start, const config::Config& config);
 
 // Returns the step of the checkpoint from which the run continues, if it is a checkpoint of the same run.

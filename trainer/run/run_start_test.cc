@@ -96,6 +96,29 @@ INSTANTIATE_TEST_SUITE_P(
                false},
         Judged{"", "", "auc", "auc", "", false}, Judged{"auc", "auc", "", "", "", false}));
 
+TEST(EvaluationsCount, OnlyOverTheSameSamplesAndByTheSameLoss) {
+  const auto expect = [](const std::string& metric, bool validates_anew,
+                         const std::vector<std::string>& differences, bool losses_count,
+                         const std::string& line) {
+    config::Config config = ConfigOf(config::Data::CLASSIFICATION, 2, "");
+    config.mutable_early_stopping()->set_metric(metric);
+    RunStart start = StartOf(kMetricDefinitions);
+    start.manifest.set_config(PrintConfig(config));
+    start.validates_anew = validates_anew;
+    start.differences = differences;
+    EXPECT_EQ(LossesCount(start), losses_count);
+    EXPECT_EQ(EvaluationsCount(start, config), line.empty());
+    const std::vector<std::string> lines = FollowMetrics(start, config);
+    EXPECT_EQ(lines.empty() ? "" : lines.front().substr(0, lines.front().find(':')), line);
+  };
+  expect("loss", false, {"global_batch: 8 where it was 4"}, true, "");
+  expect("loss", true, {}, false, "early_stopping.metric loss is of other validation samples");
+  expect("auc", true, {}, false, "early_stopping.metric auc is of other validation samples");
+  expect("loss", false, {"loss.type: FOCAL where it was CROSS_ENTROPY"}, false,
+         "early_stopping.metric loss is by another loss");
+  expect("auc", false, {"loss.type: FOCAL where it was CROSS_ENTROPY"}, false, "");
+}
+
 TEST(FollowMetrics, LeavesOtherRunsAlone) {
   const auto says_nothing = [](const RunStart& start, config::Config config) {
     const std::string metric = config.checkpoint().keep_best();

@@ -264,10 +264,13 @@ class Trainer {
              .sharded = config_.optimizer().shard()});
     fit_.step().AfterRestore();
     if (!EvaluationsCount(start_, config_)) early_stopping_.BeginAnew();
+    if (!LossesCount(start_)) plateau_.BeginAnew();
     EndIfOver(first_step_);
-    evaluated_step_ = manifest.metric_step();
-    for (const checkpoint::Metric& metric : manifest.metric()) {
-      evaluation_.push_back({metric.name(), metric.value()});
+    if (!start_.validates_anew) {
+      evaluated_step_ = manifest.metric_step();
+      for (const checkpoint::Metric& metric : manifest.metric()) {
+        evaluation_.push_back({metric.name(), metric.value()});
+      }
     }
     // Unless the user has changed `accumulation` in the config, the run continues with the checkpoint's number of
     // micro-batches, which is higher than the config's if memory has run out before.

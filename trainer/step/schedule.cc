@@ -66,6 +66,11 @@ void Plateau::OnValidation(double loss) {
   }
 }
 
+void Plateau::BeginAnew() {
+  best_ = std::numeric_limits<double>::infinity();
+  without_improvement_ = 0;
+}
+
 void Plateau::AddTo(StateTree& state) {
   state.Add("best", best_);
   state.Add("without_improvement", without_improvement_);

@@ -33,6 +33,9 @@ class Plateau {
   void OnValidation(double loss);
   double share() const { return share_; }
 
+  // Forgets the validation losses so far, because they were of other samples or of another loss. The rate stays.
+  void BeginAnew();
+
   void AddTo(StateTree& state);
 
  private:

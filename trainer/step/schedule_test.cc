@@ -43,5 +43,19 @@ TEST(LearningRateShare, AWarmUpLongerThanTheRunNeverDividesByZero) {
   EXPECT_EQ(LearningRateShare(schedule, 10, 10), 1);
 }
 
+TEST(Plateau, ForgetsLossesOfOtherSamplesAndKeepsTheRate) {
+  Schedule schedule;
+  schedule.set_patience(1);
+  Plateau plateau(schedule);
+  for (const double loss : {1.0, 1.0, 1.0}) plateau.OnValidation(loss);
+  EXPECT_DOUBLE_EQ(plateau.share(), 0.1);
+  plateau.OnValidation(1.0);
+  plateau.BeginAnew();
+  for (const double loss : {5.0, 5.0}) plateau.OnValidation(loss);
+  EXPECT_DOUBLE_EQ(plateau.share(), 0.1);
+  plateau.OnValidation(5.0);
+  EXPECT_DOUBLE_EQ(plateau.share(), 0.01);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -9,6 +9,11 @@
 #include "observe/history/training_folder.h"
 
 namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{50};
+
+}  // namespace
 
 void FailWithoutJob(const std::string& folder, const std::string& hint) {
   throw UsageError("{}: no job trains in it now, or its file system has no locks{}", folder, hint);
@@ -17,7 +22,6 @@ void FailWithoutJob(const std::string& folder, const std::string& hint) {
 void AskJobs(const std::vector<std::string>& folders,
              const std::function<std::string(const std::string& folder)>& request_of,
              std::string_view text, const std::string& hint) {
-  constexpr std::chrono::milliseconds kInterval{50};
   for (const std::string& folder : folders) {
     if (!HasJob(folder)) FailWithoutJob(folder, hint);
   }
@@ -29,6 +33,10 @@ void AskJobs(const std::vector<std::string>& folders,
     }
     std::filesystem::remove(request);
   }
+}
+
+void WaitForEnd(const std::string& folder) {
+  while (HasJob(folder)) std::this_thread::sleep_for(kInterval);
 }
 
 }  // namespace lockstep

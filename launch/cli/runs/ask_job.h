@@ -15,6 +15,9 @@ void AskJobs(const std::vector<std::string>& folders,
              const std::function<std::string(const std::string& folder)>& request_of,
              std::string_view text = {}, const std::string& hint = {});
 
+// Waits until no job trains in `folder`.
+void WaitForEnd(const std::string& folder);
+
 // Throws the Error (kUsage) that says that no job trains in `folder`. The message ends with `hint`.
 [[noreturn]] void FailWithoutJob(const std::string& folder, const std::string& hint = {});
 

@@ -1,13 +1,11 @@
 // lockstep checkpoints and verify: list and check the checkpoints of a run. lockstep checkpoint and stop: ask the job
 // that trains a run to save its state, or to save its state and end.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -27,8 +25,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::chrono::milliseconds kInterval{50};
 
 // Returns the step of the newest checkpoint; -1 if there is none.
 int64_t NewestStep(const std::string& run_dir) {
@@ -168,7 +164,7 @@ void RequestStop(const std::string& folder) {
     if (jobs.empty()) FailWithoutJob(folder);
   }
   AskJobs(jobs, &StopPath);
-  while (HasJob(folder)) std::this_thread::sleep_for(kInterval);
+  WaitForEnd(folder);
   for (const std::string& run : runs) {
     const int64_t newest = NewestStep(run);
     if (newest >= 0) Print("{}\n", CheckpointOf(run, newest).path);
