@@ -50,9 +50,13 @@ bool HasFewPixels(const c10::FunctionSchema& schema, const Stack& stack) {
 void CallConvolution(const c10::OperatorHandle& operation, Stack& stack) {
   const at::Tensor& x = stack[0].toTensor();
   const AutocastState autocast = AutocastState::Now(at::kCPU);
-  const at::ScalarType dtype = autocast.enabled ? autocast.dtype : x.scalar_type();
-  const bool is_exact = dtype != at::kBFloat16 && dtype != at::kHalf;
-  if (is_exact || !x.is_cpu() || !HasFewPixels(operation.schema(), stack)) {
+  // Autocast leaves float64 as it is.
+  const bool rounds =
+      autocast.enabled && operation.hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU);
+  const at::ScalarType dtype =
+      rounds && x.scalar_type() != at::kDouble ? autocast.dtype : x.scalar_type();
+  const bool is_16_bits = dtype == at::kBFloat16 || dtype == at::kHalf;
+  if (!x.is_cpu() || !is_16_bits || !HasFewPixels(operation.schema(), stack)) {
     operation.callBoxed(stack);
     return;
   }
@@ -60,8 +64,7 @@ void CallConvolution(const c10::OperatorHandle& operation, Stack& stack) {
   for (size_t i = 0; i < kTensors; ++i) {
     if (!stack[i].isTensor()) continue;
     const at::Tensor& tensor = stack[i].toTensor();
-    // Without autocast, tensors of different dtypes are refused. Autocast leaves float64 as it is.
-    const bool is_rounded = autocast.enabled && tensor.scalar_type() != at::kDouble;
+    const bool is_rounded = rounds && tensor.scalar_type() != at::kDouble;
     if (is_rounded || tensor.scalar_type() == dtype) stack[i] = tensor.to(dtype).to(at::kFloat);
   }
   const NoAutocast exact(at::kCPU);
