@@ -479,13 +479,14 @@ TEST(ExportedGraph, ForetellsUnderAutocast) {
 TEST(ExportedGraph, ForetellsConversionsUnderAutocast) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kDouble}) {
     Builder builder;
-    builder.tensors.parameters["weight"] = at::rand({4}).to(dtype);
+    builder.tensors.parameters["weight"] = at::rand({2, 2, 4, 8}).to(dtype);
     const int64_t weight = builder.Parameter("weight");
     const Json name{{"dtype", dtype == at::kDouble ? "float64" : "bfloat16"}};
     const int64_t x = builder.Call("aten::to", "dtype", {V(0), name, false, false, nullptr});
-    builder.End(builder.Call("aten::matmul", "", {V(x), V(weight)}));
+    builder.End(builder.Call("aten::scaled_dot_product_attention", "",
+                             {V(x), V(weight), V(weight), nullptr, F(0), false}));
     const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
-    const at::Tensor input = at::rand({2, 4});
+    const at::Tensor input = at::rand({2, 2, 4, 8});
     EXPECT_EQ(graph.Run({input}).scalar_type(), dtype);
     const AutocastGuard rounds = Rounding(at::kBFloat16);
     EXPECT_EQ(graph.Run({input}).scalar_type(), dtype);
@@ -494,17 +495,28 @@ TEST(ExportedGraph, ForetellsConversionsUnderAutocast) {
 
 TEST(ExportedGraph, ChecksUnderAutocastWhatItDoesNotConvert) {
   Builder builder;
+  builder.tensors.parameters["weight"] = at::rand({5, 4});
+  builder.tensors.buffers["indices"] = at::arange(3);
+  builder.tensors.buffers["offsets"] = at::zeros({1}, at::kLong);
   const int64_t weight = builder.Parameter("weight");
-  builder.tensors.parameters["square"] = at::rand({4, 4});
-  const int64_t rounded =
-      builder.Call("aten::matmul", "", {V(builder.Parameter("square")), V(weight)});
-  builder.End(
-      builder.Call("aten::batch_norm", "",
-                   {V(0), V(weight), V(rounded), nullptr, nullptr, true, F(0.1), F(1e-5), false}));
+  const int64_t indices = builder.Buffer("indices"), offsets = builder.Buffer("offsets");
+  const int64_t bags = builder.Call(
+      "aten::embedding_bag", "", {V(weight), V(indices), V(offsets), false, 0, false, V(0), false});
+  builder.graph["nodes"][0]["out"] = {bags, nullptr, nullptr, nullptr};
+  builder.End(bags);
   const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
-  EXPECT_NO_THROW(graph.Run({at::rand({3, 4})}));
+  const at::Tensor factors = at::rand({3});
+  EXPECT_NO_THROW(graph.Run({factors}));
   const AutocastGuard rounds = Rounding(at::kBFloat16);
-  EXPECT_THROW(graph.Run({at::rand({3, 4})}), Error);
+  EXPECT_NO_THROW(graph.Run({factors}));
+  try {
+    graph.Run({factors.to(at::kBFloat16)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("per_sample_weights is BFloat16, and weight is Float"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(ExportedGraph, RefusesSizesThatFollowFromAutocast) {
