@@ -538,6 +538,12 @@ WRONG_OPERATIONS = {
     "no state": (None, renamed("state.stem.0.weight"), "parameter stem.0.weight, and the file has no tensor state.stem.0.weight"),
     "no buffer": (None, renamed("state.stem.1.running_var"), "buffer stem.1.running_var, and the file has no tensor"),
     "no constant": (lambda d: d.update(constants=2**40), None, "constant 0, and the file has no tensor constant.0"),
+    "constants without number": (lambda d: d.update(constants=1e300), None, "it has no number of constants"),
+    "one name for two": (
+        lambda d: d["buffers"].append({"name": d["parameters"][0]["name"], "persistent": True}),
+        None,
+        "two tensors have the name stem.0.weight",
+    ),
     "state of another shape": (None, reshaped("state.stem.0.weight", [8, 27, 1, 1]), "input has 3 channels, and weight is for 27"),
     "batch of nothing": (lambda d: d["training"].update(batch=[0, 9]), None, "its batch of 0 to 9 samples is no range"),
     "deep name": (lambda d: d["buffers"][0].update(name="a" + ".a" * 99), None, "more than 64 dots"),
@@ -545,7 +551,7 @@ WRONG_OPERATIONS = {
     "no stride": (with_argument("aten::conv2d", 3, [0, 1]), None, "aten::conv2d of stem.0", "stride is 0, and must be positive"),
     "groups": (with_argument("aten::group_norm", 1, 3), None, "aten::group_norm of norm", "8 channels for 3 groups"),
     "fits nowhere": (with_node("aten::zeros", "", [[2**30, 2**30], *MADE]), None, "aten::zeros of added", "failed:"),
-    "more than there is": (with_node("aten::zeros", "", [[2**26, 2**20], *MADE]), None, "its result of [67108864, 1048576] would have"),
+    "more than there is": (with_node("aten::zeros", "", [[2**26, 2**20], *MADE]), None, "its result of [67108864, 1048576] would have more than"),
     "overflow": (with_node("aten::zeros", "", [[2**62, 2**62], *MADE]), None, "size is 4611686018427387904"),
 }  # fmt: skip
 
@@ -568,19 +574,30 @@ def test_wrong_operations(tmp_path, convnet_file, case):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("place", ['"version":1', '"shape":["batch"', '"line":"'])
-def test_deep_descriptions(tmp_path, convnet_file, place):
-    """Lists in lists that are a hundred thousand deep are refused, and do not exhaust the stack."""
+@pytest.mark.parametrize(
+    "place, opening, closing",
+    [
+        ("version", "[", "]"),
+        ("training/nodes/0/args/1", "[", "]"),
+        ("training/batch", '{"v":', "}"),
+        ("evaluation/another", '{"v":', "}"),
+    ],
+)
+def test_deep_descriptions(tmp_path, convnet_file, place, opening, closing):
+    """Lists or objects that lie in each other a hundred thousand deep are refused, and do not exhaust the stack."""
     deep = 100_000
     (length,) = struct.unpack("<Q", convnet_file[:8])
     header = json.loads(convnet_file[8 : 8 + length])
-    text = header["__metadata__"]["lockstep.model"]
-    assert place in text
-    key, _, _ = place.partition(":")
-    header["__metadata__"]["lockstep.model"] = text.replace(place, f"{key}:{'[' * deep}{']' * deep},\"was{place[1:]}", 1)
+    description = inner = json.loads(header["__metadata__"]["lockstep.model"])
+    *path, last = (int(part) if part.isdigit() else part for part in place.split("/"))
+    for part in path:
+        inner = inner[part]
+    inner[last] = "DEEP"
+    text = json.dumps(description).replace('"DEEP"', f"{opening * deep}0{closing * deep}", 1)
+    header["__metadata__"]["lockstep.model"] = text
     new = json.dumps(header).encode()
     (tmp_path / "net.lsm").write_bytes(struct.pack("<Q", len(new)) + new + convnet_file[8 + length :])
-    expect_error(train(config_of(tmp_path), tmp_path / "run"), USAGE, "net.lsm")
+    expect_error(train(config_of(tmp_path), tmp_path / "run"), USAGE, "net.lsm: its description is damaged")
 
 
 def test_wrong_samples(tmp_path):

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/tensor/autocast.h"
 #include "models/imported/call_arguments.h"
 
 namespace lockstep::exported {
@@ -27,8 +28,6 @@ using Sizes = std::vector<int64_t>;
 
 // ---- What every operation asks for ----------------------------------------------------------------
 
-// More dimensions than any model has. LibTorch's kernels for GPUs have tables of at most 25.
-constexpr int64_t kMostDimensions = 16;
 constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();
 
 // Integers that are compared, clamped or stored, and may therefore have any value. LibTorch computes with all others.
@@ -276,7 +275,14 @@ void CheckConvolution(const Call& call) {
     const int64_t size = x.size(first + i), pad = NumberAt(padding, i);
     TORCH_CHECK(size > 0 && (transposed || pads_to_same || size + 2 * pad >= reach), "input has ",
                 size, " + ", 2 * pad, " pixels in dimension ", i, ", and the kernel spans ", reach);
+    // oneDNN looks for the next window even if it begins beyond the input.
+    constexpr int64_t kNear = 1024;
+    TORCH_CHECK(transposed || NumberAt(stride, i) <= std::max(kNear, size + 2 * pad), "stride is ",
+                NumberAt(stride, i), ", and input has ", size, " + ", 2 * pad, " pixels");
     if (!transposed) continue;
+    // A greater padding leaves pixels of the input without a window. oneDNN's kernels of 16 bits do not expect it.
+    TORCH_CHECK(pad < reach, "padding is ", pad, ", and must be smaller than the ", reach,
+                " pixels that the kernel spans");
     TORCH_CHECK(NumberAt(more, i) < std::max(NumberAt(stride, i), NumberAt(dilation, i)),
                 "output_padding is ", NumberAt(more, i),
                 ", and must be smaller than stride or dilation");
@@ -325,6 +331,9 @@ void CheckUnpool(const Call& call) {
   const Sizes size = *call.Integers("output_size");
   TORCH_CHECK(size.size() == 2 && (x.dim() == 3 || x.dim() == 4), "self has ", x.dim(),
               " dimensions");
+}
+void CheckUnpoolIndices(const Call& call) {
+  const Sizes size = *call.Integers("output_size");
   CheckIndices("indices", *call.Tensor("indices"), size[0] * size[1]);
 }
 
@@ -381,9 +390,6 @@ void CheckBatchNorm(const Call& call) {
   TORCH_CHECK(mean || call.Is("training") || call.Is("use_input_stats"),
               "running_mean is None in evaluation");
   TORCH_CHECK(x.size(1) > 0, "input has no channels");
-  const auto weight = call.Tensor("weight"), bias = call.Tensor("bias");
-  TORCH_CHECK(!weight || !bias || weight->scalar_type() == bias->scalar_type(),
-              "weight and bias have different dtypes");
 }
 
 void CheckLayerNorm(const Call& call) {
@@ -488,10 +494,13 @@ void CheckGrid(const Call& call) {
   for (int64_t i = 1; i < x.dim(); ++i) TORCH_CHECK(x.size(i) > 0, "input has no elements");
   TORCH_CHECK(x.dim() == 4 || call.Integer("interpolation_mode") != 2,
               "there is no bicubic interpolation of volumes");
-  constexpr int64_t kReflection = 2;
-  if (call.Integer("padding_mode") != kReflection || !grid.device().is_cpu()) return;
-  TORCH_CHECK(grid.detach().isfinite().all().item<bool>(),
-              "grid has values that are not finite, which cannot be reflected");
+}
+// LibTorch makes indices of the border, or of a reflection, of values that are not finite.
+void CheckFiniteGrid(const Call& call) {
+  const at::Tensor grid = *call.Tensor("grid");
+  constexpr int64_t kZeros = 0;
+  if (call.Integer("padding_mode") == kZeros || !grid.device().is_cpu()) return;
+  TORCH_CHECK(grid.detach().isfinite().all().item<bool>(), "grid has values that are not finite");
 }
 
 // Lists of tensors have few elements. LibTorch makes an object for each.
@@ -572,6 +581,8 @@ void CheckAttention(const Call& call) {
   TORCH_CHECK(
       q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2) && q.size(-1) > 0 && v.size(-1) > 0,
       "query, key and value have the sizes ", q.sizes(), ", ", k.sizes(), " and ", v.sizes());
+  TORCH_CHECK(!call.Is("enable_gqa") || (k.size(-3) > 0 && v.size(-3) > 0),
+              "key or value has no heads");
   const double dropout = call.Number("dropout_p").value_or(0);
   TORCH_CHECK(dropout >= 0 && dropout <= 1, "dropout_p is ", dropout);
 }
@@ -579,7 +590,6 @@ void CheckAttention(const Call& call) {
 void CheckEmbedding(const Call& call) {
   const at::Tensor weight = *call.Tensor("weight");
   TORCH_CHECK(weight.dim() == 2, "weight has ", weight.dim(), " dimensions");
-  CheckIndices("indices", *call.Tensor("indices"), weight.size(0));
 }
 
 void CheckEmbeddingBag(const Call& call) {
@@ -588,10 +598,13 @@ void CheckEmbeddingBag(const Call& call) {
   TORCH_CHECK(indices.dim() == 1 && offsets.dim() == 1, "indices and offsets must be vectors");
   TORCH_CHECK(offsets.size(0) > 0 && indices.size(0) > 0, "indices or offsets are empty");
   const auto factors = call.Tensor("per_sample_weights");
-  TORCH_CHECK(!factors || (factors->sizes() == indices.sizes() && call.Integer("mode") == 0 &&
-                           factors->scalar_type() == call.First().scalar_type()),
+  TORCH_CHECK(!factors || (factors->sizes() == indices.sizes() && call.Integer("mode") == 0),
               "per_sample_weights does not fit indices");
   TORCH_CHECK(!call.Is("include_last_offset") || offsets.size(0) > 1, "offsets has no bag");
+}
+void CheckBags(const Call& call) {
+  const at::Tensor indices = *call.Tensor("indices"), offsets = *call.Tensor("offsets");
+  CheckIndices("indices", indices, call.Tensor("weight")->size(0));
   if (!offsets.device().is_cpu()) return;
   const at::Tensor places = offsets.detach().to(at::kLong);
   TORCH_CHECK(!call.Is("include_last_offset") || places[-1].item<int64_t>() == indices.size(0),
@@ -617,8 +630,8 @@ void CheckExpand(const Call& call) {
 // ---- The table ------------------------------------------------------------------------------------
 
 struct Contract {
-  Names operations;  // without "aten::" and overload
-  std::vector<Rule> rules;
+  Names operations;                             // without "aten::" and overload
+  std::vector<Rule> sizes, dtypes{}, values{};  // by Parts
 };
 
 const std::vector<Contract>& Table() {
@@ -639,7 +652,10 @@ const std::vector<Contract>& Table() {
       {{"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
         "adaptive_max_pool2d", "adaptive_max_pool3d"},
        {kPadding, CheckAdaptivePool}},
-      {{"max_unpool2d"}, {kPadding, SameSizes("self", {"indices"}), CheckUnpool}},
+      {{"max_unpool2d"},
+       {kPadding, SameSizes("self", {"indices"}), CheckUnpool},
+       {},
+       {CheckUnpoolIndices}},
       {{"reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
         "replication_pad2d", "replication_pad3d"},
        {Between(-(1 << 20), 1 << 20, {"padding"}), CheckPad}},
@@ -648,20 +664,23 @@ const std::vector<Contract>& Table() {
       {{"batch_norm", "native_batch_norm", "instance_norm"},
        {Dimensions(2, 5, {"input"}),
         Floats({"input", "weight", "bias", "running_mean", "running_var"}),
-        Vectors("input", 1, {"weight", "bias", "running_mean", "running_var"}), CheckBatchNorm}},
+        Vectors("input", 1, {"weight", "bias", "running_mean", "running_var"}), CheckBatchNorm},
+       {SameDtype("weight", {"bias"})}},
       {{"native_layer_norm"},
        {NotEmpty({"input"}), Floats({"input", "weight", "bias"}), CheckLayerNorm}},
       {{"layer_norm", "rms_norm", "_fused_rms_norm"},
        {Floats({"input", "weight", "bias"}), CheckLayerNorm}},
       {{"native_group_norm"},
        {Dimensions(2, kMostDimensions, {"input"}), Floats({"input", "weight", "bias"}),
-        Contiguous({"weight", "bias"}), Positive({"group"}),
-        Vectors("input", 1, {"weight", "bias"}), CheckGroupNorm}},
+        Positive({"group"}), Vectors("input", 1, {"weight", "bias"}), CheckGroupNorm},
+       {},
+       {Contiguous({"weight", "bias"})}},
       {{"group_norm"},
        {Dimensions(2, kMostDimensions, {"input"}), Floats({"input", "weight", "bias"}),
         Positive({"num_groups"}), Vectors("input", 1, {"weight", "bias"}), CheckGroupNorm}},
       {{"_weight_norm", "norm_except_dim"},
-       {SameDtype("v", {"g"}), Floats({"v"}), CheckWeightNorm}},
+       {Floats({"v"}), CheckWeightNorm},
+       {SameDtype("v", {"g"})}},
 
       {{"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",
         "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
@@ -674,24 +693,31 @@ const std::vector<Contract>& Table() {
       {{"affine_grid_generator"}, {NotNegative({"size"}), Floats({"theta"}), CheckAffineGrid}},
       {{"grid_sampler", "grid_sampler_2d", "grid_sampler_3d"},
        {Between(0, 2, {"interpolation_mode", "padding_mode"}), Floats({"input", "grid"}),
-        SameDtype("input", {"grid"}), CheckGrid}},
+        CheckGrid},
+       {SameDtype("input", {"grid"})},
+       {CheckFiniteGrid}},
 
       {{"embedding"}, {Integers({"indices"}), CheckEmbedding}},
       {{"embedding_bag"},
        {Integers({"indices", "offsets"}), SameDtype("indices", {"offsets"}),
-        Between(0, 2, {"mode"}), CheckEmbeddingBag}},
+        Between(0, 2, {"mode"}), CheckEmbeddingBag},
+       {SameDtype("weight", {"per_sample_weights"})},
+       {CheckBags}},
       {{"lstm", "gru", "rnn_relu", "rnn_tanh"},
        {Positive({"num_layers"}), Floats({"input"}), CheckRecurrent}},
       {{"scaled_dot_product_attention"},
-       {Floats({"query", "key", "value"}), SameDtype("query", {"key", "value"}), CheckAttention}},
+       {Floats({"query", "key", "value"}), CheckAttention},
+       {SameDtype("query", {"key", "value"})}},
 
       {{"binary_cross_entropy"},
-       {kReduction, SameSizes("self", {"target"}), SameDtype("self", {"target", "weight"})}},
-      {{"huber_loss"}, {kReduction, SameDtype("self", {"target"})}},
+       {kReduction, SameSizes("self", {"target"})},
+       {SameDtype("self", {"target", "weight"})}},
+      {{"huber_loss"}, {kReduction}, {SameDtype("self", {"target"})}},
+      {{"multilabel_margin_loss"}, {kReduction, NotEmpty({"self"})}},
       {{"nll_loss", "nll_loss2d", "nll_loss_nd", "cross_entropy_loss", "multi_margin_loss",
-        "multilabel_margin_loss", "smooth_l1_loss", "mse_loss", "l1_loss", "kl_div",
-        "soft_margin_loss", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
-        "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss"},
+        "smooth_l1_loss", "mse_loss", "l1_loss", "kl_div", "soft_margin_loss",
+        "binary_cross_entropy_with_logits", "cosine_embedding_loss", "hinge_embedding_loss",
+        "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss"},
        {kReduction}},
       {{"index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
         "index_fill_", "gather", "take", "scatter", "scatter_", "scatter_add", "scatter_add_",
@@ -722,20 +748,41 @@ const std::unordered_map<std::string, const Contract*>& ByName() {
 
 }  // namespace
 
-void CheckContract(const c10::OperatorHandle& operation, const std::vector<IValue>& arguments) {
+void CheckContract(const c10::OperatorHandle& operation, const std::vector<IValue>& arguments,
+                   Parts parts) {
   const c10::FunctionSchema& schema = operation.schema();
-  for (size_t i = 0; i < arguments.size(); ++i) CheckArgument(schema.arguments()[i], arguments[i]);
+  for (size_t i = 0; parts.sizes && i < arguments.size(); ++i)
+    CheckArgument(schema.arguments()[i], arguments[i]);
   const auto found = ByName().find(schema.name());
   if (found == ByName().end()) return;
   const Call call(schema, arguments);
-  for (const Rule& rule : found->second->rules) rule(call);
+  const Contract& contract = *found->second;
+  const auto check = [&](bool is_asked, const std::vector<Rule>& rules) {
+    if (!is_asked) return;
+    for (const Rule& rule : rules) rule(call);
+  };
+  check(parts.sizes, contract.sizes);
+  check(parts.dtypes, contract.dtypes);
+  check(parts.values, contract.values);
 }
 
-bool AsksForValues(std::string_view operation) {
-  static const Names kOperations{"aten::embedding_bag",   "aten::grid_sampler",
-                                 "aten::grid_sampler_2d", "aten::grid_sampler_3d",
-                                 "aten::max_unpool2d",    "aten::native_group_norm"};
-  return std::ranges::find(kOperations, operation) != kOperations.end();
+Parts UnforeseenParts(const std::string& operation) {
+  const auto found = ByName().find(operation);
+  if (found == ByName().end()) return {.sizes = false, .dtypes = false, .values = false};
+  const Contract& contract = *found->second;
+  return {.sizes = false, .dtypes = !contract.dtypes.empty(), .values = !contract.values.empty()};
+}
+
+void CheckUnforeseen(const c10::OperatorHandle& operation, const std::vector<IValue>& arguments,
+                     Parts parts, at::Device device, bool autocast) {
+  if (parts.dtypes) {
+    // Without autocast the dtypes were foretold. With it, the operations that it knows get arguments of one dtype.
+    const auto key =
+        device.is_cuda() ? c10::DispatchKey::AutocastCUDA : c10::DispatchKey::AutocastCPU;
+    parts.dtypes = !device.is_meta() && AutocastState::Now(device.type()).enabled &&
+                   !(autocast && operation.hasKernelForDispatchKey(key));
+  }
+  if (parts.sizes || parts.dtypes || parts.values) CheckContract(operation, arguments, parts);
 }
 
 }  // namespace lockstep::exported

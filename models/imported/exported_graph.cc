@@ -15,7 +15,6 @@
 #include "models/activation_checkpoint.h"
 #include "models/imported/contract.h"
 #include "models/imported/foretell_program.h"
-#include "models/imported/foretold_results.h"
 #include "models/imported/fuse.h"
 #include "models/imported/node_values.h"
 #include "models/imported/program.h"
@@ -53,7 +52,7 @@ void Call(const Node& node, Values& values, at::Device device) {
     values[node.results[0].value] = exported::ComputedNumber(node.sym, stack);
     return;
   }
-  if (node.asks_for_values) exported::CheckContract(*node.operation, stack);
+  exported::CheckUnforeseen(*node.operation, stack, node.unforeseen, device, node.autocast);
   std::optional<NoAutocast> exact;
   if (!node.autocast) exact.emplace(device);
   const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
@@ -67,8 +66,7 @@ void Call(const Node& node, Values& values, at::Device device) {
     return;
   }
   if (IsRecomputing()) LeaveStatistics(node, stack);
-  node.operation->callBoxed(stack);
-  if (node.is_empty) stack[0].toTensor().zero_();
+  node.call(*node.operation, stack);
   exported::Keep(node, stack, values);
 }
 
@@ -77,8 +75,8 @@ void Call(const Node& node, Values& values, at::Device device) {
 struct ExportedGraph::Parsed {
   exported::Program program;
   exported::Program as_read;  // the program before operations were fused
-  std::set<std::vector<int64_t>>
-      foretold;  // the sizes of the inputs for which the program was foretold
+  // The sizes and dtypes of the inputs, and whether autocast was on, for which the program was foretold.
+  std::set<std::vector<int64_t>> foretold;
   exported::SharedStatistics shared;
   int64_t batch_norms = 0;
   Values tensors;       // for each value: the parameter, buffer or constant; None for others
@@ -204,33 +202,29 @@ at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& input
 }
 
 at::Tensor ExportedGraph::Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes,
-                                   bool in_float32) const {
+                                   bool rounds) const {
   const exported::Program& program = parsed_->as_read;
   Values values = parsed_->tensors;
   values.resize(program.values);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];
   }
-  for (IValue& value : values) {
-    if (!in_float32 || !value.isTensor() || !value.toTensor().is_floating_point()) continue;
-    value = exported::OnMeta(value.toTensor()).to(at::kFloat);
-  }
-  return exported::ForetellProgram(program, std::move(values), most_bytes);
+  return exported::ForetellProgram(program, std::move(values), most_bytes, rounds);
 }
 
 void ExportedGraph::ForetellOnce(const std::vector<at::Tensor>& inputs) const {
   // Tensors of a foretold GPU have no memory, and their allocations are counted.
   if (inputs.at(0).is_meta()) return;
-  std::vector<int64_t> sizes;
+  const at::Device device = inputs[0].device();
+  const bool rounds = AutocastState::Now(device.type()).enabled;
+  std::vector<int64_t> sizes{rounds};
   for (const at::Tensor& input : inputs) {
     sizes.insert(sizes.end(), input.sizes().begin(), input.sizes().end());
     sizes.push_back(-1 - static_cast<int64_t>(input.scalar_type()));
   }
   if (!parsed_->foretold.insert(sizes).second) return;
   try {
-    const at::Device device = inputs[0].device();
-    // Under autocast, operations take inputs of 16 bits beside weights of float32. META has no autocast.
-    Foretell(inputs, exported::MostBytes(device), AutocastState::Now(device.type()).enabled);
+    Foretell(inputs, exported::MostBytes(device), rounds);
   } catch (...) {
     parsed_->foretold.erase(sizes);
     throw;

@@ -4,10 +4,10 @@
 // python/lockstep/operations.txt, with arguments that have the types of the operations' schemas and that were defined
 // before; anything else is refused when the file is read. LibTorch does not check all that its operations ask of their
 // arguments. So the sizes of all tensors are foretold when the graph is read, and again before the first run with other
-// sizes of inputs, and compared with the operations' contracts (foretell_program.h). Later runs check nothing but the
-// few contracts that ask for the values of tensors. Run() calls the operations one by one through LibTorch's
-// dispatcher, under autograd and autocast, as the module would in Python, so the results are those of eager mode. A
-// tensor is released after its last use.
+// sizes of inputs, and compared with the operations' contracts (foretell_program.h). Later runs check only what cannot
+// be foretold, for the few operations whose contracts ask for it. Run() calls the operations one by one through LibTorch's
+// dispatcher, under autograd and autocast, as the module would in Python, so the results are those of eager mode
+// (guarded_call.h has a few exceptions). A tensor is released after its last use.
 //
 // what can fail -> what the caller sees -> the test that shows it (models/imported/exported_graph_test.cc)
 //   an operation whose arguments break its contract, or a tensor that fits into no memory -> Error (kUsage) with the
@@ -59,9 +59,9 @@ class ExportedGraph {
 
   // Checks what the graph would do with inputs of these sizes and dtypes, which may be on META, without computing
   // anything. Returns the output as a tensor on META. Throws Error (kUsage), also if a tensor would have more than
-  // `most_bytes`. If `in_float32`, floating-point tensors count as float32.
+  // `most_bytes`. `rounds` says whether the graph will run under autocast.
   at::Tensor Foretell(const std::vector<at::Tensor>& inputs, int64_t most_bytes,
-                      bool in_float32 = false) const;
+                      bool rounds = false) const;
 
   // Returns the graph's output. `inputs` have the dtypes and shapes that the file describes, and are on the device of
   // the parameters. Throws Error (kUsage), and passes on LibTorch's own exceptions if memory runs out.

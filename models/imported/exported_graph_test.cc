@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -228,6 +230,13 @@ std::vector<Case> Cases() {
       convolution({3, 3, 2}, {1, 1}, {0, 0}, {1, 1}, 1, "weight has 3 dimensions"),
       convolution({3, 3, 2, 2}, {1, 1}, {0, 0}, {3, 1}, 1,
                   "input has 2 + 0 pixels in dimension 0, and the kernel spans 4"),
+      {"aten::conv1d", "", {x, x, none, {1 << 20}, {0}, {1}, 1}, {4, 4, 1}, "stride is 1048576"},
+      {"aten::conv_transpose1d", "", {x, x, none, {3}, {0}, {0}, 1, {1}}, {2, 2, 2}, ""},
+      {"aten::conv_transpose1d",
+       "",
+       {x, x, none, {3}, {2}, {1}, 1, {1}},
+       {2, 2, 2},
+       "padding is 2, and must be smaller than the 2 pixels that the kernel spans"},
       {"aten::expand", "", {x, {4, 2, 3}, false}, {2, 3}, ""},
       {"aten::expand",
        "",
@@ -295,6 +304,11 @@ std::vector<Case> Cases() {
        {x, x, x, none, Number(2), false},
        {2, 2, 4, 8},
        "dropout_p is 2"},
+      {"aten::scaled_dot_product_attention",
+       "",
+       {x, x, x, none, Number(0), false, none, true},
+       {2, 0, 4, 8},
+       "key or value has no heads"},
       {"aten::arange", "start_step", {0, 4, 0, none, none, none, none}, {1}, "step is 0"},
       {"aten::flatten", "using_ints", {x, 1, 9}, {2, 3}, "Dimension out of range"},
       {"aten::add",
@@ -319,10 +333,16 @@ TEST(ExportedGraph, RefusesSizesThatFitNowhere) {
     return WhyRefused(OneCall("aten::repeat", "", {Input(), times}), {2, 3});
   };
   EXPECT_EQ(repeated({5, 7}), "");
-  EXPECT_EQ(repeated({1 << 10, 1 << 9}),
-            "its result of [2048, 1536] would have 12582912 bytes, and a tensor may have 1048576");
+  EXPECT_EQ(
+      repeated({1 << 10, 1 << 9}),
+      "its result of [2048, 1536] would have more than the 1048576 bytes that a tensor may have");
   EXPECT_NE(repeated({(1LL << 31) - 1, (1LL << 31) - 1}), "");
   EXPECT_NE(repeated({1, 1LL << 62}), "");
+  const Json most = (1LL << 31) - 1, none = nullptr;
+  EXPECT_NE(WhyRefused(OneCall("aten::eye", "m", {most, most, none, none, none, none}), {1}), "");
+  const std::vector<int64_t> dimensions(17, 1);
+  EXPECT_EQ(WhyRefused(OneCall("aten::ones", "", {dimensions, none, none, none, none}), {1}),
+            "its result has 17 dimensions, and at most 16 are supported");
 }
 
 TEST(ExportedGraph, KeepsTheSizesOfTheModule) {
@@ -383,16 +403,189 @@ class Builder {
 Json V(int64_t value) { return Json{{"v", value}}; }
 Json F(double value) { return Json{{"f", value}}; }
 
+// Switches autocast on for as long as the result exists.
+AutocastGuard Rounding(at::ScalarType dtype) {
+  return AutocastGuard({.device = at::kCPU, .enabled = true, .dtype = dtype, .caches = false});
+}
+
+// A call under autocast of a parameter "weight" of these sizes and, as value 0, an input of 16 bits.
+struct RoundedCase {
+  const char* op;
+  const char* overload;
+  std::vector<int64_t> input, weight;
+  // Returns the arguments, given the number of the value that holds the weight.
+  std::function<Json(int64_t)> arguments;
+  at::ScalarType weight_dtype = at::kFloat;
+};
+
+std::vector<RoundedCase> RoundedCases() {
+  const Json none = nullptr, ones{1, 1}, zeros{0, 0};
+  const auto both = [](int64_t w) { return Json::array({V(0), V(w)}); };
+  return {
+      {"aten::matmul", "", {2, 4}, {4}, both},
+      {"aten::matmul", "", {2, 4}, {4}, both, at::kBFloat16},
+      {"aten::linear", "", {2, 4}, {3, 4}, [=](int64_t w) { return Json{V(0), V(w), none}; }},
+      {"aten::conv2d",
+       "",
+       {2, 3, 8, 8},
+       {4, 3, 3, 3},
+       [=](int64_t w) { return Json{V(0), V(w), none, ones, zeros, ones, 1}; }},
+      {"aten::layer_norm",
+       "",
+       {2, 4},
+       {4},
+       [=](int64_t w) { return Json{V(0), {4}, V(w), V(w), F(1e-5), true}; }},
+      {"aten::batch_norm",
+       "",
+       {3, 4},
+       {4},
+       [=](int64_t w) { return Json{V(0), V(w), V(w), none, none, true, F(0.1), F(1e-5), false}; }},
+      {"aten::cat", "", {2, 4}, {3, 4}, [](int64_t w) { return Json{{V(0), V(w)}, 0}; }},
+      {"aten::add", "Tensor", {2, 4}, {4}, [](int64_t w) { return Json{V(0), V(w), 1}; }},
+      {"aten::huber_loss", "", {2, 4}, {2, 4}, [](int64_t w) { return Json{V(0), V(w), 1, F(1)}; }},
+      {"aten::binary_cross_entropy_with_logits",
+       "",
+       {2, 4},
+       {2, 4},
+       [=](int64_t w) { return Json{V(0), V(w), none, none, 1}; }},
+      {"aten::grid_sampler",
+       "",
+       {2, 3, 4, 4},
+       {2, 5, 5, 2},
+       [](int64_t w) { return Json{V(0), V(w), 0, 0, false}; }},
+      {"aten::scaled_dot_product_attention",
+       "",
+       {2, 2, 4, 8},
+       {2, 2, 4, 8},
+       [=](int64_t w) { return Json{V(0), V(w), V(w), none, F(0), false}; }},
+  };
+}
+
 TEST(ExportedGraph, ForetellsUnderAutocast) {
+  for (const RoundedCase& one : RoundedCases()) {
+    for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+      Builder builder;
+      const at::Tensor weight = at::rand(one.weight).to(one.weight_dtype);
+      builder.tensors.parameters["weight"] = weight;
+      const int64_t w = builder.Parameter("weight");
+      builder.End(builder.Call(one.op, one.overload, one.arguments(w)));
+      const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+      const AutocastGuard rounds = Rounding(dtype);
+      EXPECT_NO_THROW(graph.Run({at::rand(one.input).to(dtype)})) << one.op << " in " << dtype;
+    }
+  }
+}
+
+TEST(ExportedGraph, ForetellsConversionsUnderAutocast) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kDouble}) {
+    Builder builder;
+    builder.tensors.parameters["weight"] = at::rand({2, 2, 4, 8}).to(dtype);
+    const int64_t weight = builder.Parameter("weight");
+    const Json name{{"dtype", dtype == at::kDouble ? "float64" : "bfloat16"}};
+    const int64_t x = builder.Call("aten::to", "dtype", {V(0), name, false, false, nullptr});
+    builder.End(builder.Call("aten::scaled_dot_product_attention", "",
+                             {V(x), V(weight), V(weight), nullptr, F(0), false}));
+    const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+    const at::Tensor input = at::rand({2, 2, 4, 8});
+    EXPECT_EQ(graph.Run({input}).scalar_type(), dtype);
+    const AutocastGuard rounds = Rounding(at::kBFloat16);
+    EXPECT_EQ(graph.Run({input}).scalar_type(), dtype);
+  }
+}
+
+TEST(ExportedGraph, ChecksUnderAutocastWhatItDoesNotConvert) {
+  Builder builder;
+  builder.tensors.parameters["weight"] = at::rand({5, 4});
+  builder.tensors.buffers["indices"] = at::arange(3);
+  builder.tensors.buffers["offsets"] = at::zeros({1}, at::kLong);
+  const int64_t weight = builder.Parameter("weight");
+  const int64_t indices = builder.Buffer("indices"), offsets = builder.Buffer("offsets");
+  const int64_t bags = builder.Call(
+      "aten::embedding_bag", "", {V(weight), V(indices), V(offsets), false, 0, false, V(0), false});
+  builder.graph["nodes"][0]["out"] = {bags, nullptr, nullptr, nullptr};
+  builder.End(bags);
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+  const at::Tensor factors = at::rand({3});
+  EXPECT_NO_THROW(graph.Run({factors}));
+  const AutocastGuard rounds = Rounding(at::kBFloat16);
+  EXPECT_NO_THROW(graph.Run({factors}));
+  try {
+    graph.Run({factors.to(at::kBFloat16)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("per_sample_weights is BFloat16, and weight is Float"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ExportedGraph, RefusesSizesThatFollowFromAutocast) {
+  Builder builder;
+  builder.End(builder.Call("aten::view", "dtype", {V(0), {{"dtype", "int32"}}}));
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+  EXPECT_EQ(graph.Run({at::rand({2, 4})}).sizes(), at::IntArrayRef({2, 4}));
+  const AutocastGuard rounds = Rounding(at::kBFloat16);
+  EXPECT_THROW(graph.Run({at::rand({2, 4})}), Error);
+}
+
+TEST(ExportedGraph, ForetellsTheDtypeOfMixedNorms) {
   Builder builder;
   const int64_t weight = builder.Parameter("weight");
-  builder.End(builder.Call("aten::matmul", "", {V(0), V(weight)}));
+  builder.End(builder.Call("aten::group_norm", "", {V(0), 2, V(weight), V(weight), F(1e-5), true}));
   const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
-  const AutocastGuard rounds(
-      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
-  const at::Tensor output = graph.Run({at::rand({2, 4}).to(at::kBFloat16)});
-  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
-  EXPECT_EQ(output.sizes(), at::IntArrayRef({2}));
+  const at::Tensor x = at::empty({2, 4, 3}, at::device(at::kMeta).dtype(at::kBFloat16));
+  EXPECT_EQ(graph.Foretell({x}, 1 << 20).scalar_type(), at::kBFloat16);
+}
+
+TEST(ExportedGraph, ComputesGroupNormInTheStandardLayout) {
+  const ExportedGraph graph =
+      Read(OneCall("aten::group_norm", "", {Input(), 2, nullptr, nullptr, Number(1e-5), true}));
+  const at::Tensor x = at::rand({2, 4, 3, 3});
+  const at::Tensor y = graph.Run({x.contiguous(at::MemoryFormat::ChannelsLast)});
+  EXPECT_TRUE(y.is_contiguous());
+  EXPECT_TRUE(at::equal(y, at::group_norm(x, 2)));
+}
+
+// A convolution whose result is few pixels wide computes in float32, one with more pixels in 16 bits.
+TEST(ExportedGraph, ComputesNarrowConvolutionsInFloat32) {
+  Builder builder;
+  builder.tensors.parameters["weight"] = at::rand({4, 3, 3, 3}).requires_grad_();
+  const int64_t weight = builder.Parameter("weight");
+  builder.End(
+      builder.Call("aten::conv2d", "", {V(0), V(weight), nullptr, {2, 2}, {1, 1}, {1, 1}, 1}));
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors);
+  const at::Tensor narrow = at::rand({1, 3, 8, 8}), wide = at::rand({1, 3, 16, 16});
+  const at::Tensor& w = builder.tensors.parameters["weight"];
+  const auto rounded = [](const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); };
+  const at::Tensor expected =
+      at::conv2d(rounded(narrow), rounded(w), {}, 2, 1).to(at::kBFloat16).detach();
+  const AutocastGuard rounds = Rounding(at::kBFloat16);
+  const at::Tensor y = graph.Run({narrow});
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(y, expected));
+  EXPECT_EQ(y.grad_fn()->name(), "ToCopyBackward0");
+  EXPECT_EQ(graph.Run({wide}).grad_fn()->name(), "ConvolutionBackward0");
+  y.sum().backward();
+  EXPECT_EQ(w.grad().scalar_type(), at::kFloat);
+}
+
+TEST(ExportedGraph, ChecksAgainWhatFollowsFromStrides) {
+  const Json graph = Json::parse(R"({
+    "values": 3, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+    "nodes": [{"sym": "stride", "args": [{"v": 0}, 1], "out": [1]},
+              {"op": "aten::max_pool2d", "overload": "",
+               "args": [{"v": 0}, [1, 1], [{"v": 1}, 1], [0, 0], [1, 1], false], "out": [2]}],
+    "output": 2})");
+  const ExportedGraph read = Read(graph);
+  EXPECT_NO_THROW(read.Run({at::ones({1, 2, 3, 1})}));
+  try {
+    read.Run({at::ones({1, 1, 3, 1}).expand({1, 2, 3, 1})});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("stride is 0, and must be positive"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 // Builds 12 blocks tanh_(batch_norm(x * weight) + count), in which x is the result of the block before, and the buffer
@@ -516,6 +709,7 @@ TEST(ExportedGraph, RefusesNumbersThatAreTooLarge) {
   };
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
   EXPECT_EQ(computed("floordiv", 7, -2), "");
+  EXPECT_EQ(computed("size", 7, 0), "net.lsm: training: size failed: Expected Tensor but got Int");
   for (const char* sym : {"floordiv", "mod", "add", "mul"}) {
     EXPECT_EQ(computed(sym, kLeast, -1),
               fmt::format("net.lsm: training: {} failed: a number is too large", sym));

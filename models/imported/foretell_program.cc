@@ -41,21 +41,28 @@ void MoveToMeta(IValue& value) {
   }
 }
 
-void CheckBytes(const IValue& value, int64_t most_bytes) {
+void CheckResult(const IValue& value, int64_t most_bytes) {
   if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) CheckBytes(tensor, most_bytes);
+    for (const at::Tensor& tensor : value.toTensorVector()) CheckResult(tensor, most_bytes);
   }
   if (!value.isTensor() || !value.toTensor().defined()) return;
   const at::Tensor& tensor = value.toTensor();
-  // A view may have more elements than its memory.
-  int64_t elements = 1;
-  for (const int64_t size : tensor.sizes()) {
-    TORCH_CHECK(!__builtin_mul_overflow(elements, size, &elements), "its result of ",
-                tensor.sizes(), " has too many elements");
+  TORCH_CHECK(tensor.dim() <= kMostDimensions, "its result has ", tensor.dim(),
+              " dimensions, and at most ", kMostDimensions, " are supported");
+  int64_t elements = 1, last = 0;  // the last element's place in memory
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    int64_t step = 0;
+    TORCH_CHECK(!__builtin_mul_overflow(elements, tensor.size(i), &elements) &&
+                    !__builtin_mul_overflow(tensor.size(i) - 1, tensor.stride(i), &step) &&
+                    !__builtin_add_overflow(last, step, &last),
+                "its result of ", tensor.sizes(), " has too many elements");
   }
-  const size_t bytes = tensor.storage().nbytes();
-  TORCH_CHECK(bytes <= static_cast<size_t>(most_bytes), "its result of ", tensor.sizes(),
-              " would have ", bytes, " bytes, and a tensor may have ", most_bytes);
+  int64_t bytes = 0;
+  const bool fits =
+      elements == 0 ||
+      (!__builtin_mul_overflow(last + 1, tensor.element_size(), &bytes) && bytes <= most_bytes);
+  TORCH_CHECK(fits, "its result of ", tensor.sizes(), " would have more than the ", most_bytes,
+              " bytes that a tensor may have");
 }
 
 // A tensor of the module or an input. Its sizes must be the same after a run.
@@ -89,7 +96,7 @@ bool WritesAny(const Node& node) {
   return node.operation && std::ranges::any_of(node.operation->schema().arguments(), Writes);
 }
 
-void Foretell(const Node& node, Values& values, int64_t most_bytes) {
+void Foretell(const Node& node, Values& values, int64_t most_bytes, bool rounds) {
   std::vector<IValue> stack;
   stack.reserve(node.arguments.size());
   for (const Argument& argument : node.arguments) {
@@ -101,9 +108,9 @@ void Foretell(const Node& node, Values& values, int64_t most_bytes) {
   }
   for (IValue& argument : stack) MoveToMeta(argument);
   CheckContract(*node.operation, stack);
-  stack = Foretold(*node.operation, std::move(stack));
+  stack = Foretold(*node.operation, std::move(stack), rounds);
   for (IValue& result : stack) {
-    CheckBytes(result, most_bytes);
+    CheckResult(result, most_bytes);
     MoveToMeta(result);
   }
   Keep(node, stack, values);
@@ -111,16 +118,16 @@ void Foretell(const Node& node, Values& values, int64_t most_bytes) {
 
 }  // namespace
 
-at::Tensor ForetellProgram(const Program& program, Values values, int64_t most_bytes) {
+at::Tensor ForetellProgram(const Program& program, Values values, int64_t most_bytes, bool rounds) {
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
   for (IValue& value : values) {
-    if (value.isTensor()) value = OnMeta(value.toTensor());
+    if (value.isTensor()) value = OnMeta(value.toTensor(), /*widens=*/rounds);
   }
   const std::vector<Lasting> lasting = LastingOf(program, values);
   for (const Node& node : program.nodes) {
     try {
-      Foretell(node, values, most_bytes);
+      Foretell(node, values, most_bytes, rounds);
       if (WritesAny(node)) std::ranges::for_each(lasting, CheckSame);
     } catch (const c10::Error& error) {
       throw UsageError("{}: {} failed: {}", program.where, node.name,

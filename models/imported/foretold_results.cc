@@ -273,6 +273,13 @@ Results BatchNorm(const Call& call) {
   const at::Tensor& like = weight ? *weight : x;
   return {at::empty_like(x), Of({channels}, like), Of({channels}, like)};
 }
+Results GroupNorm(const Call& call) {
+  const at::Tensor& x = call.First();
+  const auto weight = call.Tensor("weight"), bias = call.Tensor("bias");
+  const at::Tensor& like = weight ? *weight : bias ? *bias : x;
+  const Sizes sizes{*call.Integer("N"), *call.Integer("group")};
+  return {at::empty_like(x), Of(sizes, like), Of(sizes, like)};
+}
 Results Dropout(const Call& call) {
   const bool is_empty = call.First().numel() == 0;
   return {at::empty_like(call.First()),
@@ -415,6 +422,7 @@ struct Kernels {
     Add<&Col2Im>({"col2im"});
     Add<&GridSampler>({"grid_sampler_2d", "grid_sampler_3d"});
     Add<&BatchNorm>({"native_batch_norm"});
+    Add<&GroupNorm>({"native_group_norm"});
     Add<&Dropout>({"native_dropout"});
     Add<&WeightNorm>({"_weight_norm_interface"});
     Add<&BroadcastLoss>({"huber_loss", "binary_cross_entropy"});
@@ -459,19 +467,39 @@ class Foretelling {
   Foretelling& operator=(const Foretelling&) = delete;
 };
 
+bool IsRounded(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+
+// Replaces dtypes of 16 bits among the arguments of a call by float32.
+void WidenDtypes(const c10::FunctionSchema& schema, std::vector<IValue>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::TypePtr type = schema.arguments()[i].real_type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    if (type->kind() != c10::TypeKind::ScalarTypeType || !arguments[i].isInt()) continue;
+    const auto dtype = static_cast<at::ScalarType>(arguments[i].toInt());
+    TORCH_CHECK(schema.name() != "aten::view" ||
+                    (!IsRounded(dtype) && arguments[0].toTensor().scalar_type() != at::kFloat),
+                "the sizes of its result depend on the precision of training: take FP32");
+    if (IsRounded(dtype)) arguments[i] = static_cast<int64_t>(at::kFloat);
+  }
+}
+
 }  // namespace
 
-std::vector<IValue> Foretold(const c10::OperatorHandle& operation, std::vector<IValue> arguments) {
+std::vector<IValue> Foretold(const c10::OperatorHandle& operation, std::vector<IValue> arguments,
+                             bool rounds) {
+  if (rounds) WidenDtypes(operation.schema(), arguments);
   const at::NoGradGuard no_grad;
   const Foretelling foretelling;
   operation.callBoxed(arguments);
   return arguments;
 }
 
-at::Tensor OnMeta(const at::Tensor& tensor) {
+at::Tensor OnMeta(const at::Tensor& tensor, bool widens) {
   if (!tensor.defined()) return tensor;
-  at::Tensor meta =
-      at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+  const at::ScalarType dtype =
+      widens && IsRounded(tensor.scalar_type()) ? at::kFloat : tensor.scalar_type();
+  at::Tensor meta = at::empty_strided(tensor.sizes(), tensor.strides(),
+                                      tensor.options().dtype(dtype).device(at::kMeta));
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
     meta.unsafeGetTensorImpl()->set_wrapped_number(true);
   return meta;

@@ -20,10 +20,14 @@ namespace lockstep::exported {
 
 // Returns the results of a call, as tensors on META. The call must keep the operation's contract (contract.h).
 // `arguments` are in the order of the operation's schema, their tensors are on META. Throws c10::Error.
+//
+// META has no autocast. If the call will `round` under autocast, each dtype of 16 bits counts as float32, also among the
+// arguments, as if nothing were rounded. A view that takes a tensor's bits for another dtype is then refused.
 std::vector<c10::IValue> Foretold(const c10::OperatorHandle& operation,
-                                  std::vector<c10::IValue> arguments);
+                                  std::vector<c10::IValue> arguments, bool rounds);
 
-// Returns a tensor on META that has the sizes, strides and dtype of `tensor`.
-at::Tensor OnMeta(const at::Tensor& tensor);
+// Returns a tensor on META that has the sizes, strides and dtype of `tensor`, or float32 if that has 16 bits and
+// `widens`.
+at::Tensor OnMeta(const at::Tensor& tensor, bool widens = false);
 
 }  // namespace lockstep::exported

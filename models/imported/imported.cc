@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/open_file.h"
@@ -30,6 +31,23 @@ constexpr int64_t kVersion = 1;
 const std::map<std::string, at::ScalarType> kTypes{
     {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 
+// Returns whether lists and objects lie in each other more than `most` deep. The values of a graph are copied, hashed
+// and shown by recursion, for which the stack must suffice.
+bool IsDeeperThan(int64_t most, const Json& json) {
+  std::vector<const Json*> level{&json};
+  for (int64_t depth = 0; !level.empty(); ++depth) {
+    if (depth > most) return true;
+    std::vector<const Json*> next;
+    for (const Json* outer : level) {
+      for (const Json& inner : *outer) {
+        if (inner.is_structured()) next.push_back(&inner);
+      }
+    }
+    level = std::move(next);
+  }
+  return false;
+}
+
 // Reads the description of the model from the file's metadata. Throws Error (kUsage).
 Json DescriptionOf(const SafetensorsFile& file) {
   const auto text = file.metadata().find(kDescription);
@@ -37,11 +55,14 @@ Json DescriptionOf(const SafetensorsFile& file) {
     throw UsageError("{}: no model that lockstep.export wrote", file.path());
   }
   Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  // Copies of a value are made by recursion, and a value may be nested very deeply.
-  if (!json.is_object() || !json.contains("version") || !json["version"].is_number_integer()) {
+  constexpr int64_t kMostDepth = 64;
+  if (!json.is_object() || !json.contains("version") || !json["version"].is_number_integer() ||
+      IsDeeperThan(kMostDepth, json)) {
     throw UsageError("{}: its description is damaged", file.path());
   }
-  if (const int64_t version = json["version"]; version > kVersion) {
+  const int64_t version = json["version"];
+  if (version < 1) throw UsageError("{}: its description is damaged", file.path());
+  if (version > kVersion) {
     throw UsageError(
         "{}: it has version {}, and this program reads {}: take a newer Lockstep, or export it "
         "with this "
@@ -221,9 +242,18 @@ Imported::Imported(const ModelSpec& spec)
     inputs_ = TypesOfInputs(path_, json.at("inputs"), spec);
     head_ = json.at("head").get<std::vector<std::string>>();
     bool learns = false;
+    std::set<std::string> names;
+    const auto name_of = [&](const Json& tensor) {
+      const std::string name = tensor.at("name");
+      if (!names.insert(name).second) {
+        throw UsageError("{}: its description is damaged: two tensors have the name {}", path_,
+                         name);
+      }
+      return name;
+    };
     for (const Json& parameter : json.at("parameters")) {
       if (parameter.contains("same_as")) continue;
-      const std::string name = parameter.at("name");
+      const std::string name = name_of(parameter);
       const bool trainable = parameter.at("trainable");
       learns |= trainable;
       const auto [module, last] = PlaceOf(*this, name);
@@ -232,14 +262,17 @@ Imported::Imported(const ModelSpec& spec)
     }
     for (const Json& buffer : json.at("buffers")) {
       if (buffer.contains("same_as")) continue;
-      const std::string name = buffer.at("name");
+      const std::string name = name_of(buffer);
       const auto [module, last] = PlaceOf(*this, name);
       tensors.buffers[name] =
           module->register_buffer(last, TensorOf(file, "state." + name, "buffer " + name));
       if (!buffer.at("persistent").get<bool>()) unsaved_.insert(name);
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
-    for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
+    if (!json.at("constants").is_number_unsigned()) {
+      throw UsageError("{}: its description is damaged: it has no number of constants", path_);
+    }
+    for (int64_t i = 0; i < json["constants"].get<int64_t>(); ++i) {
       const std::string name = fmt::format("constant {}", i);  // no tensor's name has a space
       tensors.constants[std::to_string(i)] =
           register_buffer(name, TensorOf(file, fmt::format("constant.{}", i), name));

@@ -24,7 +24,13 @@ int64_t FloorDivide(int64_t a, int64_t b) {
 double NumberOf(const IValue& value) {
   if (value.isInt()) return static_cast<double>(value.toInt());
   if (value.isBool()) return value.toBool() ? 1 : 0;
+  TORCH_CHECK(value.isDouble(), "an argument is no number");
   return value.toDouble();
+}
+
+int64_t DimensionOf(const IValue& value) {
+  TORCH_CHECK(value.isInt(), "a dimension is no integer");
+  return value.toInt();
 }
 
 int64_t Sum(int64_t a, int64_t b) {
@@ -90,9 +96,9 @@ IValue ComputedNumber(Sym sym, const std::vector<IValue>& a) {
   };
   switch (sym) {
     case Sym::kSize:
-      return a[0].toTensor().size(a[1].toInt());
+      return a[0].toTensor().size(DimensionOf(a[1]));
     case Sym::kStride:
-      return a[0].toTensor().stride(a[1].toInt());
+      return a[0].toTensor().stride(DimensionOf(a[1]));
     case Sym::kNumel:
       return a[0].toTensor().numel();
     case Sym::kAdd:

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/imported/contract.h"
 #include "models/imported/operations.h"
 
 namespace lockstep::exported {
@@ -79,7 +78,9 @@ const Json& Member(const Json& object, const char* key, const std::string& where
 }
 
 int64_t Integer(const Json& json, const std::string& where) {
-  if (!json.is_number_integer()) throw UsageError("{}: {} is no integer", where, Shown(json));
+  const bool fits =
+      json.is_number_integer() && (!json.is_number_unsigned() || json.get<uint64_t>() <= INT64_MAX);
+  if (!fits) throw UsageError("{}: {} is no integer", where, Shown(json));
   return json.get<int64_t>();
 }
 
@@ -196,7 +197,7 @@ class Reader {
       }
       case TypeKind::TensorType:
         // As in Python's x + 1, a wrapped number does not change the dtype of the operation's result.
-        if (json.is_number_integer()) return {.constant = WrappedNumber(json.get<int64_t>())};
+        if (json.is_number_integer()) return {.constant = WrappedNumber(Integer(json, where_))};
         if (!json.is_object() || !json.contains("f")) break;
         return {.constant = WrappedNumber(Float(json["f"], where_))};
       case TypeKind::IntType:
@@ -260,8 +261,8 @@ class Reader {
       node.name += " of " + module;
     if (const std::string line = json.value("line", ""); !line.empty())
       node.name += " (" + line + ")";
-    node.asks_for_values = AsksForValues(op);
-    node.is_empty = op == "aten::empty" || op == "aten::new_empty" || op == "aten::empty_like";
+    node.call = CallerOf(op);
+    node.unforeseen = has_strides_ ? Parts() : UnforeseenParts(op);
     node.grad = json.value("grad", true);
     node.autocast = json.value("autocast", true);
     const c10::FunctionSchema& schema = node.operation->schema();
@@ -294,6 +295,7 @@ class Reader {
       throw UsageError("{}: {} is no number to compute", where_, Shown(json));
     }
     node.sym = sym->sym;
+    has_strides_ |= sym->sym == Sym::kStride;
     node.name = name;
     for (const Json& argument : arguments) {
       const bool is_value = argument.is_object() && argument.contains("v");
@@ -332,6 +334,9 @@ class Reader {
 
   std::string where_;
   std::vector<bool> known_;
+  // Whether a number was read that is a tensor's stride. On META an operation may choose other strides than on the
+  // device, so that nothing that comes later is foretold for certain.
+  bool has_strides_ = false;
 };
 
 }  // namespace

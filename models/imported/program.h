@@ -15,6 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "models/imported/contract.h"
+#include "models/imported/guarded_call.h"
+
 namespace lockstep::exported {
 
 // An argument of an operation. Its value may be known only when the graph runs.
@@ -71,15 +74,16 @@ using FusedOperation =
 
 struct Node {
   std::optional<c10::OperatorHandle> operation;
-  FusedOperation fused;  // replaces `operation` (fuse.h)
-  Sym sym = Sym::kAdd;   // the operation of a node that computes a number
+  Caller call = nullptr;  // calls `operation` (guarded_call.h)
+  FusedOperation fused;   // replaces `operation` (fuse.h)
+  Sym sym = Sym::kAdd;    // the operation of a node that computes a number
 
   bool IsNumber() const { return !operation && !fused; }
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<int64_t> last_uses;  // values that no later node uses; released after this node
-  bool asks_for_values = false;    // the contract is checked in each call (contract.h)
-  bool is_empty = false;           // the result is new memory, which is set to zero
+  Parts unforeseen{false, false,
+                   false};  // what of the contract is checked in each call (contract.h)
   bool grad = true;
   bool autocast = true;
   std::string name;  // for messages, such as "aten::conv2d of layer1.0.conv1 (resnet.py:88)"

@@ -1,10 +1,10 @@
 // Reads mutated .lsm files (python/FORMAT.md), and computes what those that are accepted ask for: a step of training
 // without an update, and an evaluation. model_files [OPTIONS of resumable_calls.h]
 //
-// A file is made of a number, by up to twelve mutations of a small model, mostly one or two. Most of them change the description as JSON, so
-// that the code that runs after the JSON parser is reached. A file fails if the process ends, if reading or running it
-// throws anything but an Error, or if it takes too long. Tensors end or begin at memory that may not be used
-// (guarded_memory.h).
+// A file is made of a number, by up to twelve mutations of a small model, mostly one or two. Most of them change the
+// description as JSON, so that the code that runs after the JSON parser is reached. A file fails if the process ends, if
+// reading or running it throws anything but an Error, or if it takes too long. Tensors end or begin at memory that may
+// not be used (guarded_memory.h).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

@@ -230,11 +230,6 @@ class Maker {
         } else {
           for (int64_t i = 0; i < count; ++i) list.push_back(Value(element, name));
         }
-        if (boxed->kind() == TypeKind::BoolType || boxed->kind() == TypeKind::TensorType ||
-            boxed->kind() == TypeKind::IntType || boxed->kind() == TypeKind::FloatType ||
-            boxed->kind() == TypeKind::OptionalType || boxed->kind() == TypeKind::NumberType) {
-          return list;
-        }
         return list;
       }
       default:
@@ -581,10 +576,8 @@ class Maker {
       Sizes i = x;
       for (int64_t& size : i) size = N(1, size);
       i[dim] = N(1, 5);
-      const bool at_self = Has(name, "scatter");
       Named named{
           {"self", F(x)}, {"dim", dim}, {"index", Index(i, x[dim])}, {"indices", Index(i, x[dim])}};
-      static_cast<void>(at_self);
       named.emplace_back("src", F(i));
       named.emplace_back(
           "reduce",
