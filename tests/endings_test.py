@@ -67,9 +67,10 @@ class Job(Started):
     def type(self, text):
         os.write(self.keyboard, text)
 
-    def programs(self, name):
-        """Returns the ids of the job's processes that run the program `name`."""
-        return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
+    def mpiruns(self):
+        """Returns the ids of the job's mpirun processes, which Open MPI 5 calls prterun."""
+        programs = {pid: command.split()[0] for pid, command in processes_of(self.run_dir).items()}
+        return [pid for pid, program in programs.items() if program.endswith(("mpirun", "prterun"))]
 
     def computing(self):
         """Returns the process ids of the job's ranks, or the id of its only process."""
@@ -111,13 +112,13 @@ ENDS = {
         lambda job, dice: kill(job.computing(), signal.SIGTERM, dice),
         {STOPPED, PEER, 128 + signal.SIGTERM},
     ),
-    "SIGTERM to mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGTERM), {STOPPED, 1, 143}),
+    "SIGTERM to mpirun": (lambda job, dice: kill(job.mpiruns(), signal.SIGTERM), {STOPPED, 1, 143}),
     "SIGHUP": (lambda job, dice: kill([job.process.pid], signal.SIGHUP), {STOPPED, 128 + signal.SIGHUP}),
     "SIGUSR2": (lambda job, dice: kill([job.process.pid], signal.SIGUSR2), {STOPPED, 128 + signal.SIGUSR2}),
     "STOP": (lambda job, dice: stop_file(job), {INTERRUPTED}),
     "time budget": (None, {STOPPED}),
     "kill -9 of a rank": (lambda job, dice: kill(job.computing(), signal.SIGKILL, dice), {PEER, 128 + 9}),
-    "kill -9 of mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGKILL), {PEER, 128 + 9}),
+    "kill -9 of mpirun": (lambda job, dice: kill(job.mpiruns(), signal.SIGKILL), {PEER, 128 + 9}),
     "kill -9 of the command": (lambda job, dice: kill([job.process.pid], signal.SIGKILL), {128 + 9}),
     "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
 }

@@ -51,7 +51,9 @@ def command_of(arguments, ranks=None, program=LOCKSTEP, launcher=()):
 def mpirun(ranks, *words):
     """Returns the words to put before a program to start it as `ranks` ranks without `lockstep -n`. `words` are further
     arguments of mpirun, which replace the default, `--bind-to none`."""
-    always = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-quiet", "--mca", "plm", "isolated"]
+    # Open MPI 5's mpirun has no option -quiet.
+    always = ["env", "OMPI_MCA_orte_execute_quiet=1", "OMPI_MCA_plm=isolated"]
+    always += ["mpirun", "--allow-run-as-root", "--oversubscribe"]
     return [*always, *(words or ("--bind-to", "none")), "-n", str(ranks)]
 
 

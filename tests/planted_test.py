@@ -281,7 +281,7 @@ for command, words in LAUNCHED.items():
         ("fails", "exit 1", "mpirun ended with status 1 before the ranks had met"),
         ("talks", "echo ------; echo no such policy >&2; exit 213", "it says: no such policy"),
         ("dies", "kill -SEGV $$", "mpirun was killed by signal 11"),
-        ("lies", "printf '\\x1elockstep:m\\x1e' >&2; exit 0", "mpirun ended with status 0, and the job has not come to its end"),
+        ("lies", "printf '\\x1elockstep:m\\x1e\\n' >&2; exit 0", "mpirun ended with status 0, and the job has not come to its end"),
     ):
         case(f"launcher-{name}-{command}", "PATH=$PWD/bin:$PATH {L} -n 2 " + words, PEER, says, plant=plant_launcher(script))
     case(f"launcher-junk-{command}", "OMPI_MCA_rmaps_base_mapping_policy=junk {L} -n 2 " + words, PEER, "OMPI_MCA_rmaps_base_mapping_policy=junk")

@@ -10,6 +10,7 @@ import pytest
 from harness import (
     DONE,
     LOCKSTEP,
+    PEER,
     STOPPED,
     USAGE,
     Run,
@@ -46,6 +47,14 @@ def test_mpich(tmp_path, variables):
     With Open MPI's library, each rank that such an mpiexec starts would run as a job of its own."""
     run = Run(["train", config_in(tmp_path)], env=variables)
     expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
+
+
+def test_a_rank_whose_launcher_has_ended(tmp_path):
+    """Sets the variable that mpirun sets for two ranks, and starts one rank without an mpirun, as a rank is left if
+    mpirun is killed before MPI_Init(). MPI makes it the only rank of a world of its own, in which it must not train."""
+    run = Run(["train", config_in(tmp_path)], env={"OMPI_COMM_WORLD_SIZE": "2"})
+    expect_error(run, PEER, "the launcher has started 2 ranks, and MPI has found 1")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("words,expected", [((), "1000"), (("GOMP_SPINCOUNT=7",), "7"), (("OMP_WAIT_POLICY=active",), None)])

@@ -109,8 +109,8 @@ std::string WhyNoStart(const std::string& hosts) {
   }
   if (!lost.empty()) {
     return fmt::format(
-        "no process can be started on {}: ssh {} true must work without a question, and orted be "
-        "in the PATH there",
+        "no process can be started on {}: ssh {} true must work without a question, and orted "
+        "(Open MPI 5: prted) be in the PATH there",
         fmt::join(lost, ", "), lost.front());
   }
   return fmt::format(

@@ -40,6 +40,18 @@ void RequireSharedMemory(int local_ranks) {
                    needed >> 20, kMoreSharedMemory);
 }
 
+// Ends this process if MPI has found other ranks than the launcher has started. In Open MPI 5 a rank whose mpirun has
+// ended before MPI_Init() becomes the only rank of a world of its own, and would train there.
+void RequireAllRanks(int world_size) {
+  const int ranks = RanksOfJob(std::getenv);
+  if (ranks == 0 || ranks == world_size) return;
+  PrintError(
+      fmt::format("the launcher has started {} ranks, and MPI has found {}: mpirun or srun "
+                  "has ended, or hides its variables from the ranks",
+                  ranks, world_size));
+  std::_Exit(static_cast<int>(ExitStatus::kPeer));
+}
+
 // Restricts all threads of this process, and the threads that they will start, to `cores`.
 void KeepTo(const cpu_set_t& cores) {
   std::error_code error;
@@ -81,6 +93,7 @@ Job::Job() {
   signal(SIGXFSZ, SIG_IGN);
   mpi_ = mpi.get();
   host_ = std::move(mpi);
+  RequireAllRanks(host_->world_size());
   flight_.SetRank(host_->rank(), host_->world_size());
   watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, PrintError, StopSignals::TakeTerm);
   if (host_->rank() == 0) Give(Sign::kMet);

@@ -36,6 +36,18 @@ Launcher FindLauncher(const std::function<const char*(const char*)>& variable) {
   return Launcher::kNone;
 }
 
+int RanksOfJob(const std::function<const char*(const char*)>& variable) {
+  switch (FindLauncher(variable)) {
+    case Launcher::kNone:
+      return 0;
+    case Launcher::kMpirun:
+      return Number(variable("OMPI_COMM_WORLD_SIZE"));
+    case Launcher::kSrun:
+      return Number(variable("SLURM_STEP_NUM_TASKS"));
+  }
+  return 0;
+}
+
 int LocalRanks(const std::function<const char*(const char*)>& variable) {
   const int ranks = Number(variable("OMPI_COMM_WORLD_LOCAL_SIZE"));
   return std::max({1, ranks, Number(variable("PMIX_LOCAL_SIZE"))});

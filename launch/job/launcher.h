@@ -24,6 +24,9 @@ enum class Launcher {
 // first. Throws Error (kUsage).
 Launcher FindLauncher(const std::function<const char*(const char*)>& variable);
 
+// Returns how many ranks the job has according to the launcher, or 0 if the launcher does not say.
+int RanksOfJob(const std::function<const char*(const char*)>& variable);
+
 // Returns how many ranks of the job are on this machine according to the launcher, or 1 if the launcher does not say.
 int LocalRanks(const std::function<const char*(const char*)>& variable);
 

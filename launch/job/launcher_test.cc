@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -14,12 +15,15 @@ namespace {
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
-Launcher Found(const Variables& variables) {
-  return FindLauncher([&](const char* name) {
+// Returns a function that reads `variables`, which must outlive it, like std::getenv.
+std::function<const char*(const char*)> Reading(const Variables& variables) {
+  return [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  };
 }
+
+Launcher Found(const Variables& variables) { return FindLauncher(Reading(variables)); }
 
 TEST(Launcher, IsToldByItsVariables) {
   EXPECT_EQ(Found({}), Launcher::kNone);
@@ -35,13 +39,16 @@ TEST(Launcher, IsToldByItsVariables) {
   EXPECT_EQ(Found({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), Launcher::kNone);
 }
 
+TEST(Launcher, KnowsHowManyRanksThereAre) {
+  const auto ranks = [](const Variables& variables) { return RanksOfJob(Reading(variables)); };
+  EXPECT_EQ(ranks({}), 0);
+  EXPECT_EQ(ranks({{"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}}), 4);
+  EXPECT_EQ(ranks({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "3"}}), 3);
+  EXPECT_EQ(ranks({{"PMIX_RANK", "0"}}), 0);
+}
+
 TEST(Launcher, KnowsWhetherAllRanksAreOnThisMachine) {
-  const auto one = [](const Variables& variables) {
-    return AreOnOneMachine([&](const char* name) {
-      const auto found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    });
-  };
+  const auto one = [](const Variables& variables) { return AreOnOneMachine(Reading(variables)); };
   EXPECT_TRUE(one({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
   EXPECT_FALSE(one({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
   EXPECT_FALSE(one({{"PMIX_RANK", "0"}}));

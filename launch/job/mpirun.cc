@@ -23,6 +23,10 @@ constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_
                                          "OMPI_MCA_btl_vader_backing_directory",
                                          "OMPI_MCA_btl_sm_backing_directory"};
 
+// The environment variables with which a user says how Open MPI 4 and 5 start processes on other machines.
+constexpr const char* kSshVariables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm_rsh_args",
+                                         "PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_ssh_args"};
+
 // Adds the network settings for --hosts to `command`, except settings that the user has made.
 void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
   // Without this setting Open MPI assumes that every interface that is up leads to the other machines.
@@ -31,16 +35,21 @@ void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& comm
     const std::string network = NetworkBetween(ParseHosts(hosts));
     if (!network.empty()) command.push_back("OMPI_MCA_btl_tcp_if_include=" + network);
   }
+  // Open MPI 4 reads the variables that begin with OMPI_MCA_, and the launcher of Open MPI 5 those with PRTE_MCA_. Each
+  // ignores the other's.
   // BatchMode keeps ssh from asking for a password, which the user would not see.
-  if (std::getenv("OMPI_MCA_plm_rsh_agent") == nullptr &&
-      std::getenv("OMPI_MCA_plm_rsh_args") == nullptr) {
-    command.push_back("OMPI_MCA_plm_rsh_args=-o BatchMode=yes -o ConnectTimeout=10");
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  if (std::ranges::none_of(kSshVariables, is_set)) {
+    for (const char* name : {"OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args"}) {
+      command.push_back(fmt::format("{}=-o BatchMode=yes -o ConnectTimeout=10", name));
+    }
   }
   // Without TCP keepalive mpirun waits a quarter of an hour for a machine that is gone.
-  for (const auto& [name, value] : {std::pair("OMPI_MCA_oob_tcp_keepalive_time", "10"),
-                                    {"OMPI_MCA_oob_tcp_keepalive_intvl", "3"},
-                                    {"OMPI_MCA_oob_tcp_keepalive_probes", "3"}}) {
-    if (std::getenv(name) == nullptr) command.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [setting, value] : {std::pair("time", "10"), {"intvl", "3"}, {"probes", "3"}}) {
+    for (const char* series : {"OMPI", "PRTE"}) {
+      const std::string name = fmt::format("{}_MCA_oob_tcp_keepalive_{}", series, setting);
+      if (!is_set(name.c_str())) command.push_back(fmt::format("{}={}", name, value));
+    }
   }
 }
 
@@ -66,7 +75,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   // btl=self,vader avoid ssh and the network. btl_vader_single_copy_mechanism=none keeps ranks from calling
   // process_vm_readv, which containers may forbid.
   add({"env", "OMPI_MCA_orte_execute_quiet=1"});
-  // On one machine mpirun listens on the loopback interface only, so that other machines cannot reach it.
+  // On one machine the mpirun of Open MPI 4 gives its ranks the address of the loopback interface only. It still listens
+  // on all interfaces, as that of Open MPI 5 does, which ends with an error if it is given the loopback interface.
   if (machines.one()) add({"OMPI_MCA_plm=isolated", "OMPI_MCA_oob_tcp_if_include=lo"});
   add({"OMPI_MCA_pml=ob1",
        machines.one() ? "OMPI_MCA_btl=self,vader" : "OMPI_MCA_btl=self,vader,tcp",

@@ -17,9 +17,23 @@ namespace lockstep {
 namespace {
 
 constexpr char kSeparator = '\x1e';
+constexpr std::string_view kSignEnd = "\x1e\n";
 constexpr size_t kMostHeld = size_t{64} << 10;
 constexpr std::string_view kOurs = "lockstep: ";
 constexpr std::string_view kError = "lockstep: error: ";
+// The words with which Open MPI's pages about the end of a job begin.
+constexpr std::string_view kPages[] = {"prterun ", "mpirun "};
+
+// Returns whether the line is one of the lines of dashes around the pages that mpirun prints.
+bool IsRule(std::string_view line) {
+  constexpr size_t kLeast = 40;
+  return line.size() > kLeast && line.ends_with('\n') &&
+         line.find_first_not_of('-') == line.size() - 1;
+}
+
+void Append(std::string_view line, std::string& text) {
+  if (text.size() < kMostHeld) text += line;
+}
 
 }  // namespace
 
@@ -46,11 +60,11 @@ std::string SignReader::Take(bool all) {
     rest.remove_prefix(at);
     const std::string_view sign = rest.substr(0, example.size());
     // Signs differ only in their letter, so the text before the letter is compared.
-    const size_t letter = example.size() - 2;
+    const size_t letter = example.size() - kSignEnd.size() - 1;
     const bool may_be =
         std::string_view(example).substr(0, letter).starts_with(sign.substr(0, letter));
     if (may_be && sign.size() < example.size() && !all) break;
-    if (may_be && sign.size() == example.size() && sign.back() == kSeparator) {
+    if (may_be && sign.size() == example.size() && sign.ends_with(kSignEnd)) {
       signs_[static_cast<unsigned char>(sign[letter]) % signs_.size()] = true;
       rest.remove_prefix(example.size());
     } else {
@@ -62,23 +76,45 @@ std::string SignReader::Take(bool all) {
   std::string_view lines = text;
   while (!lines.empty()) {
     const size_t end = lines.find('\n');
-    // Before the ranks have met, an incomplete line is kept, because it may turn out to be a line of Lockstep's own.
-    if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
+    if (end == std::string_view::npos && !all && MustBeComplete(lines)) break;
     const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     PassLine(line, passed);
     lines.remove_prefix(line.size());
   }
   if (Has(Sign::kMet)) passed.insert(0, std::exchange(held_, {}));
+  if (all) passed += std::exchange(rule_, {});
   pending_ = std::string(lines) + std::string(rest);
   return passed;
 }
 
+bool SignReader::MustBeComplete(std::string_view beginning) const {
+  // Before the ranks have met, each line may turn out to be one of Lockstep's own.
+  return !Has(Sign::kMet) || in_page_ || !rule_.empty() ||
+         beginning.find_first_not_of('-') == std::string_view::npos;
+}
+
 void SignReader::PassLine(std::string_view line, std::string& passed) {
   if (line.starts_with(kError)) has_error_ = true;
-  if (Has(Sign::kMet) || line.starts_with(kOurs)) {
+  if (line.starts_with(kOurs)) {
     passed += line;
-  } else if (held_.size() < kMostHeld) {
-    held_ += line;
+  } else if (!Has(Sign::kMet)) {
+    Append(line, held_);
+  } else if (in_page_) {
+    Append(line, pages_);
+    in_page_ = !IsRule(line);
+  } else if (!rule_.empty() && std::ranges::any_of(kPages, [&](std::string_view words) {
+               return line.starts_with(words);
+             })) {
+    Append(std::exchange(rule_, {}), pages_);
+    Append(line, pages_);
+    in_page_ = true;
+  } else {
+    passed += std::exchange(rule_, {});
+    if (IsRule(line)) {
+      rule_ = line;
+    } else {
+      passed += line;
+    }
   }
 }
 

@@ -5,7 +5,8 @@
 // this process (launch/job/sign.h), from standard error. It holds back the text that the job's launcher (mpirun) prints
 // to standard error before the ranks have met.
 // When the ranks have met, the relay prints this text. If they never meet, the caller prints the text as part of its
-// one error line, because the launcher's text says why the ranks did not meet.
+// one error line, because the launcher's text says why the ranks did not meet. After the ranks have met, the relay holds
+// back a page about the job's end, which Open MPI 5 prints between two lines of dashes; no setting keeps it from that.
 //
 // How: the job writes to two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's
 // own. The relay never holds them back.
@@ -32,17 +33,23 @@ class SignReader {
 
   // Returns whether the text so far had `sign`. Any thread may call it.
   bool Has(Sign sign) const;
-  // The text that was held back because the ranks have not met.
-  std::string held() const { return held_; }
+  // The launcher's text that was held back: before the ranks have met, all of its text; afterwards its pages.
+  std::string held() const { return Has(Sign::kMet) ? pages_ : held_; }
   // Returns whether the text had a line that begins with "lockstep: error: ".
   bool has_error() const { return has_error_; }
 
  private:
   std::string Take(bool all);
+  // Returns whether the line must be complete before it is known whether it is passed on.
+  bool MustBeComplete(std::string_view beginning) const;
   void PassLine(std::string_view line, std::string& passed);
 
   std::string pending_;  // text that may be the beginning of a sign or of a line
   std::string held_;
+  std::string pages_;
+  std::string
+      rule_;  // a line of dashes with which a page of the launcher may begin; empty: the last line was none
+  bool in_page_ = false;
   std::array<std::atomic<bool>, 128> signs_{};
   bool has_error_ = false;
 };

@@ -41,6 +41,27 @@ TEST(SignReader, HoldsBackWhatALauncherSaysUntilRanksHaveMet) {
   EXPECT_EQ(reader.held(), "");
 }
 
+TEST(SignReader, HoldsBackThePageOfAnEnd) {
+  const std::string rule = std::string(74, '-') + "\n";
+  const std::string page = rule + "prterun detected that a process\n\n   Exit code:    75\n" + rule;
+  const std::string text = kMetText + "a\n" + page + "b\n" + rule + "a table\n" + rule;
+  for (size_t size = 1; size <= text.size(); ++size) {
+    SignReader reader;
+    std::string passed;
+    for (size_t at = 0; at < text.size(); at += size) passed += reader.Add(text.substr(at, size));
+    EXPECT_EQ(passed + reader.Finish(), "a\nb\n" + rule + "a table\n" + rule) << size;
+    EXPECT_EQ(reader.held(), page) << size;
+  }
+}
+
+TEST(SignReader, PassesOurLinesInsideOfAPage) {
+  SignReader reader;
+  reader.Add(kMetText + std::string(74, '-') + "\nmpirun noticed that\n");
+  EXPECT_EQ(reader.Add("lockstep: error: mine\n"), "lockstep: error: mine\n");
+  EXPECT_EQ(reader.Add("12 %"), "");
+  EXPECT_EQ(reader.Finish(), "");
+}
+
 TEST(SignReader, SaysInTheEndWhatWasHeld) {
   SignReader reader;
   EXPECT_EQ(reader.Add("no rank\x1e"

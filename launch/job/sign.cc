@@ -8,7 +8,8 @@ namespace lockstep {
 
 std::string TextOf(Sign sign) {
   // The separator \x1e is the control character RS (ISO 646), which ordinary text does not contain.
-  return std::string("\x1elockstep:") + static_cast<char>(sign) + '\x1e';
+  // It ends with a newline because Open MPI 5 forwards the text of a line only when the line is complete.
+  return std::string("\x1elockstep:") + static_cast<char>(sign) + "\x1e\n";
 }
 
 void Give(Sign sign) {

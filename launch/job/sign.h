@@ -1,7 +1,8 @@
 // Signs: messages from a job's rank 0 to the process that supervises the job.
 //
-// A sign is written to standard error, between two control characters. Standard error is used because every launcher
-// passes it on to the supervisor, from every machine. launch/job/relay.h removes the signs from the output.
+// A sign is written to standard error, between two control characters, and ends with a newline. Standard error is used
+// because every launcher passes it on to the supervisor, from every machine; a pipe or a socket of our own would end at
+// the border of the machine. launch/job/relay.h removes the signs, with their newlines, from the output.
 #pragma once
 
 #include <string>
