@@ -40,8 +40,8 @@ void RequireSharedMemory(int local_ranks) {
                    needed >> 20, kMoreSharedMemory);
 }
 
-// Ends this process if MPI has found other ranks than the launcher has started. In Open MPI 5 a rank whose mpirun has
-// ended before MPI_Init() becomes the only rank of a world of its own, and would train there.
+// Ends this process if MPI has found other ranks than the launcher has started. In Open MPI 5 rank 0 becomes the
+// only rank of a world of its own if its mpirun has ended before MPI_Init(), and would train there.
 void RequireAllRanks(int world_size) {
   const int ranks = RanksOfJob(std::getenv);
   if (ranks == 0 || ranks == world_size) return;
