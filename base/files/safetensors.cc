@@ -76,15 +76,24 @@ struct Entry {
   uint64_t end;
 };
 
+// Json::get() would cut off what follows the point of 8.5, and 1e300 fits into no integer. Throws std::exception.
+uint64_t WholeNumber(const Json& json) {
+  if (!json.is_number_unsigned()) throw std::runtime_error(json.dump() + " is no whole number");
+  return json.get<uint64_t>();
+}
+
 Entry ParseEntry(const Json& json, uint64_t data_bytes) {
   const auto dtype_name = json.at("dtype").get<std::string>();
   const std::optional<at::ScalarType> dtype = DtypeOf(dtype_name);
   if (!dtype) throw std::runtime_error("unknown dtype " + dtype_name);
-  const auto shape = json.at("shape").get<std::vector<int64_t>>();
+  std::vector<int64_t> shape;
+  for (const Json& size : json.at("shape")) {
+    shape.push_back(static_cast<int64_t>(WholeNumber(size)));
+  }
   const Json& offsets = json.at("data_offsets");
   if (offsets.size() != 2) throw std::runtime_error("data_offsets are not two");
-  const auto begin = offsets[0].get<uint64_t>();
-  const auto end = offsets[1].get<uint64_t>();
+  const uint64_t begin = WholeNumber(offsets[0]);
+  const uint64_t end = WholeNumber(offsets[1]);
   uint64_t bytes = c10::elementSize(*dtype);
   for (const int64_t size : shape) {
     if (size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) {
