@@ -161,8 +161,8 @@ void MutateBelow(Json& json, Random& random) {
     at = &*child;
   }
   if (at->is_number_integer() && random() % 3 == 0) {
-    const int64_t number = at->get<int64_t>();
-    *at = number + (random() % 2 == 0 ? 1 : -1);
+    const auto number = at->get<uint64_t>();  // unsigned, because the sum may wrap around
+    *at = static_cast<int64_t>(random() % 2 == 0 ? number + 1 : number - 1);
   } else {
     *at = AnyValue(random);
   }
