@@ -42,17 +42,17 @@ from harness import (
 FAULTY = path_of("FAULTY")
 CONFIG = """global_batch: 64 epochs: 4 seed: 3 data { train: "DIGITS" validation_fraction: 0.2 csv { scale: 0.0625 } }
     model { MODEL } optimizer { type: ADAMW lr: 1e-5 } schedule { type: COSINE }
-    observe { on_alert: "touch alerted" }"""
+    observe { on_alert: "touch FOLDER/alerted" }"""
 MLP = 'name: "mlp" mlp { hidden: [64] }'
 
 
-def config_text(model=MLP):
-    return CONFIG.replace("DIGITS", str(DIGITS)).replace("MODEL", model)
+def config_text(folder, model=MLP):
+    return CONFIG.replace("DIGITS", str(DIGITS)).replace("MODEL", model).replace("FOLDER", str(folder))
 
 
 def config_in(folder, more="", model=MLP):
     (folder / "runs").mkdir()
-    return write_config(folder, f'{config_text(model)} run_dir: "{folder}/runs/mine" {more}')
+    return write_config(folder, f'{config_text(folder, model)} run_dir: "{folder}/runs/mine" {more}')
 
 
 def tune(config, *words, only="rate", ranks=None, program=LOCKSTEP):
@@ -303,7 +303,7 @@ def test_a_loader_that_training_does_not_wait_for(tmp_path):
 def test_parts_without_time_are_not_begun(tmp_path):
     """Checks that tune says that it tried nothing but the user's way if there was time for one trial, names the parts for
     which no time was left, and removes the folders that it made."""
-    config = write_config(tmp_path, f'{config_text()} run_dir: "{tmp_path}/new/deep/mine"')
+    config = write_config(tmp_path, f'{config_text(tmp_path)} run_dir: "{tmp_path}/new/deep/mine"')
     run = tune(config, "--time", "1", only="batch,loader,rate")
     assert run.status == DONE, run
     assert "nothing was tried but yours: accumulation 1, activation checkpointing off" in run.out, run
