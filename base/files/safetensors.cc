@@ -87,7 +87,7 @@ Entry ParseEntry(const Json& json, uint64_t data_bytes) {
   const std::optional<at::ScalarType> dtype = DtypeOf(dtype_name);
   if (!dtype) throw std::runtime_error("unknown dtype " + dtype_name);
   std::vector<int64_t> shape;
-  for (const Json& size : json.at("shape")) {
+  for (const Json& size : json.at("shape").get_ref<const Json::array_t&>()) {
     shape.push_back(static_cast<int64_t>(WholeNumber(size)));
   }
   const Json& offsets = json.at("data_offsets");

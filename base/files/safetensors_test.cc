@@ -99,6 +99,8 @@ TEST(Safetensors, RefusesDamagedFiles) {
       "{\"a\": 3}",
       "{\"a\": {}}",
       R"({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}})",
+      R"({"a": {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]}})",
+      R"({"a": {"dtype": "F32", "shape": {"x": 1}, "data_offsets": [0, 4]}})",
       R"({"a": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}})",
       R"({"a": {"dtype": "F32", "shape": [1e300], "data_offsets": [0, 4]}})",
       R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4.5]}})",
