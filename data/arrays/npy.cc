@@ -295,9 +295,8 @@ class Npy : public Dataset {
         .name_of = [this](int64_t i) { return fmt::format("{}: sample {}", inputs_.path(), i); },
         .read = [this](int64_t i) { return inputs_.HashOf(i * elements_, elements_); },
         .changed_since =
-            [this](int64_t time_ns, std::vector<int64_t> samples, int64_t most) {
-              const bool changed = ChangedSince(inputs_.path(), time_ns);
-              samples.resize(changed ? std::min<size_t>(samples.size(), most) : 0);
+            [this](int64_t time_ns, std::vector<int64_t> samples) {
+              if (!ChangedSince(inputs_.path(), time_ns)) samples.clear();
               return samples;
             },
         .most_read = std::max<int64_t>(1, kMostVerifiedBytes / std::max<int64_t>(1, elements_))});

@@ -64,14 +64,13 @@ void SampleRecord::VerifyChanged(int64_t time_ns, int rank, int ranks) const {
     if (hashes_[i].load(std::memory_order_relaxed) != 0) known.push_back(i);
   }
   if (known.empty()) return;
-  const std::vector<int64_t> changed =
-      options_.changed_since(time_ns, std::move(known), options_.most_read);
+  std::vector<int64_t> changed = options_.changed_since(time_ns, std::move(known));
+  changed.resize(std::min(std::ssize(changed), options_.most_read));
   InThreads(ReadingThreads(), std::ssize(changed),
             [&](int64_t i) { Check(changed[i], options_.read(changed[i])); });
 }
 
 std::vector<int64_t> ChangedFiles(int64_t time_ns, const std::vector<int64_t>& samples,
-                                  int64_t most,
                                   const std::function<std::string(int64_t i)>& file_of) {
   constexpr int64_t kMostAsked = 20'000;
   if (std::ssize(samples) > kMostAsked) return {};
@@ -79,7 +78,7 @@ std::vector<int64_t> ChangedFiles(int64_t time_ns, const std::vector<int64_t>& s
   InThreads(ReadingThreads(), std::ssize(samples),
             [&](int64_t i) { is_changed[i] = ChangedSince(file_of(samples[i]), time_ns) ? 1 : 0; });
   std::vector<int64_t> changed;
-  for (size_t i = 0; i < samples.size() && std::ssize(changed) < most; ++i) {
+  for (size_t i = 0; i < samples.size(); ++i) {
     if (is_changed[i] != 0) changed.push_back(samples[i]);
   }
   return changed;

@@ -46,9 +46,9 @@ class SampleRecord {
     std::function<std::string(int64_t i)> name_of;
     // Reads the part of sample `i` and returns its hash. Throws Error.
     std::function<uint32_t(int64_t i)> read;
-    // Returns the first `most` of `samples`, which ascend, whose files were changed, copied or renamed at `time_ns` (Unix
-    // time) or later, as the file system tells. Returns none if asking for all their files would take too long.
-    std::function<std::vector<int64_t>(int64_t time_ns, std::vector<int64_t> samples, int64_t most)>
+    // Returns those of `samples`, which ascend, whose files were changed, copied or renamed at `time_ns` (Unix time) or
+    // later, as the file system tells. Returns none if asking for all their files would take too long.
+    std::function<std::vector<int64_t>(int64_t time_ns, std::vector<int64_t> samples)>
         changed_since;
     // How many samples VerifyChanged() reads at most. After a copy all files have changed, and a run must not read all
     // of a large data set before its first step.
@@ -89,10 +89,9 @@ class SampleRecord {
   std::atomic<bool> has_news_ = false;
 };
 
-// Computes Options::changed_since for samples with a file each, whose names `file_of` returns. Returns none if `samples`
-// are more than 20,000: asking for the time of a file takes 1 to 6 us.
+// Computes Options::changed_since for samples with a file each, whose names `file_of` returns. Returns none if there are
+// more than 20,000 samples: asking for the time of a file takes 1 to 6 us.
 std::vector<int64_t> ChangedFiles(int64_t time_ns, const std::vector<int64_t>& samples,
-                                  int64_t most,
                                   const std::function<std::string(int64_t i)>& file_of);
 
 }  // namespace lockstep

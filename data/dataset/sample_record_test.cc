@@ -39,9 +39,8 @@ struct Samples {
                   return HashOf(i);
                 },
             .changed_since =
-                [this](int64_t, std::vector<int64_t> known, int64_t most) {
+                [this](int64_t, std::vector<int64_t> known) {
                   std::erase_if(known, [&](int64_t i) { return !changed.contains(i); });
-                  known.resize(std::min<size_t>(known.size(), most));
                   return known;
                 },
             .most_read = most_read};
@@ -103,14 +102,13 @@ TEST(SampleRecord, ReadsAgainWhatFilesSayHasChanged) {
 TEST(ChangedFiles, AreThoseOfWhichTheFileSystemSaysIt) {
   const std::string folder = NewFolder();
   for (const char* name : {"0", "1", "3"}) WriteFile(folder + "/" + name, name);
-  const auto changed = [&](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
-    return ChangedFiles(time_ns, samples, most,
+  const auto changed = [&](int64_t time_ns, const std::vector<int64_t>& samples) {
+    return ChangedFiles(time_ns, samples,
                         [&](int64_t i) { return folder + "/" + std::to_string(i); });
   };
-  EXPECT_THAT(changed(0, {0, 1, 3}, 10), ElementsAre(0, 1, 3));
-  EXPECT_THAT(changed(0, {0, 1, 3}, 2), ElementsAre(0, 1));
-  EXPECT_THAT(changed(INT64_MAX, {0, 1, 2, 3}, 10), ElementsAre(2));  // there is no file 2
-  EXPECT_THAT(changed(0, std::vector<int64_t>(20'001), 10), IsEmpty());
+  EXPECT_THAT(changed(0, {0, 1, 3}), ElementsAre(0, 1, 3));
+  EXPECT_THAT(changed(INT64_MAX, {0, 1, 2, 3}), ElementsAre(2));  // there is no file 2
+  EXPECT_THAT(changed(0, std::vector<int64_t>(20'001)), IsEmpty());
 }
 
 TEST(SampleRecord, ReadsALimitedNumberAgain) {

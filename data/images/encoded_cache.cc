@@ -17,9 +17,8 @@ class EncodedCache : public ImageSource {
   int64_t LabelOf(int64_t i) const override { return source_->LabelOf(i); }
   std::string NameOf(int64_t i) const override { return source_->NameOf(i); }
   std::string PathOf(int64_t i) const override { return source_->PathOf(i); }
-  std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
-                                 int64_t most) const override {
-    return source_->ChangedOf(time_ns, samples, most);
+  std::vector<int64_t> ChangedOf(int64_t time_ns, std::vector<int64_t> samples) const override {
+    return source_->ChangedOf(time_ns, std::move(samples));
   }
   std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }

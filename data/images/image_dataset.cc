@@ -115,18 +115,19 @@ struct ClassMasks {
 };
 
 std::shared_ptr<SampleRecord> RecordOf(const std::shared_ptr<const ImageSource>& images) {
-  return std::make_shared<SampleRecord>(SampleRecord::Options{
-      .part = "images",
-      .samples = images->size(),
-      .name_of = [images](int64_t i) { return images->NameOf(i); },
-      .read =
-          [images](int64_t i) {
-            std::vector<std::byte> buffer;
-            return SampleRecord::HashOf(images->Load(i, buffer));
-          },
-      .changed_since = [images](
-                           int64_t time_ns, const std::vector<int64_t>& samples,
-                           int64_t most) { return images->ChangedOf(time_ns, samples, most); }});
+  return std::make_shared<SampleRecord>(
+      SampleRecord::Options{.part = "images",
+                            .samples = images->size(),
+                            .name_of = [images](int64_t i) { return images->NameOf(i); },
+                            .read =
+                                [images](int64_t i) {
+                                  std::vector<std::byte> buffer;
+                                  return SampleRecord::HashOf(images->Load(i, buffer));
+                                },
+                            .changed_since =
+                                [images](int64_t time_ns, std::vector<int64_t> samples) {
+                                  return images->ChangedOf(time_ns, std::move(samples));
+                                }});
 }
 
 std::shared_ptr<const ClassMasks> OpenMasks(const MaskOptions& options,
@@ -146,8 +147,8 @@ std::shared_ptr<const ClassMasks> OpenMasks(const MaskOptions& options,
             return mask.file_hash;
           },
       .changed_since =
-          [&files](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
-            return ChangedFiles(time_ns, samples, most, [&](int64_t i) { return files.PathOf(i); });
+          [&files](int64_t time_ns, const std::vector<int64_t>& samples) {
+            return ChangedFiles(time_ns, samples, [&](int64_t i) { return files.PathOf(i); });
           }});
   return masks;
 }

@@ -153,9 +153,8 @@ class ImageFolder : public ListedImages {
     return file.ReadWhole(buffer);
   }
 
-  std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
-                                 int64_t most) const override {
-    return ChangedFiles(time_ns, samples, most, [&](int64_t i) { return NameOf(i); });
+  std::vector<int64_t> ChangedOf(int64_t time_ns, std::vector<int64_t> samples) const override {
+    return ChangedFiles(time_ns, samples, [&](int64_t i) { return NameOf(i); });
   }
 
  private:

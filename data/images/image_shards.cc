@@ -379,19 +379,15 @@ class ImageShards : public ListedImages {
     return bytes;
   }
 
-  std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
-                                 int64_t most) const override {
+  std::vector<int64_t> ChangedOf(int64_t time_ns, std::vector<int64_t> samples) const override {
     std::vector<char> is_changed(shards_.size());
     InThreads(ReadingThreads(), std::ssize(shards_),
               [&](int64_t i) { is_changed[i] = ChangedSince(shards_[i], time_ns) ? 1 : 0; });
-    std::vector<int64_t> changed;
-    if (std::ranges::count(is_changed, 0) == std::ssize(is_changed)) return changed;
-    for (const int64_t i : samples) {
-      if (is_changed[list_.index().place(list_.RowOf(i)).shard] == 0) continue;
-      if (std::ssize(changed) == most) break;
-      changed.push_back(i);
-    }
-    return changed;
+    if (std::ranges::count(is_changed, 0) == std::ssize(is_changed)) return {};
+    std::erase_if(samples, [&](int64_t i) {
+      return is_changed[list_.index().place(list_.RowOf(i)).shard] == 0;
+    });
+    return samples;
   }
 
  private:

@@ -41,10 +41,9 @@ class ImageSource {
   // as that of open files.
   virtual std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const = 0;
 
-  // Returns the first `most` of `samples`, which ascend, whose file or shard was changed, copied or renamed at `time_ns`
-  // (Unix time) or later. Returns none if the samples lie in so many files that asking for all would take seconds.
-  virtual std::vector<int64_t> ChangedOf(int64_t time_ns, const std::vector<int64_t>& samples,
-                                         int64_t most) const = 0;
+  // Returns those of `samples`, which ascend, whose file or shard was changed, copied or renamed at `time_ns` (Unix
+  // time) or later. Returns none if the samples lie in so many files that asking for all would take seconds.
+  virtual std::vector<int64_t> ChangedOf(int64_t time_ns, std::vector<int64_t> samples) const = 0;
 
   // Returns lines that tell the user how the files were interpreted, for example which other files lie beside the
   // images and are left out.

@@ -136,33 +136,30 @@ class Tokens : public Dataset {
       }
       ends_.push_back(size() + samples);
     }
-    record_ = std::make_shared<SampleRecord>(SampleRecord::Options{
-        .part = "tokens",
-        .samples = size(),
-        .name_of =
-            [this](int64_t i) {
-              const Place place = PlaceOf(i);
-              return fmt::format("{}: tokens {} to {}", place.file.path(), place.begin,
-                                 place.begin + length_);
-            },
-        .read = [this](int64_t i) { return HashOf(PlaceOf(i)); },
-        .changed_since =
-            [this](int64_t time_ns, const std::vector<int64_t>& samples, int64_t most) {
-              std::vector<bool> is_changed;
-              for (const TokenFile& file : files_) {
-                is_changed.push_back(ChangedSince(file.path(), time_ns));
-              }
-              std::vector<int64_t> changed;
-              size_t file = 0;
-              for (const int64_t i : samples) {
-                while (i >= ends_[file]) ++file;
-                if (!is_changed[file]) continue;
-                if (std::ssize(changed) == most) break;
-                changed.push_back(i);
-              }
-              return changed;
-            },
-        .most_read = std::max<int64_t>(1, kMostVerifiedTokens / length_)});
+    record_ = std::make_shared<SampleRecord>(
+        SampleRecord::Options{.part = "tokens",
+                              .samples = size(),
+                              .name_of =
+                                  [this](int64_t i) {
+                                    const Place place = PlaceOf(i);
+                                    return fmt::format("{}: tokens {} to {}", place.file.path(),
+                                                       place.begin, place.begin + length_);
+                                  },
+                              .read = [this](int64_t i) { return HashOf(PlaceOf(i)); },
+                              .changed_since =
+                                  [this](int64_t time_ns, std::vector<int64_t> samples) {
+                                    std::vector<bool> is_changed;
+                                    for (const TokenFile& file : files_) {
+                                      is_changed.push_back(ChangedSince(file.path(), time_ns));
+                                    }
+                                    size_t file = 0;
+                                    std::erase_if(samples, [&](int64_t i) {
+                                      while (i >= ends_[file]) ++file;
+                                      return !is_changed[file];
+                                    });
+                                    return samples;
+                                  },
+                              .most_read = std::max<int64_t>(1, kMostVerifiedTokens / length_)});
   }
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }

@@ -111,7 +111,7 @@ class Files : public Dataset {
         .samples = size(),
         .name_of = [](int64_t i) { return "text " + std::to_string(i); },
         .read = [this](int64_t i) { return HashOf(i); },
-        .changed_since = [](int64_t, auto, int64_t) { return std::vector<int64_t>(); }});
+        .changed_since = [](int64_t, auto) { return std::vector<int64_t>(); }});
   }
 
   int64_t size() const override { return std::ssize(texts_); }
