@@ -39,7 +39,7 @@ Launcher FindLauncher(const std::function<const char*(const char*)>& variable) {
 int RanksOfJob(const std::function<const char*(const char*)>& variable) {
   switch (FindLauncher(variable)) {
     case Launcher::kNone:
-      return 0;
+      break;
     case Launcher::kMpirun:
       return Number(variable("OMPI_COMM_WORLD_SIZE"));
     case Launcher::kSrun:

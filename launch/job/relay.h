@@ -3,10 +3,10 @@
 // Promise: the job goes on even if one of this process's streams cannot be written (for example if the disk is full,
 // the stream is closed, or the stream's reader has ended). The relay removes signs, which are messages from rank 0 to
 // this process (launch/job/sign.h), from standard error. It holds back the text that the job's launcher (mpirun) prints
-// to standard error before the ranks have met.
-// When the ranks have met, the relay prints this text. If they never meet, the caller prints the text as part of its
-// one error line, because the launcher's text says why the ranks did not meet. After the ranks have met, the relay holds
-// back a page about the job's end, which Open MPI 5 prints between two lines of dashes; no setting keeps it from that.
+// to standard error before the ranks have met. When the ranks have met, the relay prints this text. If they never meet,
+// the caller prints the text as part of its one error line, because the launcher's text says why the ranks did not meet.
+// After the ranks have met, the relay holds back a page about the job's end, which Open MPI 5 prints between two lines
+// of dashes; no setting keeps it from that.
 //
 // How: the job writes to two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's
 // own. The relay never holds them back.

@@ -28,10 +28,12 @@ constexpr int64_t kMostDimensions = 16;
 
 // The parts of a contract, by when they are known.
 struct Parts {
-  bool sizes = true;  // of types, sizes and numbers, which are foretold
-  bool dtypes =
-      true;  // of dtypes that must be the same, which are foretold if there is no autocast
-  bool values = true;  // of values and strides of tensors, which only the call itself knows
+  // Types, sizes and numbers, which are foretold.
+  bool sizes = true;
+  // Dtypes that must be the same, which are foretold if there is no autocast.
+  bool dtypes = true;
+  // Values and strides of tensors, which only the call itself knows.
+  bool values = true;
 };
 
 // Checks these parts of the contract for the arguments of a call of `operation`, which are in the order of its schema.

@@ -1,10 +1,11 @@
 // RunData: makes the data that the page shows of one run, as a JSON object. tests/page_test.py compares this data with
 // the log.
 //
-// Promise: only files of the run folder, and the crew.json beside it, are read, and nothing in the folder is changed. If nothing in the folder has
-// changed and the run does not train, the object is not made again. Curves have at most kMostColumns columns, each with
-// its least and greatest value (observe/page/columns.h). Measured values are rounded to six significant digits, and
-// times to a hundredth of a second. The object is valid whatever the files contain.
+// Promise: only files of the run folder, and the crew.json beside it, are read, and nothing in the folder is changed. If
+// nothing in the folder has changed, and the run has a log and does not train, the object is not made again. Curves have
+// at most kMostColumns columns, each with its least and greatest value (observe/page/columns.h). Measured values are
+// rounded to six significant digits, and times to a hundredth of a second. The object is valid whatever the files
+// contain.
 //
 // The object:
 //   id, name, state, why, start (the log's last `start` line), step, steps, epoch, epochs, left_s, samples_per_s,
