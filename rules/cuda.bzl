@@ -8,8 +8,10 @@ The build setting //rules:cuda_architectures names the architectures that get ma
 takes a fifth of the time that it takes for all five. PTX for the newest of the named architectures is added, so that
 the program also runs on newer GPUs. The value `none` is for a machine without a GPU: the library has no machine code,
 only PTX for the newest architecture, and kernels for particular architectures are left out (LOCKSTEP_WITHOUT_GPU_CODE),
-because they use CUTLASS's templates, which take the longest to compile. compile_cuda.py runs nvcc, and checks that a
-kernel includes only the headers that its target declares, as Bazel checks it for C++ files. """
+because they use CUTLASS's templates, which take the longest to compile. The objects of each list of architectures have
+names of their own, so that a build for one list does not remove what a build for another list has made.
+compile_cuda.py runs nvcc, and checks that a kernel includes only the headers that its target declares, as Bazel checks
+it for C++ files. """
 
 # The architectures for which the value `all` stands, from Turing (T4) to Hopper (H100).
 _ALL = ["75", "80", "86", "89", "90"]
@@ -69,7 +71,8 @@ def _cuda_library_impl(ctx):
     asked = ctx.attr._architectures[CudaArchitecturesInfo].names
     architectures = asked and (ctx.attr.architectures or asked)
 
-    declared = ctx.actions.declare_file("_objs/{}/declared_headers".format(ctx.label.name))
+    name = ctx.label.name + "." + ("_".join(["sm"] + architectures) if architectures else "ptx")
+    declared = ctx.actions.declare_file("_objs/{}/declared_headers".format(name))
     args = ctx.actions.args()
     args.set_param_file_format("multiline")
     args.add_all(headers, map_each = _checked_path)
@@ -77,7 +80,7 @@ def _cuda_library_impl(ctx):
 
     objects = []
     for source in ctx.files.srcs:
-        object = ctx.actions.declare_file("_objs/{}/{}.o".format(ctx.label.name, source.basename))
+        object = ctx.actions.declare_file("_objs/{}/{}.o".format(name, source.basename))
         args = ctx.actions.args()
         args.add("--label", str(ctx.label))
         args.add("--source", source)
@@ -105,7 +108,7 @@ def _cuda_library_impl(ctx):
         )
         objects.append(object)
 
-    archive = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
+    archive = ctx.actions.declare_file("lib{}.a".format(name))
     args = ctx.actions.args()
     args.add("rcsD", archive)
     args.add_all(objects)
