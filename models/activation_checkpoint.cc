@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/tensor/autocast.h"
+#include "base/tensor/libtorch_versions.h"
 #include "ops/common/rounded_weight.h"
 
 namespace lockstep {
@@ -75,23 +75,10 @@ class RandomState {
   };
 
  private:
-  // Returns a generator that starts at the saved state. In a captured graph, seed and offset are read from the device
-  // memory to which each replay writes them.
+  // Returns a generator that starts at the saved state.
   c10::intrusive_ptr<at::CUDAGeneratorImpl> CudaGeneratorThere() const {
-    auto state = c10::make_intrusive<at::CUDAGeneratorState>();
-    if (cuda_.captured_) {
-      const auto on_device = [&](int64_t* number) {
-        return at::from_blob(number, {1}, at::TensorOptions(device_).dtype(at::kLong));
-      };
-      state->capturing_ = true;
-      state->seed_extragraph_ = on_device(cuda_.seed_.ptr);
-      state->offset_extragraph_ = on_device(cuda_.offset_.ptr);
-      state->offset_intragraph_ = cuda_.offset_intragraph_;
-    } else {
-      state->seed_ = cuda_.seed_.val;
-      state->philox_offset_per_thread_ = cuda_.offset_.val;
-    }
-    return c10::make_intrusive<at::CUDAGeneratorImpl>(device_.index(), std::move(state));
+    return c10::make_intrusive<at::CUDAGeneratorImpl>(device_.index(),
+                                                      StateThatDraws(cuda_, device_));
   }
 
   at::Device device_;

@@ -16,6 +16,7 @@
 
 #include "base/tensor/caching_allocator.h"
 #include "base/tensor/foretold_gpu.h"
+#include "base/tensor/libtorch_versions.h"
 
 namespace lockstep {
 namespace {
@@ -26,10 +27,11 @@ namespace profiler = torch::profiler::impl;
 // Calls `act` with the address and the size in bytes of each cuBLAS workspace. ATen keeps a workspace for each pair of
 // a cuBLAS handle and a stream.
 void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
-  const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
+  const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t usual_bytes) {
     const std::shared_lock lock(workspaces.mutex);
-    for (const auto& [stream, memory] : workspaces.map) {
-      act(memory.get(), CachingAllocator::RoundedUp(static_cast<int64_t>(bytes)));
+    for (const auto& [stream, entry] : workspaces.map) {
+      const auto [address, bytes] = WorkspaceOf(entry, usual_bytes);
+      act(address, CachingAllocator::RoundedUp(static_cast<int64_t>(bytes)));
     }
   };
   for_all(at::cuda::cublas_handle_stream_to_workspace(), at::cuda::getChosenWorkspaceSize());

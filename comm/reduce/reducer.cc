@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/memory_scope.h"
 #include "base/tensor/gradient_memory.h"
+#include "base/tensor/libtorch_versions.h"
 #include "base/tensor/range.h"
 
 namespace lockstep {
@@ -35,7 +36,7 @@ struct Reducer::Slot {
   int64_t offset = 0;  // the index of the gradient's first element in the bucket
   // The AccumulateGrad node of the parameter. Autograd has only a weak reference to the node, so this pointer keeps the
   // node and its hook alive.
-  std::shared_ptr<torch::autograd::Node> accumulator;
+  GradientAccumulator accumulator;
   uintptr_t hook = 0;
   unsigned before_addition = 0;  // the hook that runs before autograd adds a gradient
   c10::intrusive_ptr<GradientMemory> memory;
