@@ -42,6 +42,9 @@ OWN_MODEL = path_of("OWN_MODEL")
 
 needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 
+# The program's path in the bundle.
+PROGRAM = "bin/torch-2.11/lockstep"
+
 # Matches the libraries of glibc and of the C++ compiler's runtime, which the bundle expects on every machine.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|stdc\+\+|gcc_s))\.so\.\d+")
 
@@ -107,7 +110,8 @@ def test_the_archive_is_small_and_plain(archive):
         manifest = json.load(file.extractfile("lockstep/manifest.json"))
     assert {f"lockstep/{name}" for name in manifest["files"]} == names - {"lockstep/manifest.json"}
     executable = {m.name for m in members if m.isreg() and m.mode & 0o111}
-    assert executable == {"lockstep/lockstep", "lockstep/bin/lockstep", "lockstep/bin/mpirun", "lockstep/bin/orted"}
+    programs = ("lockstep", PROGRAM, "bin/mpirun", "bin/orted")
+    assert executable == {f"lockstep/{name}" for name in programs}
 
 
 @pytest.mark.all_tier("it packs the bundle again")
@@ -119,10 +123,10 @@ def test_the_same_program_gives_the_same_bytes(archive, tmp_path):
 def test_every_library_is_in_it_or_elsewhere_once(bundle):
     """Checks that each library that a file of the bundle needs is in the bundle, in the system or in a wheel, and that
     no library is in both the bundle and a wheel."""
-    manifest = json.loads((bundle / "manifest.json").read_text())
+    (program,) = json.loads((bundle / "manifest.json").read_text())["programs"]
     here = {path.name for path in (bundle / "lib").iterdir() if path.is_file()}
-    wheels = set(manifest["wheels"])
-    for name, wheel in manifest["wheels"].items():
+    wheels = set(program["wheels"])
+    for name, wheel in program["wheels"].items():
         assert (SITE / wheel["file"]).name == name and (SITE / wheel["file"]).is_file()
     binaries = [p for p in bundle.rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
     assert len(binaries) > 50
@@ -185,7 +189,7 @@ def test_no_library_is_loaded_twice(machine):
     try:
         wait_until(lambda: process.poll() is not None or '"event":"step"' in read(run_dir / "log.jsonl"), 120)
         assert process.poll() is None
-        begin = "/work/lockstep/bin/lockstep train "
+        begin = f"/work/lockstep/{PROGRAM} train "
         ranks = [pid for pid, text in processes_of("run_dir=/work/endless").items() if text.startswith(begin)]
         assert len(ranks) == 2
         for rank in ranks:
@@ -211,7 +215,7 @@ def test_it_needs_no_newer_glibc_than_the_program(bundle):
 
     binaries = [path for path in (bundle / "lib").rglob("*.so*") if path.is_file()]
     assert len(binaries) > 50
-    newest = max(versions(bundle / "bin/lockstep"))
+    newest = max(versions(bundle / PROGRAM))
     assert max(versions(*binaries)) <= newest
     assert json.loads((bundle / "manifest.json").read_text())["glibc"] == f"2.{newest}"
 
@@ -250,9 +254,9 @@ def links_to(wheels, site):
 
 
 def test_the_documented_wheels_are_those_that_it_loads(bundle):
-    manifest = json.loads((bundle / "manifest.json").read_text())
-    loaded = {wheel["package"]: wheel["version"] for wheel in manifest["wheels"].values()}
-    assert documented_wheels() == loaded | dict(re.findall(r"([\w-]+)==(\S+)", manifest["pip"]))
+    (program,) = json.loads((bundle / "manifest.json").read_text())["programs"]
+    loaded = {wheel["package"]: wheel["version"] for wheel in program["wheels"].values()}
+    assert documented_wheels() == loaded | dict(re.findall(r"([\w-]+)==(\S+)", program["pip"]))
 
 
 @needs_mounts
@@ -329,6 +333,54 @@ def test_another_torch_is_said(bundle, tmp_path, state, parts):
     expect_error(run, USAGE, *parts)
 
 
+@pytest.fixture
+def bundle_for_three(bundle):
+    """Returns a bundle whose manifest names programs for torch 2.10 and 2.15, too. Each is a script that prints the
+    torch for which it stands."""
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    (program,) = manifest["programs"]
+    for torch, cuda in (("2.10", "12.8"), ("2.15", "13.2")):
+        file = f"bin/torch-{torch}/lockstep"
+        pip = f"torch=={torch}.0"
+        manifest["programs"].append(dict(program, file=file, torch=f"{torch}.0", cuda=cuda, pip=pip))
+        (bundle / file).parent.mkdir()
+        (bundle / file).write_text(f"#!/bin/sh\necho for torch {torch}\n")
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    return bundle
+
+
+@pytest.mark.parametrize(
+    "version,cuda,said",
+    [
+        ("2.10.0+cu128", "12.8", "for torch 2.10"),
+        ("2.11.0+cu130", "13.0", "LibTorch 2.11.0"),
+        ("2.15.1+cu132", "13.2", "for torch 2.15"),
+    ],
+)
+def test_the_program_of_the_torch_that_is_there_starts(bundle_for_three, tmp_path, version, cuda, said):
+    site = fake_site(tmp_path, version=version, cuda=repr(cuda))
+    run = start(bundle_for_three, "version", env={"LOCKSTEP_TORCH": str(site)})
+    assert run.status == DONE and said in run.out, run
+
+
+@pytest.mark.parametrize(
+    "version,nearest", [("2.9.1", "2.10.0"), ("2.12.1", "2.11.0"), ("2.13.0", "2.15.0"), ("2.14.1", "2.15.0"), ("3.0.0", "2.15.0")]
+)
+def test_the_nearest_torch_is_named(bundle_for_three, tmp_path, version, nearest):
+    site = fake_site(tmp_path, version=version)
+    run = start(bundle_for_three, "version", env={"LOCKSTEP_TORCH": str(site)})
+    wanted = "needs torch 2.11.0 for CUDA 13.0 or torch 2.10.0 for CUDA 12.8 or torch 2.15.0 for CUDA 13.2"
+    expect_error(run, USAGE, f"torch {version} in {site}", wanted, f"pip install torch=={nearest}")
+
+
+def test_another_program_must_fit(tmp_path):
+    run = Run(["bundle", tmp_path / "b.tar.gz", "--also", "/bin/true"])
+    expect_error(run, USAGE, "/bin/true: needs no libc10.so of LibTorch, so it is not this program")
+    run = Run(["bundle", tmp_path / "b.tar.gz", "--also", LOCKSTEP])
+    expect_error(run, USAGE, "were both built with torch 2.11: give one for each torch")
+    assert not any(tmp_path.iterdir())
+
+
 def test_no_torch_is_said(bundle, tmp_path):
     run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)})
     expect_error(run, USAGE, f"no torch in {tmp_path}:", "pip install torch==2.11.0")
@@ -382,19 +434,20 @@ def test_files_that_cannot_be_executed(bundle):
     """Checks that the bundle starts although its programs have lost their executable bits. In a read-only folder the
     start fails, and the error says how to copy the bundle. Kaggle unpacks uploads without the files' modes into a
     read-only folder."""
-    for path in (bundle / "bin").iterdir():
-        path.chmod(0o644)
+    for path in (bundle / "bin").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
     if why_there_is_none() is None:
         mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
         run = start(bundle, "version", python=[*NAMESPACE, "/bin/sh", "-c", mount, str(bundle), sys.executable])
-        expect_error(run, USAGE, "bin/lockstep may not be executed", f"cp -r {bundle} /tmp")
+        expect_error(run, USAGE, f"{PROGRAM} may not be executed", f"cp -r {bundle} /tmp")
     assert start(bundle, "version").status == DONE
 
 
 def test_the_drivers_folder_is_kept(bundle, tmp_path):
     """Checks that the script leaves the user's LD_LIBRARY_PATH at the end of the new one. In Kaggle's notebooks this
     variable contains the folder of libcuda.so.1."""
-    (bundle / "bin/lockstep").write_text("#!/bin/sh\necho $LD_LIBRARY_PATH\necho $PATH\n")
+    (bundle / PROGRAM).write_text("#!/bin/sh\necho $LD_LIBRARY_PATH\necho $PATH\n")
     run = start(bundle, env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "PATH": "/usr/bin"})
     libraries, path = run.out.split()
     assert libraries.startswith(f"{bundle}/lib:{SITE}/torch/lib:") and libraries.endswith(":/usr/local/nvidia/lib64")

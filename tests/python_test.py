@@ -149,7 +149,7 @@ def test_the_wheel_is_small_and_whole(wheel):
     for path in sources:
         assert content[path] == (PACKAGE / path).read_bytes()
     executable = {path for path, mode in modes.items() if mode & 0o111}
-    programs = ("lockstep", "bin/lockstep", "bin/mpirun", "bin/orted")
+    programs = ("lockstep", "bin/torch-2.11/lockstep", "bin/mpirun", "bin/orted")
     assert executable == {f"lockstep/_program/{name}" for name in programs}
 
 

@@ -1,4 +1,5 @@
-"""@wheels: a repository with LibTorch, the CUDA toolkit, CUTLASS, cuDNN, its frontend and NCCL, from wheels in .venv.
+"""@wheels: a repository with LibTorch, the CUDA toolkit, CUTLASS, cuDNN, its frontend and NCCL, from wheels in .venv, or
+in the environment that the variable LOCKSTEP_VENV names.
 
 With wheels, third_party/requirements.txt pins the same version of each library on every machine, and these are the
 versions that PyTorch's users have. No CUDA toolkit has to be installed on the system. The PyTorch with which the tests
@@ -113,7 +114,9 @@ filegroup(
 """
 
 def _python_wheels_impl(ctx):
-    python = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
+    root = ctx.path(Label("//:WORKSPACE")).dirname
+    venv = ctx.path(ctx.os.environ["LOCKSTEP_VENV"]) if "LOCKSTEP_VENV" in ctx.os.environ else root.get_child(".venv")
+    python = venv.get_child("bin").get_child("python")
     result = ctx.execute([
         python,
         "-c",
@@ -137,5 +140,6 @@ def _python_wheels_impl(ctx):
 python_wheels = repository_rule(
     implementation = _python_wheels_impl,
     configure = True,
+    environ = ["LOCKSTEP_VENV"],
     local = True,
 )

@@ -1,6 +1,7 @@
 #include "launch/bundle/bundle.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -72,12 +73,18 @@ constexpr char kProgramInWheel[] = "lockstep/_program";
 
 std::string ThisProgram() { return fs::read_symlink("/proc/self/exe"); }
 
-// Returns the folder of the bundle to which `program` belongs; an empty string if `program` belongs to no bundle.
+std::vector<std::string> WithThisProgram(std::vector<std::string> programs) {
+  programs.insert(programs.begin(), ThisProgram());
+  return programs;
+}
+
+// Returns the folder of the bundle to which `program` (BUNDLE/bin/torch-2.11/lockstep) belongs; an empty string if
+// `program` belongs to no bundle.
 std::string BundleOf(const std::string& program) {
-  const fs::path folder = fs::path(program).parent_path().parent_path();
-  const bool is_bundle = fs::path(program).parent_path().filename() == "bin" &&
-                         access((folder / kManifest).c_str(), F_OK) == 0;
-  return is_bundle ? folder.string() : "";
+  const fs::path bin = fs::path(program).parent_path().parent_path();
+  const bool is_bundle =
+      bin.filename() == "bin" && access((bin.parent_path() / kManifest).c_str(), F_OK) == 0;
+  return is_bundle ? bin.parent_path().string() : "";
 }
 
 // The folder in which the torch wheel was installed (site-packages), and the versions in the wheel's file
@@ -88,9 +95,11 @@ struct Torch {
   std::string cuda;     // such as "13.0"
 };
 
-Torch TorchOf(const Libraries& libraries) {
+Torch TorchOf(const std::string& program, const Libraries& libraries) {
   const auto c10 = libraries.find("libc10.so");
-  if (c10 == libraries.end()) throw BugError("the program needs no libc10.so");
+  if (c10 == libraries.end()) {
+    throw UsageError("{}: needs no libc10.so of LibTorch, so it is not this program", program);
+  }
   // The library's path is SITE/torch/lib/libc10.so.
   const fs::path package = fs::path(c10->second).parent_path().parent_path();
   Torch torch{.site = package.parent_path(), .version = "", .cuda = ""};
@@ -109,6 +118,33 @@ Torch TorchOf(const Libraries& libraries) {
         (package / "version.py").string());
   }
   return torch;
+}
+
+// Returns the part of `torch`'s version that must be the same where the program runs: "2.11" of "2.11.0".
+std::string SeriesOf(const Torch& torch) {
+  return torch.version.substr(0, torch.version.find('.', torch.version.find('.') + 1));
+}
+
+// This program, built with one torch.
+struct Build {
+  std::string program;  // its path
+  Libraries needs;
+  Torch torch;
+};
+
+// Returns what `programs` need. Throws Error (kUsage) if two of them were built with torches of the same series.
+std::vector<Build> BuildsOf(const std::vector<std::string>& programs) {
+  std::vector<Build> builds;
+  for (const std::string& program : programs) {
+    const Libraries needs = LibrariesOf({program}).front();
+    builds.push_back({program, needs, TorchOf(program, needs)});
+    for (const Build& other : std::span(builds).first(builds.size() - 1)) {
+      if (SeriesOf(other.torch) != SeriesOf(builds.back().torch)) continue;
+      throw UsageError("{} and {} were both built with torch {}: give one for each torch",
+                       other.program, program, SeriesOf(other.torch));
+    }
+  }
+  return builds;
 }
 
 // A folder in /dev/shm in which the files of a bundle or a wheel are collected before they are packed.
@@ -203,25 +239,26 @@ std::string OpenMpiFolder(const std::string& name) {
   return FirstLine(std::string_view(output).substr(begin + key.size()));
 }
 
-// Finds the files of Open MPI on this machine, and the libraries that these files need. Adds the libraries in `also`,
-// which this program needs, to the result. Throws Error (kUsage).
-OpenMpi FindOpenMpi(const Libraries& also) {
+// Finds the files of Open MPI on this machine, and the libraries that these files need. Adds the libraries that `builds`
+// need to the result. Throws Error (kUsage) if two files need libraries of the same name that are not the same file,
+// except those of torch.
+OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
   OpenMpi mpi;
   mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
   mpi.orted = FindTool("orted", "openmpi-bin");
   for (const Libraries& libraries : LibrariesOf({mpi.mpirun, mpi.orted})) {
     mpi.libraries.insert(libraries.begin(), libraries.end());
   }
-  for (const auto& [name, path] : mpi.libraries) {
-    const auto other = also.find(name);
-    if (other != also.end() && other->second != path) {
+  for (const Build& build : builds) {
+    for (const auto& [name, path] : build.needs) {
+      const auto [other, is_new] = mpi.libraries.try_emplace(name, path);
+      if (is_new || other->second == path || path.starts_with(build.torch.site + "/")) continue;
       throw UsageError(
-          "{} takes {} from {} and the program from {}: put the mpirun that the program was built "
-          "with first into PATH",
-          mpi.mpirun, name, path, other->second);
+          "{} takes {} from {} and {} from {}: put the mpirun that the program was built with first "
+          "into PATH",
+          mpi.mpirun, name, other->second, build.program, path);
     }
   }
-  mpi.libraries.insert(also.begin(), also.end());
   // A plugin that does not use a network may need these libraries besides those in `mpi.libraries`: system libraries,
   // Open MPI's own libraries, libmunge, and libpmix, through which mpirun communicates with its ranks.
   const auto may_be_added = [](const std::string& library) {
@@ -256,72 +293,75 @@ OpenMpi FindOpenMpi(const Libraries& also) {
   return mpi;
 }
 
-std::string ManifestText(const std::string& program, const std::string& version, const Torch& torch,
-                         const SymbolVersions& symbols,
-                         const std::vector<std::pair<std::string, std::string>>& wheel_libraries,
-                         const std::set<std::string>& files) {
+// Returns the part of the manifest that the start script reads if it finds the torch of `build`: `file` is the program's
+// path in the bundle, and `wheel_libraries` are the names of libraries and their paths below the folder of the wheels.
+nlohmann::json ManifestOf(
+    const Build& build, const std::string& file,
+    const std::vector<std::pair<std::string, std::string>>& wheel_libraries) {
+  const Torch& torch = build.torch;
+  std::vector<std::string> wheel_files;
+  for (const auto& [name, path] : wheel_libraries) wheel_files.push_back(path);
   // The code of data/images/nvjpeg.h loads this library at run time, if the machine has the library.
-  constexpr char kNvjpeg[] = "nvidia/cu13/lib/libnvjpeg.so.13";
-  std::vector<std::string> wheel_files{kNvjpeg};
-  for (const auto& [name, file] : wheel_libraries) wheel_files.push_back(file);
+  const std::string nvjpeg_file =
+      fmt::format("nvidia/cu{0}/lib/libnvjpeg.so.{0}", torch.cuda.substr(0, torch.cuda.find('.')));
+  wheel_files.push_back(nvjpeg_file);
   const std::map<std::string, Wheel> wheels = WheelsOf(wheel_files, torch.site);
   std::string pip = fmt::format("torch=={}", torch.version);
-  if (const auto nvjpeg = wheels.find(kNvjpeg); nvjpeg != wheels.end()) {
+  if (const auto nvjpeg = wheels.find(nvjpeg_file); nvjpeg != wheels.end()) {
     pip += fmt::format(" {}=={}", nvjpeg->second.package, nvjpeg->second.version);
   }
   nlohmann::json by_library = nlohmann::json::object();
-  for (const auto& [name, file] : wheel_libraries) {
-    const auto wheel = wheels.find(file);
+  for (const auto& [name, path] : wheel_libraries) {
+    const auto wheel = wheels.find(path);
     if (wheel == wheels.end()) {
       throw UsageError(
           "{}/{} belongs to no package that pip installed: a bundle is made with the "
           "wheels of third_party/requirements.txt",
-          torch.site, file);
+          torch.site, path);
     }
     by_library[name] = {
-        {"file", file}, {"package", wheel->second.package}, {"version", wheel->second.version}};
+        {"file", path}, {"package", wheel->second.package}, {"version", wheel->second.version}};
   }
-  utsname machine{};
-  uname(&machine);
-  const nlohmann::json manifest{{"program", program},
-                                {"version", version},
-                                {"architecture", machine.machine},
-                                {"glibc", symbols.glibc},
-                                {"glibcxx", symbols.glibcxx},
-                                {"torch", torch.version},
-                                {"cuda", torch.cuda},
-                                {"pip", pip},
-                                {"wheels", by_library},
-                                {"files", files}};
-  return manifest.dump(1) + "\n";
+  return {{"file", file},
+          {"torch", torch.version},
+          {"cuda", torch.cuda},
+          {"pip", pip},
+          {"wheels", by_library}};
 }
 
-// The oldest version of glibc with which the files of a bundle work, and the version of torch with which the program
-// was linked.
+// The oldest version of glibc with which the files of a bundle work, and the series of torch for which it has a program.
 struct Needs {
   std::string glibc;
-  std::string torch;
+  std::vector<std::string> torches;
 };
 
-// Copies `program` to bin/NAME of `stage`, where NAME is `name`, and adds all other files of a bundle.
-Needs Fill(Stage& stage, const std::string& program, const std::string& name,
+// Copies the programs of `builds` to bin/torch-SERIES/NAME of `stage`, where NAME is `name`, and adds all other files of
+// a bundle.
+Needs Fill(Stage& stage, const std::vector<Build>& builds, const std::string& name,
            const std::string& version) {
-  const Libraries needs = LibrariesOf({program}).front();
-  const Torch torch = TorchOf(needs);
-  const OpenMpi mpi = FindOpenMpi(needs);
-
-  OutputOf({"strip", "-o", stage.Path("bin/" + name), program});
-  stage.Add("bin/" + name);
+  const OpenMpi mpi = FindOpenMpi(builds);
+  std::vector<std::string> executables{name, "bin/mpirun", "bin/orted"};
   stage.Copy(mpi.mpirun, "bin/mpirun");
   stage.Copy(mpi.orted, "bin/orted");
-  std::vector<std::pair<std::string, std::string>> wheel_libraries;
-  for (const auto& [library, path] : mpi.libraries) {
-    if (IsTheSystems(library)) continue;
-    if (path.starts_with(torch.site + "/")) {
-      wheel_libraries.emplace_back(library, path.substr(torch.site.size() + 1));
-    } else {
-      stage.Copy(path, "lib/" + library);
+  nlohmann::json programs = nlohmann::json::array();
+  Needs needs;
+  std::set<std::string> in_wheels;
+  for (const Build& build : builds) {
+    needs.torches.push_back(SeriesOf(build.torch));
+    const std::string file = fmt::format("bin/torch-{}/{}", needs.torches.back(), name);
+    OutputOf({"strip", "-o", stage.Path(file), build.program});
+    stage.Add(file);
+    executables.push_back(file);
+    std::vector<std::pair<std::string, std::string>> wheel_libraries;
+    for (const auto& [library, path] : build.needs) {
+      if (IsTheSystems(library) || !path.starts_with(build.torch.site + "/")) continue;
+      wheel_libraries.emplace_back(library, path.substr(build.torch.site.size() + 1));
+      in_wheels.insert(path);
     }
+    programs.push_back(ManifestOf(build, file, wheel_libraries));
+  }
+  for (const auto& [library, path] : mpi.libraries) {
+    if (!IsTheSystems(library) && !in_wheels.contains(path)) stage.Copy(path, "lib/" + library);
   }
   for (const auto& [folder, plugins] :
        {std::pair("lib/openmpi/", mpi.plugins), std::pair("lib/pmix/", mpi.pmix_plugins)}) {
@@ -332,6 +372,7 @@ Needs Fill(Stage& stage, const std::string& program, const std::string& name,
   std::vector<std::string> binaries;
   for (const std::string& file : stage.files()) binaries.push_back(stage.Path(file));
   const SymbolVersions symbols = SymbolVersionsOf(binaries);
+  needs.glibc = symbols.glibc;
 
   stage.CopyHelpTexts(mpi.texts, "share/openmpi");
   if (!mpi.pmix_texts.empty()) stage.CopyHelpTexts(mpi.pmix_texts, "share/pmix");
@@ -342,13 +383,14 @@ Needs Fill(Stage& stage, const std::string& program, const std::string& name,
   stage.Write("examples/digits/digits.csv", kDigits);
   stage.Write("examples/digits/README.md", kDigitsReadme);
   stage.Write(name, kStart);
-  for (const std::string& file :
-       {name, "bin/" + name, std::string("bin/mpirun"), std::string("bin/orted")}) {
-    stage.SetExecutable(file);
-  }
-  stage.Write(kManifest,
-              ManifestText(name, version, torch, symbols, wheel_libraries, stage.files()));
-  return {.glibc = symbols.glibc, .torch = torch.version};
+  for (const std::string& file : executables) stage.SetExecutable(file);
+  utsname machine{};
+  uname(&machine);
+  const nlohmann::json manifest{{"version", version},          {"architecture", machine.machine},
+                                {"glibc", symbols.glibc},      {"glibcxx", symbols.glibcxx},
+                                {"programs", programs},        {"files", stage.files()}};
+  stage.Write(kManifest, manifest.dump(1) + "\n");
+  return needs;
 }
 
 void RequireNew(const std::string& archive) {
@@ -411,7 +453,8 @@ std::string PlatformTag(std::string glibc) {
 
 }  // namespace
 
-void MakeBundle(const std::string& archive, const std::string& version) {
+void MakeBundle(const std::string& archive, const std::string& version,
+                const std::vector<std::string>& also) {
   const std::string program = ThisProgram();
   if (!archive.ends_with(".tar.gz") && !archive.ends_with(".tgz")) {
     throw UsageError("{}: a bundle is a tar file: give it a name that ends in .tar.gz", archive);
@@ -425,7 +468,7 @@ void MakeBundle(const std::string& archive, const std::string& version) {
   RequireFolder(scratch);
   const std::string name = fs::path(program).filename();
   Stage stage(scratch.path() + "/" + name);
-  Fill(stage, program, name, version);
+  Fill(stage, BuildsOf(WithThisProgram(also)), name, version);
   const std::string bytes = OutputOf({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
                                       "--numeric-owner", "--mode=u+rw,go=u,go-w", "--format=ustar",
                                       "-I", "gzip -n", "-C", scratch.path(), "-cf", "-", name});
@@ -434,7 +477,8 @@ void MakeBundle(const std::string& archive, const std::string& version) {
         bytes.size() * 1e-6, stage.files().size(), name, name);
 }
 
-void MakeWheel(const std::string& folder, const std::string& version) {
+void MakeWheel(const std::string& folder, const std::string& version,
+               const std::vector<std::string>& also) {
   const std::string program = ThisProgram();
   RequireNoBundle(program);
   for (const auto& [tool, package] : kTools) FindTool(tool, package);
@@ -448,7 +492,7 @@ void MakeWheel(const std::string& folder, const std::string& version) {
   RequireFolder(scratch);
   const std::string name = fs::path(program).filename();
   Stage stage(fmt::format("{}/{}", scratch.path(), kProgramInWheel));
-  const Needs needs = Fill(stage, program, name, version);
+  const Needs needs = Fill(stage, BuildsOf(WithThisProgram(also)), name, version);
   Stage package(scratch.path());
   WritePackage(package);
   const std::string tag = "py3-none-" + PlatformTag(needs.glibc);
@@ -456,10 +500,11 @@ void MakeWheel(const std::string& folder, const std::string& version) {
       (fs::path(folder) / fmt::format("lockstep-{}-{}.whl", version, tag)).string();
   RequireNew(wheel);
   const std::string bytes = OutputOf({kPython.first, "-I", "-S", "-c", kWheelArchive,
-                                      scratch.path(), "lockstep", version, tag, needs.torch, name});
+                                      scratch.path(), "lockstep", version, tag,
+                                      fmt::format("{}", fmt::join(needs.torches, ",")), name});
   WriteArchive(wheel, bytes);
   Print("{}: {:.1f} MB, {} files; pip install it beside torch {}\n", wheel, bytes.size() * 1e-6,
-        stage.files().size() + package.files().size(), needs.torch);
+        stage.files().size() + package.files().size(), fmt::join(needs.torches, ", "));
 }
 
 std::string StartScriptOr(const std::string& program) {

@@ -3,8 +3,9 @@
 //
 // Promise: the archive unpacks to one folder. The program in this folder runs from any path. It needs a machine of the
 // same CPU architecture, a glibc and a libstdc++ that are new enough, and a Python that has a torch wheel. The wheel's
-// torch must have the same first two version numbers (such as 2.11), and must be built for the same CUDA, as the torch
-// with which the program was linked. The program runs as one process, or as several ranks that the bundle's own mpirun
+// torch must have the same first two version numbers (such as 2.11), and must be built for the same CUDA, as a torch with
+// which the program was linked: a bundle may have the program several times, linked with several torches, and the start
+// script takes the one that fits. The program runs as one process, or as several ranks that the bundle's own mpirun
 // starts. The libraries of the wheels and of glibc are not in the bundle but only on the machine, so none of them is
 // loaded twice. Two bundles of the same program have the same bytes. The archive is written completely or not at all,
 // and never replaces an existing file.
@@ -23,7 +24,7 @@
 //      and this file gets the final name when all bytes are on the disk
 //
 //   lockstep/lockstep             the start script
-//   lockstep/bin/                 the program, stripped; mpirun, orted
+//   lockstep/bin/                 mpirun, orted; torch-2.11/: the program that was linked with torch 2.11, stripped
 //   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins
 //   lockstep/share/, etc/         Open MPI's and PMIx's texts and settings
 //   lockstep/examples/digits/     a config and its data
@@ -44,20 +45,26 @@
 //     -> test_an_archive_that_cannot_be_written
 //   mpirun and this program use two libraries with the same name -> Error (kUsage) that names both paths
 //     -> (needs a broken machine)
+//   two programs were linked with the same torch, or one with none -> Error (kUsage) that names them
+//     -> test_another_program_must_fit
 //   a wheel with that name exists, or its folder does not exist -> Error (kUsage)
 //     -> tests/python_test.py, test_a_wheel_that_cannot_be_made
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
-// Packs this program, whose version is `version`, into the file `archive`. Throws Error (kUsage, kCheckpoint).
-void MakeBundle(const std::string& archive, const std::string& version);
+// Packs this program, whose version is `version`, into the file `archive`. `also` are the paths of the same program,
+// built with other torches. Throws Error (kUsage, kCheckpoint).
+void MakeBundle(const std::string& archive, const std::string& version,
+                const std::vector<std::string>& also);
 
-// Packs this program, whose version is `version`, into a wheel in `folder`, which must exist. Throws Error (kUsage,
+// Packs this program and `also`, as MakeBundle() does, into a wheel in `folder`, which must exist. Throws Error (kUsage,
 // kCheckpoint).
-void MakeWheel(const std::string& folder, const std::string& version);
+void MakeWheel(const std::string& folder, const std::string& version,
+               const std::vector<std::string>& also);
 
 // If this program belongs to a bundle, returns the path of the bundle's start script, through which other processes
 // must start the program. Otherwise returns `program`.

@@ -11,8 +11,8 @@ folders of the wheels, and then in the machine's own folders, in this order. man
 This script does not import torch, because that takes seconds.
 
 what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
-  there is no torch, or torch has another version or was built for another CUDA -> the pip command to run
-    -> test_another_torch_is_said
+  there is no torch, or no program fits its version or its CUDA -> the pip command to run, for the nearest version
+    -> test_another_torch_is_said, test_the_nearest_torch_is_named
   a library of a wheel, or of the bundle, is missing -> the library's name, and how to get it
     -> test_a_missing_library_is_said
   the machine's glibc or libstdc++ is too old, or the CPU architecture differs -> what the machine has or lacks, and
@@ -157,36 +157,51 @@ def torch_versions(site):
     return version or "of no version", cuda
 
 
-def find_torch(manifest, sites):
-    """Returns the first of the folders `sites` that has torch, which is the torch that this Python would import.
+def nearest_program(programs, version):
+    """Returns the program that was built with the torch nearest to `version`; of two, the one with the newer torch."""
 
-    Prints an error and exits with status 2 if there is no torch, or if its version (such as 2.11) or CUDA does not fit.
+    def place(name):
+        major, minor = (numbers(name) + [0, 0])[:2]
+        return major * 1000 + minor
+
+    return min(programs, key=lambda program: (abs(place(program["torch"]) - place(version)), -place(program["torch"])))
+
+
+def find_torch(manifest, sites):
+    """Returns the first of the folders `sites` that has torch, which is the torch that this Python would import, and
+    the program of the manifest that was built with this torch.
+
+    Prints an error and exits with status 2 if there is no torch, or if no program fits its version (such as 2.11) and
+    CUDA.
     """
-    wanted = "torch %s for CUDA %s" % (manifest["torch"], manifest["cuda"])
+    programs = manifest["programs"]
+    wanted = " or ".join("torch %s for CUDA %s" % (program["torch"], program["cuda"]) for program in programs)
     elsewhere = ", or set LOCKSTEP_TORCH to a site-packages folder that has it"
     for site in sites:
         if not os.path.isdir(os.path.join(site, "torch")):
             continue
         version, cuda = torch_versions(site)
-        if numbers(version)[:2] != numbers(manifest["torch"])[:2]:
+        program = nearest_program(programs, version)
+        if numbers(version)[:2] != numbers(program["torch"])[:2]:
             fail(
                 "torch %s in %s: the program needs %s: pip install %s%s"
-                % (version, site, wanted, manifest["pip"], elsewhere)
+                % (version, site, wanted, program["pip"], elsewhere)
             )
-        if cuda != manifest["cuda"]:
+        if cuda != program["cuda"]:
             # Without --force-reinstall, pip would keep an installed 2.11.0+cu128, because this version satisfies
             # "torch==2.11.0".
             fail(
                 "torch %s in %s is built for %s: the program needs %s: pip install --force-reinstall %s%s"
                 % (version, site, "the CPU alone" if cuda in (None, "None") else "CUDA " + cuda, wanted,
-                   manifest["pip"], elsewhere)
+                   program["pip"], elsewhere)
             )
-        return site
+        return site, program
     place = sites[0] if os.environ.get("LOCKSTEP_TORCH") else sys.executable
-    fail("no torch in %s: the program needs %s: pip install %s%s" % (place, wanted, manifest["pip"], elsewhere))
+    newest = max(programs, key=lambda program: numbers(program["torch"]))
+    fail("no torch in %s: the program needs %s: pip install %s%s" % (place, wanted, newest["pip"], elsewhere))
 
 
-def find_libraries(manifest, torch, sites):
+def find_libraries(program, torch, sites):
     """Returns the folders of the wheels' libraries: torch/lib first, then the folders of the other libraries that the
     program links, and then those of libraries that are loaded at run time.
 
@@ -195,8 +210,8 @@ def find_libraries(manifest, torch, sites):
     """
     folders = []
     sites = [torch] + [site for site in sites if site != torch]
-    for name in sorted(manifest["wheels"]):
-        wheel = manifest["wheels"][name]
+    for name in sorted(program["wheels"]):
+        wheel = program["wheels"][name]
         for site in sites:
             if os.path.isfile(os.path.join(site, wheel["file"])):
                 break
@@ -247,13 +262,15 @@ def main():
     manifest = read_manifest()
     check_machine(manifest)
     sites = where_to_look()
-    torch = find_torch(manifest, sites)
+    torch, program = find_torch(manifest, sites)
     library_path = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    folders = [os.path.join(ROOT, "lib")] + find_libraries(manifest, torch, sites)
+    folders = [os.path.join(ROOT, "lib")] + find_libraries(program, torch, sites)
     # The folders of LD_LIBRARY_PATH are kept, because on some machines the GPU driver's libraries are in one of them.
     folders += [folder for folder in library_path if folder not in folders]
     check_libstdcxx(manifest, folders)
+    path = os.path.join(ROOT, program["file"])
     make_executable(os.path.join(ROOT, "bin"))
+    make_executable(os.path.dirname(path))
     environment = dict(
         os.environ,
         LD_LIBRARY_PATH=":".join(folders),
@@ -278,12 +295,11 @@ def main():
     # mpirun crashes if the user has no home folder, as in some containers.
     if os.path.expanduser("~") == "~":
         environment["HOME"] = "/"
-    program = os.path.join(ROOT, "bin", manifest["program"])
     try:
-        os.execve(program, [program] + sys.argv[1:], environment)
+        os.execve(path, [path] + sys.argv[1:], environment)
     except OSError as error:
         fail("%s cannot be started: %s: copy the bundle to where files may be executed, cp -r %s /tmp"
-             % (program, error.strerror, ROOT))
+             % (path, error.strerror, ROOT))
 
 
 main()

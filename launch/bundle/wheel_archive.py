@@ -3,8 +3,8 @@
     python3 -c SCRIPT FOLDER NAME VERSION TAG TORCH COMMAND
 
 SCRIPT is the text of this file. NAME and VERSION are the name and the version of the Python distribution. TAG is the
-wheel's tag, for example py3-none-manylinux_2_34_x86_64. TORCH is the version of torch that the program needs. COMMAND
-is the name of the command that starts the program. The same files make a wheel with the same bytes.
+wheel's tag, for example py3-none-manylinux_2_34_x86_64. TORCH names the series of torch for which the wheel has a
+program, such as 2.11,2.15. COMMAND is the name of the command that starts the program. The same files make a wheel with the same bytes.
 """
 
 import base64
@@ -23,7 +23,7 @@ Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Classifier: Typing :: Typed
 Requires-Python: >=3.10
-Requires-Dist: torch=={torch}.*
+Requires-Dist: torch{torch}
 """
 
 WHEEL = """Wheel-Version: 1.0
@@ -39,7 +39,10 @@ ENTRY_POINTS = """[console_scripts]
 
 def main(folder, name, version, tag, torch, command):
     facts = {"name": name, "version": version, "tag": tag, "command": command}
-    facts["torch"] = ".".join(torch.split(".")[:2])
+    series = sorted(torch.split(","), key=lambda name: [int(number) for number in name.split(".")])
+    # With several series the wheel also goes beside a torch between them, for which it has no program: the start script
+    # names the nearest one. pip would otherwise replace the user's torch.
+    facts["torch"] = f"=={series[0]}.*" if len(series) == 1 else f">={series[0]},<={series[-1]}.9999"
     info = f"{name}-{version}.dist-info/"
     files = {}  # maps a path in the wheel to the file's content and mode
     for path, _, names in os.walk(folder):

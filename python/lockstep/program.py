@@ -58,7 +58,7 @@ class Result(NamedTuple):
 def bundled() -> list[str]:
     """Returns the command that starts the wheel's program, if this package was installed from a wheel; otherwise []."""
     for start in sorted((_PACKAGE / "_program").glob("*")):
-        if start.is_file() and (_PACKAGE / "_program" / "bin" / start.name).exists():
+        if start.is_file() and any((_PACKAGE / "_program" / "bin").glob(f"*/{start.name}")):
             # The option -S leaves out site-packages, which the start script adds itself.
             return [sys.executable, "-S", str(start)]
     return []
