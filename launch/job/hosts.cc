@@ -80,9 +80,14 @@ std::string HostsOf(const std::string& hosts) {
       }
     }
     const std::string host = fmt::format("{}:{}", name, ranks);
-    try {
-      ParseHosts(host);
-    } catch (const Error&) {
+    const auto is_one = [&] {
+      try {
+        return ParseHosts(host).size() == 1;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    if (!is_one()) {
       throw UsageError("{}:{}: \"{}\" is no machine with its ranks: write node1 slots=8", path,
                        number, host);
     }
