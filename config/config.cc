@@ -3,20 +3,35 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "config/check_config.h"
 #include "config/defaults.h"
 #include "config/read_config.h"
+#include "config/schema/fields.h"
+#include "config/schema/options.pb.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
 constexpr size_t kMostText = size_t{16} << 20;  // the most bytes that a config file may have
+
+// Applies `assignments` to the config that the file `path` holds, checks it, and fills in its defaults.
+Config Complete(Config config, const std::string& path, const std::vector<std::string>& assignments,
+                Origins& origins, Files files) {
+  for (const std::string& assignment : assignments) Assign(assignment, config, origins);
+  CheckConfig(FieldCheck(config, path, origins), files);
+  FillDefaults(config, config);
+  if (config.run_dir().empty()) config.set_run_dir("runs/" + fs::path(path).stem().string());
+  return config;
+}
 
 }  // namespace
 
@@ -34,12 +49,30 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& assig
 Config LoadConfigText(const std::string& path, const std::string& text,
                       const std::vector<std::string>& assignments) {
   Origins origins;
+  return Complete(ParseFile(path, text, FormerFields::kRefuse, origins), path, assignments, origins,
+                  Files::kMustExist);
+}
+
+Config LoadConfigForElsewhere(const std::string& path, const std::string& text,
+                              const std::vector<std::string>& assignments) {
+  Origins origins;
   Config config = ParseFile(path, text, FormerFields::kRefuse, origins);
-  for (const std::string& assignment : assignments) Assign(assignment, config, origins);
-  CheckConfig(FieldCheck(config, path, origins), Files::kMustExist);
-  FillDefaults(config, config);
-  if (config.run_dir().empty()) config.set_run_dir("runs/" + fs::path(path).stem().string());
-  return config;
+  std::string why;
+  const Config as_written = ParseText(text, why);
+  VisitSetFields(
+      as_written, "",
+      [&](const Message& message, const FieldDescriptor& field, const std::string& name) {
+        if (!field.options().GetExtension(config::existing_file)) return;
+        for (const std::string& file : StringsOf(message, field)) {
+          if (file.empty() || fs::path(file).is_absolute()) continue;
+          FieldCheck(config, path, origins)
+              .Fail(name, fmt::format("{}: the machines that train do not see this "
+                                      "config's folder: write the whole path that the "
+                                      "file has there",
+                                      file));
+        }
+      });
+  return Complete(std::move(config), path, assignments, origins, Files::kMayBeGone);
 }
 
 Config LoadRunConfig(const std::string& run_dir) {

@@ -11,6 +11,8 @@
 //   number out of range, file that does not exist, impossible combination
 //                               -> path:line:column and the field          -> PointsAtARange, ...
 //   a bad --set                 -> --set and the assignment                -> Set*
+//   a config for other machines names a file relative to its folder
+//                               -> path:line:column and the field          -> ForElsewhere...
 #pragma once
 
 #include <string>
@@ -33,6 +35,12 @@ std::string ReadConfigText(const std::string& path);
 // Does the same as LoadConfig() for the config `text`, which was read from the file `path`.
 Config LoadConfigText(const std::string& path, const std::string& text,
                       const std::vector<std::string>& assignments);
+
+// Does the same for a run on machines that see other folders than this one. The files that the config names may be
+// missing here. If the config names a file relative to its own folder, which those machines do not see, throws Error
+// (kUsage).
+Config LoadConfigForElsewhere(const std::string& path, const std::string& text,
+                              const std::vector<std::string>& assignments);
 
 // Reads the config that a run saved in the folder `run_dir`. The data files that the config names may have been
 // deleted. Throws Error (kUsage).

@@ -56,6 +56,21 @@ TEST_F(ConfigTest, FillsEveryDefaultAndAnchorsPaths) {
             std::filesystem::path(testing::TempDir() + "/train.csv").lexically_normal());
 }
 
+TEST_F(ConfigTest, ForElsewhereNamesFilesThatMachinesThereHave) {
+  const Config config =
+      LoadConfigForElsewhere("a/c.pbtxt", "data { train: \"/nowhere/train.csv\" }", {"epochs=3"});
+  EXPECT_EQ(config.data().train(0), "/nowhere/train.csv");
+  EXPECT_EQ(config.epochs(), 3);
+  EXPECT_EQ(config.run_dir(), "runs/c");
+  try {
+    LoadConfigForElsewhere("a/c.pbtxt", "\n" + std::string(kGood), {});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("a/c.pbtxt:2:8: data.train: train.csv: the machines"));
+  }
+}
+
 TEST_F(ConfigTest, WhatIsPrintedLoadsAgainAsTheSame) {
   const Config config =
       Load(std::string(kGood) + "model { name: 'convnet' convnet { channels: [4, 8] } }");

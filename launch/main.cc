@@ -20,6 +20,7 @@
 #include "launch/cli/command/command.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/topics.h"
+#include "launch/job/hosts.h"
 #include "launch/job/start_job.h"
 #include "launch/job/supervised_job.h"
 #include "trainer/run/extensions.h"
@@ -31,7 +32,8 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
   options.Add("-n,--ranks", start.ranks, "start N ranks on this machine through mpirun")
       .Within(1, 4096);
   options.Add("--hosts", start.hosts,
-              "node1:8,node2:8: start so many ranks on each of these machines, through ssh");
+              "node1:8,node2:8, or @FILE (a host file of mpirun): start so many ranks on each of "
+              "these machines, through ssh");
   options.Add("--elastic", start.elastic,
               "with --restarts: go on without machines and GPUs that have failed");
   options
@@ -178,6 +180,7 @@ int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& pr
   try {
     CommandOf(app, WithoutStartOptions(invocation.words));
     app.parse(argc, argv);
+    invocation.start.hosts = HostsOf(invocation.start.hosts);
     invocation.program = ProgramPath(argv[0]);
     for (const std::unique_ptr<Command>& command : commands) {
       if (!command->parsed()) continue;

@@ -13,7 +13,7 @@ from harness import DONE, LOCKSTEP, USAGE, Run, expect_error, path_of
 OWN_MODEL = path_of("OWN_MODEL")
 
 GROUPS = ("bench", "prepare")  # commands that have subcommands
-SOME = (["train"], ["slurm"], ["completion"], ["bench", "step"])
+SOME = (["train"], ["slurm"], ["kubernetes"], ["completion"], ["bench", "step"])
 
 
 def commands_of(*words):

@@ -85,6 +85,7 @@ TRIED = {
     "tokenize a.txt": ("lockstep prepare tokens TEXTS", "prepare tokens a.txt --output m.bin"),
     "init digits.csv": ("lockstep new DATA", None),
     "sbatch train.pbtxt": ("lockstep slurm CONFIG --time 4:00:00", "slurm train.pbtxt --time 4:00:00"),
+    "kubectl train.pbtxt": ("lockstep kubernetes CONFIG --image IMAGE", None),
     "folds train.pbtxt": ("lockstep help folds", "help folds"),
     "vram train.pbtxt": ("lockstep estimate CONFIG --gpu T4", "estimate train.pbtxt --gpu T4"),
     "help lockstep.export": ("lockstep help pytorch", "help pytorch"),

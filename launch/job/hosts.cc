@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/host_name.h"
 
 namespace lockstep {
@@ -52,6 +53,49 @@ std::vector<Host> ParseHosts(const std::string& list) {
     hosts.push_back(host);
   }
   return hosts;
+}
+
+std::string HostsOf(const std::string& hosts) {
+  if (!hosts.starts_with('@')) return hosts;
+  const std::string path = hosts.substr(1);
+  std::string why;
+  constexpr size_t kMostText = size_t{1} << 20;
+  std::istringstream lines(ReadGivenFile(path, kMostText, why));
+  if (!why.empty()) throw UsageError("--hosts {}: {}", hosts, why);
+  std::string list;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name;
+    if (!(words >> name)) continue;
+    std::string ranks = "1";
+    for (std::string word; words >> word;) {
+      constexpr std::string_view kSlots = "slots=";
+      if (word.starts_with(kSlots)) {
+        ranks = word.substr(kSlots.size());
+      } else if (word.find('=') == std::string::npos) {
+        throw UsageError("{}:{}: \"{}\" is no setting of a machine: write node1 slots=8", path,
+                         number, word);
+      }
+    }
+    const std::string host = fmt::format("{}:{}", name, ranks);
+    const auto is_one = [&] {
+      try {
+        return ParseHosts(host).size() == 1;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    if (!is_one()) {
+      throw UsageError("{}:{}: \"{}\" is no machine with its ranks: write node1 slots=8", path,
+                       number, host);
+    }
+    if (!list.empty()) list += ',';
+    list += host;
+  }
+  if (list.empty()) throw UsageError("--hosts {}: the file names no machine", hosts);
+  return list;
 }
 
 bool IsThisMachine(const std::string& name) {

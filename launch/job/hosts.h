@@ -1,7 +1,8 @@
-// Hosts: reads the list of machines of the option --hosts, and finds the network between the machines.
+// Hosts: reads the list of machines of the option --hosts, which may be in a host file, and finds the network between the
+// machines.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   a text is no list of machines -> Error (kUsage) -> launch/job/hosts_test.cc
+//   a text is no list of machines, or a file no host file -> Error (kUsage) -> launch/job/hosts_test.cc
 //   some interfaces do not lead to other machines (docker0) -> NetworkOf() names the network that connects the machines
 //     -> tests/network_test.py, test_a_bridge_for_containers
 #pragma once
@@ -19,6 +20,11 @@ struct Host {
 
 // Parses a list such as "node1:8,node2:8". Throws Error (kUsage).
 std::vector<Host> ParseHosts(const std::string& list);
+
+// Returns `hosts` itself or, if `hosts` is "@FILE", the machines of FILE as a list such as "node1:8,node2:8". FILE is a
+// host file of Open MPI: a line for each machine, such as `node1 slots=8`, and comments that begin with #. A machine
+// without slots= gets one rank. Other settings of a line, such as max_slots=8, are ignored. Throws Error (kUsage).
+std::string HostsOf(const std::string& hosts);
 
 // Returns whether `name` is a name or an IPv4 address of this machine.
 bool IsThisMachine(const std::string& name);

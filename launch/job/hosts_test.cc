@@ -5,6 +5,7 @@
 
 #include "base/host_name.h"
 #include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,27 @@ TEST(Hosts, RefusesWhatIsNoList) {
     EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { ParseHosts(list); }),
                 HasSubstr("is no machine with its ranks: write node1:8,node2:8"));
   }
+}
+
+TEST(Hosts, AreReadFromAHostFile) {
+  const std::string path = WriteTestFile(
+      "hosts", "# two machines\n\nnode1 slots=8\r\n  10.0.0.7\tslots=4 max_slots=8 # old\nnode3\n");
+  EXPECT_EQ(HostsOf("@" + path), "node1:8,10.0.0.7:4,node3:1");
+  EXPECT_EQ(HostsOf("node1:8"), "node1:8");
+  EXPECT_EQ(HostsOf(""), "");
+}
+
+TEST(Hosts, RefusesWhatIsNoHostFile) {
+  const auto message = [](const std::string& text) {
+    const std::string path = WriteTestFile("hosts", text);
+    return MessageOf(ExitStatus::kUsage, [&] { HostsOf("@" + path); });
+  };
+  EXPECT_THAT(message("node1 slots=8\nnode2 8\n"), HasSubstr("hosts:2: \"8\" is no setting"));
+  EXPECT_THAT(message("node1 slots=x\n"), HasSubstr("hosts:1: \"node1:x\" is no machine"));
+  EXPECT_THAT(message("a,b slots=2\n"), HasSubstr("hosts:1: \"a,b:2\" is no machine"));
+  EXPECT_THAT(message("# nobody\n"), HasSubstr("the file names no machine"));
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [] { HostsOf("@/nowhere/hosts"); }),
+              HasSubstr("/nowhere/hosts: "));
 }
 
 TEST(Hosts, ThisMachineIsOneOfThem) {

@@ -61,6 +61,12 @@ constexpr Example kExamples[] = {
     {"slurm", "a job of four GPUs", "slurm train.pbtxt --gpus 4 --time 4:00:00"},
     {"slurm", "a job of two machines in a partition",
      "slurm train.pbtxt --nodes 2 --gpus 8 --time 1-00:00:00 --sbatch=--partition=gpu"},
+    {"kubernetes", "a job of two pods with eight GPUs each",
+     "kubernetes train.pbtxt --image registry.example/lockstep --workers 2 --gpus 8 "
+     "--claim team-disk:/data >job.yaml"},
+    {"kubernetes", "a job of one pod without a GPU, in a namespace",
+     "kubernetes train.pbtxt --image lockstep --gpus 0 --cpus 8 --claim team-disk:/data "
+     "--namespace team"},
     {"prepare images", "shrink images", "prepare images photos small --size 256"},
     {"prepare images", "leave damaged ones out",
      "prepare images photos small --size 256 --bad skip --exif-orientation"},

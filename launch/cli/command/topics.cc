@@ -75,10 +75,11 @@ A run's folder has config.pbtxt, log.jsonl, weights.safetensors and checkpoints/
      R"(  lockstep train FILE --folds 5          train five folds, evaluate them, predict what each held back
   lockstep predict RUN --input test.csv --output p.csv     the mean of the folds' predictions
 docs/folds.md says how samples are divided: by class, at random, by group, by time.)"},
-    {"clusters", "several GPUs and machines, Slurm",
+    {"clusters", "several GPUs and machines, Slurm, Kubernetes",
      R"(  lockstep -n 4 train FILE               four GPUs of this machine
   lockstep -n 16 --hosts node1:8,node2:8 train FILE
   lockstep slurm FILE --gpus 4 --time 4:00:00 >job.sh     then: sbatch job.sh
+  lockstep kubernetes FILE --image IMAGE --claim DISK:/data >job.yaml     then: kubectl apply -f job.yaml
   lockstep doctor                        what is missing or slow on this machine
 docs/running.md and docs/clusters.md say what machines need.)"},
     {"python", "the Python package",
@@ -151,6 +152,9 @@ constexpr Answer kAnswers[] = {
     {"sbatch srun submitit queue cluster mpirun torchrun distributed ddp",
      "lockstep -n 4 train CONFIG starts four ranks, and lockstep slurm CONFIG --time 4:00:00 "
      "prints a job script (lockstep help clusters)"},
+    {"k8s kubectl kubeflow mpijob",
+     "lockstep kubernetes CONFIG --image IMAGE --claim DISK:/data prints a manifest (lockstep help "
+     "clusters)"},
     {"init create setup wizard template scaffold automl",
      "lockstep new DATA writes a config for your files"},
     {"tokenize tokenise tokens token vocab tokenizer",
