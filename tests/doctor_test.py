@@ -11,7 +11,20 @@ import sys
 
 import pytest
 
-from harness import DEVICE, DONE, USAGE, Run, in_mount_namespace, mpirun, needs_gpus, path_of, skip_without_gpus
+from harness import (
+    DEVICE,
+    DONE,
+    PEER,
+    USAGE,
+    Run,
+    expect_error,
+    in_mount_namespace,
+    mpirun,
+    needs_gpus,
+    path_of,
+    skip_without_gpus,
+)
+from open_mpi_5 import OPEN_MPI_5, open_mpi_5  # noqa: F401: the second one is a fixture
 
 FAULTS = path_of("MACHINE_FAULTS_SO")
 WORDS = ["doctor", "--device", DEVICE.lower()]
@@ -152,6 +165,25 @@ def test_another_mpirun(tmp_path):
     other.chmod(0o755)
     found = Findings(tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     found.expect("mpi", "fail", "but mpirun is Open MPI 1.10.2")
+    (finding,) = found.by_check["mpi"]
+    assert "each rank is alone: put the mpirun of /" in finding["advice"], found.run
+
+
+@pytest.mark.all_tier("PyPI has the other series of Open MPI")
+def test_open_mpi_5(open_mpi_5, tmp_path):
+    found = Findings(tmp_path, ranks=2, env=open_mpi_5)
+    found.expect("mpi", "ok", f"Open MPI {OPEN_MPI_5} (PMIx 5.", ", PRRTE 3.", "), 2 ranks on 1 machine")
+
+
+@pytest.mark.all_tier("PyPI has the other series of Open MPI")
+def test_an_mpirun_of_another_series(open_mpi_5, tmp_path):
+    """Starts ranks with the mpirun of Open MPI 5, which load the machine's libmpi of Open MPI 4. They do not train each
+    by itself."""
+    env = {"PATH": open_mpi_5["PATH"]}
+    found = Findings(tmp_path, env=env)
+    found.expect("mpi", "fail", "Open MPI 4", f"but mpirun is Open MPI {OPEN_MPI_5}")
+    run = Run([*WORDS, "--folder", tmp_path], ranks=2, env=env)
+    expect_error(run, PEER, "the launcher has started 2 ranks, and MPI has found 1", "(lockstep doctor)")
 
 
 def test_no_gpu_where_one_is_wanted(tmp_path):

@@ -153,4 +153,25 @@ std::string WhatMpirunMayStumbleOver() {
   return fmt::format("{}", fmt::join(found, ", "));
 }
 
+std::string MachineLostIn(std::string_view said) {
+  // The words before the machine's name: "Remote daemon: [prterun-a-7@0,1] on node b" is a line of mpirun that has lost
+  // a connection, and "Remote host:   b" is one of mpirun whose ssh has ended.
+  constexpr std::string_view kBefore[] = {"Remote daemon:", " on node ", "Remote host:"};
+  std::string_view rest = said;
+  const auto skip = [&](std::string_view words) {
+    const size_t at = rest.find(words);
+    if (at == std::string_view::npos) return false;
+    rest.remove_prefix(at + words.size());
+    return true;
+  };
+  if (!(skip(kBefore[0]) && skip(kBefore[1]))) {
+    rest = said;
+    if (!skip(kBefore[2])) return "";
+  }
+  const size_t begin = rest.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return "";
+  rest.remove_prefix(begin);
+  return std::string(rest.substr(0, rest.find_first_of(" \t\n")));
+}
+
 }  // namespace lockstep

@@ -21,8 +21,9 @@ constexpr std::string_view kSignEnd = "\x1e\n";
 constexpr size_t kMostHeld = size_t{64} << 10;
 constexpr std::string_view kOurs = "lockstep: ";
 constexpr std::string_view kError = "lockstep: error: ";
-// The words with which Open MPI's pages about the end of a job begin.
-constexpr std::string_view kPages[] = {"prterun ", "mpirun "};
+// The words with which Open MPI's pages about the end of a job and about a lost machine begin.
+constexpr std::string_view kPages[] = {"prterun ", "mpirun ", "PRTE has lost ", "ORTE has lost ",
+                                       "A daemon failed to report back"};
 
 // Returns whether the line is one of the lines of dashes around the pages that mpirun prints.
 bool IsRule(std::string_view line) {

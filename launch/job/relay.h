@@ -5,8 +5,8 @@
 // this process (launch/job/sign.h), from standard error. It holds back the text that the job's launcher (mpirun) prints
 // to standard error before the ranks have met. When the ranks have met, the relay prints this text. If they never meet,
 // the caller prints the text as part of its one error line, because the launcher's text says why the ranks did not meet.
-// After the ranks have met, the relay holds back a page about the job's end, which Open MPI 5 prints between two lines
-// of dashes; no setting keeps it from that.
+// After the ranks have met, the relay holds back the pages about the job's end and about a lost machine, which mpirun
+// prints between two lines of dashes; in Open MPI 5 no setting keeps it from that.
 //
 // How: the job writes to two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's
 // own. The relay never holds them back.

@@ -54,6 +54,14 @@ TEST(SignReader, HoldsBackThePageOfAnEnd) {
   }
 }
 
+TEST(SignReader, HoldsBackThePageOfALostMachine) {
+  const std::string rule = std::string(60, '-') + "\n";
+  const std::string page = rule + "PRTE has lost communication with a remote daemon.\n" + rule;
+  SignReader reader;
+  EXPECT_EQ(reader.Add(kMetText + page + "a\n"), "a\n");
+  EXPECT_EQ(reader.held(), page);
+}
+
 TEST(SignReader, PassesOurLinesInsideOfAPage) {
   SignReader reader;
   reader.Add(kMetText + std::string(74, '-') + "\nmpirun noticed that\n");

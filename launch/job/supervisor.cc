@@ -90,7 +90,12 @@ Supervisor::End Supervisor::Run(const Program& program) {
   relay.Finish();
   const bool by_user = asked_ || ended_by_ != 0;
   const std::string wrong = WhatIsWrong(program, *end, relay);
-  return {.status = wrong.empty() ? StatusOf(*end) : static_cast<int>(ExitStatus::kPeer),
+  // The mpirun of Open MPI 5 ends with status 0 if it has lost a machine, also if a rank has printed the error.
+  const bool is_cut_off = end->signal == 0 && end->code == 0 && !relay.Has(Sign::kLeaves);
+  const int status = is_cut_off && ended_by_ != 0   ? 128 + ended_by_
+                     : is_cut_off || !wrong.empty() ? static_cast<int>(ExitStatus::kPeer)
+                                                    : StatusOf(*end);
+  return {.status = status,
           .error = wrong,
           .by_user = by_user,
           // If a signal kills a rank, mpirun returns 128 + the signal. For its own failures mpirun
@@ -119,6 +124,12 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
   if (!relay.Has(Sign::kMet) && program.launches) {
     return fmt::format("{} ended with status {} before the ranks had met{}", program.name, end.code,
                        why);
+  }
+  if (const std::string machine = MachineLostIn(relay.held()); !machine.empty()) {
+    return fmt::format(
+        "{} has lost {}: the machine, its network or the daemon there (orted; Open MPI 5: prted) "
+        "is gone",
+        program.name, machine);
   }
   if (is_well) {
     return fmt::format("{} ended with status 0, and the job has not come to its end", program.name);
