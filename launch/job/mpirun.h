@@ -17,6 +17,9 @@ struct Machines {
   };
   Kind kind = Kind::kThis;
   std::string hosts;  // for kListed: "node1:8,node2:8", each machine with its number of ranks
+  // For kListed: the path of this program, through which mpirun runs ssh (launch/job/over_ssh.h); empty: mpirun runs ssh
+  // itself.
+  std::string connector;
 
   bool one() const { return kind == Kind::kThis; }
 };

@@ -125,7 +125,11 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
     return fmt::format("{} ended with status {} before the ranks had met{}", program.name, end.code,
                        why);
   }
-  if (const std::string machine = MachineLostIn(relay.held()); !machine.empty()) {
+  // An mpirun that has lost a machine ends with a status that no rank and no signal gives, or with 0.
+  const bool is_cut_off = is_well || end.code > 128 + SIGRTMAX;
+  const std::string page_says = MachineLostIn(relay.held());
+  const std::string machine = page_says.empty() ? relay.lost() : page_says;
+  if (is_cut_off && !machine.empty()) {
     return fmt::format(
         "{} has lost {}: the machine, its network or the daemon there (orted; Open MPI 5: prted) "
         "is gone",
@@ -142,7 +146,6 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
     return fmt::format("{} ended with status {}: signal {} ({}) ended a rank", program.name,
                        end.code, signal, strsignal(signal));
   }
-  if (end.code > 128) return "";
   return fmt::format(
       "{} ended with status {}, which says that a rank was ended by its model's own "
       "code or the launcher failed{}",

@@ -208,12 +208,14 @@ Finding CheckMpi(const Job& job, int ranks) {
                                                         : !first.empty() ? first
                                                                          : "none that starts");
     finding.advice = "put the mpirun of the library first in PATH, or ranks will not meet";
-    if (!program.empty() && SeriesOf(program) != SeriesOf(library)) {
-      const std::set<std::string> loaded = LoadedLibraries()["libmpi.so"];
+    const std::set<std::string> both{SeriesOf(program), SeriesOf(library)};
+    if (both == std::set<std::string>{"Open MPI 4", "Open MPI 5"}) {
+      // Such ranks may have met, because they have loaded that mpirun's library, or because PMIx understands both.
+      finding.state = State::kWarn;
       finding.advice = fmt::format(
-          "with another series each rank is alone: put the mpirun of {} first in PATH, or the "
-          "folder of that mpirun's libmpi into LD_LIBRARY_PATH",
-          fmt::join(loaded, ", "));
+          "ranks may not meet (lockstep -n 2 doctor tries it): put the mpirun of {} first in PATH, "
+          "or the folder of that mpirun's libmpi into LD_LIBRARY_PATH",
+          fmt::join(LoadedLibraries()["libmpi.so"], ", "));
     }
     return finding;
   }
