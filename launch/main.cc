@@ -20,7 +20,9 @@
 #include "launch/cli/command/command.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/topics.h"
+#include "launch/job/early_signals.h"
 #include "launch/job/hosts.h"
+#include "launch/job/over_ssh.h"
 #include "launch/job/start_job.h"
 #include "launch/job/supervised_job.h"
 #include "trainer/run/extensions.h"
@@ -178,6 +180,11 @@ int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& pr
   AddStartOptions(CommandOptions(app), invocation.start);
   const std::vector<std::unique_ptr<Command>> commands = NewCommands(app);
   try {
+    // The other words of this command are those of an ssh command, with ssh's options.
+    if (argc > 2 && argv[1] == std::string_view(kOverSsh)) {
+      LetEarlySignalsCome();
+      return RunOverSsh({argv + 2, argv + argc});
+    }
     CommandOf(app, WithoutStartOptions(invocation.words));
     app.parse(argc, argv);
     invocation.start.hosts = HostsOf(invocation.start.hosts);

@@ -37,6 +37,7 @@ from harness import (
     wait_until,
     write_config,
 )
+from open_mpi_5 import open_mpi_5, own_series  # noqa: F401: open_mpi_5 is a fixture
 
 OWN_MODEL = path_of("OWN_MODEL")
 
@@ -74,14 +75,18 @@ def bundle(archive, tmp_path):
     return unpack(archive, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def machine(archive, tmp_path_factory):
+def machine_with(archive, folder):
     """Returns a bare machine with the unpacked bundle, the digits and a config in /work."""
-    machine = BareMachine(tmp_path_factory.mktemp("machine") / "root")
+    machine = BareMachine(folder / "root")
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
     write_config(machine.root / "work", TRAIN.replace(str(DIGITS), "/work/digits.csv"))
     return machine
+
+
+@pytest.fixture(scope="module")
+def machine(archive, tmp_path_factory):
+    return machine_with(archive, tmp_path_factory.mktemp("machine"))
 
 
 def start(bundle, *arguments, python=sys.executable, env=None):
@@ -110,8 +115,8 @@ def test_the_archive_is_small_and_plain(archive):
         manifest = json.load(file.extractfile("lockstep/manifest.json"))
     assert {f"lockstep/{name}" for name in manifest["files"]} == names - {"lockstep/manifest.json"}
     executable = {m.name for m in members if m.isreg() and m.mode & 0o111}
-    programs = ("lockstep", PROGRAM, "bin/mpirun", "bin/orted")
-    assert executable == {f"lockstep/{name}" for name in programs}
+    launchers = {"mpirun", *(["orted"] if own_series() == "4" else ["prterun", "prted"])}
+    assert executable == {"lockstep/lockstep", f"lockstep/{PROGRAM}"} | {f"lockstep/bin/{name}" for name in launchers}
 
 
 @pytest.mark.all_tier("it packs the bundle again")
@@ -175,11 +180,9 @@ def test_the_script_finds_its_python(machine):
     assert run.out == Run(["version"]).out
 
 
-@needs_mounts
-def test_no_library_is_loaded_twice(machine):
-    """Checks that each of two ranks that train has loaded each library once. The ranks have no HOME, and their user is
-    not in /etc/passwd."""
-    skip_without_gpus(2)
+def expect_each_library_once(machine, *names):
+    """Checks that each of two ranks that train has loaded each library once, and has loaded those of `names`. The ranks
+    have no HOME, and their user is not in /etc/passwd."""
     run_dir = machine.root / "work/endless"
     words = ["train", "/work/config.pbtxt"]
     words += sets("run_dir=/work/endless", "epochs=1000000", "schedule.type=CONSTANT")
@@ -195,12 +198,46 @@ def test_no_library_is_loaded_twice(machine):
         for rank in ranks:
             maps = pathlib.Path(f"/proc/{rank}/maps").read_text()
             paths = {line.split(None, 5)[5] for line in maps.splitlines() if ".so" in line}
-            names = [os.path.basename(path) for path in paths]
-            assert {"libmpi.so.40", "libnccl.so.2", "libcudnn.so.9", "libtorch_cpu.so", "mca_btl_vader.so"} <= set(names)
-            assert len(names) == len(set(names)), sorted(paths)
+            loaded = [os.path.basename(path) for path in paths]
+            assert {"libmpi.so.40", "libnccl.so.2", "libcudnn.so.9", "libtorch_cpu.so", *names} <= set(loaded)
+            assert len(loaded) == len(set(loaded)), sorted(paths)
     finally:
         process.send_signal(signal.SIGUSR2)
         assert process.wait(timeout=120) == STOPPED
+
+
+@needs_mounts
+def test_no_library_is_loaded_twice(machine):
+    skip_without_gpus(2)
+    expect_each_library_once(machine, *(["mca_btl_vader.so"] if own_series() == "4" else []))
+
+
+@needs_mounts
+@pytest.mark.all_tier("it packs another bundle, with PyPI's Open MPI 5")
+def test_a_bundle_with_open_mpi_5(open_mpi_5, tmp_path):
+    """Packs a bundle with Open MPI 5. On a bare machine, which has no Open MPI, it trains two ranks, and stops them."""
+    skip_without_gpus(2)
+    archive = tmp_path / "lockstep.tar.gz"
+    packed = Run(["bundle", archive], env=open_mpi_5)
+    assert packed.status == DONE, packed
+    machine = machine_with(archive, tmp_path)
+    programs = {path.name for path in (machine.root / "work/lockstep/bin").iterdir()}
+    assert programs == {"lockstep", "mpirun", "ompirun_wrapper", "prted", "prterun"}
+    run = run_bare(machine, "train", "config.pbtxt", "--set", "run_dir=/work/run", ranks=2)
+    assert run.status == DONE and "on 2 ranks" in run.out, run
+    assert events(machine.root / "work/run", "done")[0]["val_accuracy"] > 0.95
+    expect_each_library_once(machine, "libopen-pal.so.80", "libpmix.so.2")
+    # A finding of doctor has the version, which mpirun and prterun read from the bundle's texts.
+    run = run_bare(machine, "doctor", ranks=2)
+    assert re.search(r"^ok +mpi +Open MPI 5\S+ \(PMIx 5\S+, PRRTE 3\S+\), 2 ranks on 1 machine$", run.out, re.M), run
+
+
+@pytest.mark.all_tier("it installs Open MPI 5")
+def test_an_mpirun_of_another_series(open_mpi_5, tmp_path):
+    if own_series() != "4":
+        pytest.skip("needs a machine with Open MPI 4")
+    run = Run(["bundle", tmp_path / "b.tar.gz"], env={"PATH": open_mpi_5["PATH"]})
+    expect_error(run, USAGE, "mpirun is mpirun (Open MPI) 5.", "and the program takes a libmpi of Open MPI 4")
 
 
 def test_it_needs_no_newer_glibc_than_the_program(bundle):
@@ -488,7 +525,8 @@ def test_a_bundle_makes_no_bundle(bundle, tmp_path):
 @pytest.mark.all_tier("other tools are other lines of the same table", unless=lambda tool: tool == "mpirun")
 def test_a_missing_tool_is_said(tool, package, tmp_path):
     (tmp_path / "bin").mkdir()
-    for name in {"tar", "gzip", "ldd", "strip", "objdump", "mpirun", "orted", "ompi_info"} - {tool}:
+    launchers = {"mpirun", "orted"} if own_series() == "4" else {"mpirun", "prterun", "prted"}
+    for name in ({"tar", "gzip", "ldd", "strip", "objdump", "ompi_info"} | launchers) - {tool}:
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
     run = Run(["bundle", tmp_path / "b.tar.gz"], env={"PATH": str(tmp_path / "bin")})
     expect_error(run, USAGE, f"{tool} is not installed", f"apt-get install {package}")

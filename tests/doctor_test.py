@@ -11,7 +11,19 @@ import sys
 
 import pytest
 
-from harness import DEVICE, DONE, USAGE, Run, in_mount_namespace, mpirun, needs_gpus, path_of, skip_without_gpus
+from harness import (
+    DEVICE,
+    DONE,
+    PEER,
+    USAGE,
+    Run,
+    in_mount_namespace,
+    mpirun,
+    needs_gpus,
+    path_of,
+    skip_without_gpus,
+)
+from open_mpi_5 import OPEN_MPI_5, open_mpi_5, own_series  # noqa: F401: open_mpi_5 is a fixture
 
 FAULTS = path_of("MACHINE_FAULTS_SO")
 WORDS = ["doctor", "--device", DEVICE.lower()]
@@ -152,6 +164,41 @@ def test_another_mpirun(tmp_path):
     other.chmod(0o755)
     found = Findings(tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     found.expect("mpi", "fail", "but mpirun is Open MPI 1.10.2")
+
+
+@pytest.mark.all_tier("PyPI has the other series of Open MPI")
+def test_open_mpi_5(open_mpi_5, tmp_path):
+    found = Findings(tmp_path, ranks=2, env=open_mpi_5)
+    found.expect("mpi", "ok", f"Open MPI {OPEN_MPI_5} (PMIx 5.", ", PRRTE 3.", "), 2 ranks on 1 machine")
+
+
+@pytest.mark.all_tier("PyPI has the other series of Open MPI")
+def test_an_mpirun_of_another_series(open_mpi_5, tmp_path):
+    """Checks that doctor warns of an mpirun of Open MPI 5 beside a libmpi of Open MPI 4. PyPI's mpirun gives its ranks its
+    own libmpi, so they meet."""
+    if own_series() != "4":
+        pytest.skip("needs a machine with Open MPI 4")
+    env = {"PATH": open_mpi_5["PATH"]}
+    found = Findings(tmp_path, env=env)
+    found.expect("mpi", "warn", "Open MPI 4", f"but mpirun is Open MPI {OPEN_MPI_5}")
+    Findings(tmp_path, ranks=2, env=env).expect("mpi", "ok", f"Open MPI {OPEN_MPI_5}", "2 ranks on 1 machine")
+
+
+@pytest.mark.all_tier("PyPI has the other series of Open MPI")
+def test_ranks_of_another_series(open_mpi_5, tmp_path):
+    """Starts ranks with an mpirun of Open MPI 5 that lies where it was installed, and so leaves them the machine's libmpi
+    of Open MPI 4. Each rank is alone then, and refuses to train."""
+    if own_series() != "4":
+        pytest.skip("needs a machine with Open MPI 4")
+    (folder, *_) = open_mpi_5["PATH"].split("/bin:")
+    prepare = f"""mount -t tmpfs none /opt
+        mkdir /opt/openmpi /opt/bin
+        mount --bind {folder} /opt/openmpi
+        ln -s /opt/openmpi/bin/ompirun_wrapper /opt/bin/mpirun"""
+    launcher = in_mount_namespace(tmp_path, prepare)
+    run = Run(["doctor", "--device", "cpu"], ranks=2, launcher=launcher, env={"PATH": f"/opt/bin:{os.environ['PATH']}"})
+    assert run.status == PEER, run
+    assert "lockstep: error: the launcher has started 2 ranks, and MPI has found 1" in run.err, run
 
 
 def test_no_gpu_where_one_is_wanted(tmp_path):

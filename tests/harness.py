@@ -228,16 +228,17 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def runs_by_ranks(tmp_path_factory, make_config):
+def runs_by_ranks(tmp_path_factory, make_config, **options):
     """Returns a function that takes the number of ranks and returns (config, run folder, seconds) of an undisturbed
-    run. The run for each number of ranks is made once, with the config that make_config(folder, ranks) returns."""
+    run. The run for each number of ranks is made once, with the config that make_config(folder, ranks) returns;
+    `options` are passed to Run."""
     runs = {}
 
     def run_of(ranks):
         if ranks not in runs:
             folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
             config = make_config(folder, ranks)
-            run = train(config, folder / "run", ranks=ranks)
+            run = train(config, folder / "run", ranks=ranks, **options)
             assert run.status == DONE, run
             runs[ranks] = config, folder / "run", run.seconds
         return runs[ranks]

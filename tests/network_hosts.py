@@ -43,6 +43,14 @@ KILL_ALL = """
     done"""
 
 
+def program_of(pid):
+    """Returns the first word of the command line of a process; "" if it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[0]
+    except OSError:
+        return ""
+
+
 class Namespaces:
     """Holds the namespaces of one machine. The namespaces exist as long as their keeper process."""
 
@@ -72,9 +80,12 @@ class Namespaces:
         """Returns the ids of the processes in the namespaces, without the keeper."""
         return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
-    def kill(self):
-        """Kills all processes of the machine except the keeper. Returns the number of processes that it found."""
+    def kill(self, programs=()):
+        """Kills all processes of the machine except the keeper; if `programs` are given, only those. Returns the number
+        of processes that it found."""
         found = self.processes()
+        if programs:
+            found = [pid for pid in found if program_of(pid).endswith(tuple(programs))]
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -96,15 +107,18 @@ def shared_places(folder):
 
 class Network:
     """Makes a network of machines with these names. The first machine has the address 10.77.0.1, the second 10.77.0.2,
-    and so on."""
+    and so on. `variables` are the environment variables with which commands on it find Open MPI; {}: the machine's
+    own."""
 
-    def __init__(self, folder, names):
+    def __init__(self, folder, names, variables=()):
         self.folder = pathlib.Path(folder)
+        self.variables = dict(variables)
         self.addresses = {name: f"10.77.0.{number + 1}" for number, name in enumerate(names)}
         self.hosts = {}
         self.switch = None
         # This script replaces ssh. Like ssh, it fails if the machine cannot be reached on the network within 5 s, does
-        # not pass on the caller's environment variables, and exits with 255 if the connection is lost.
+        # not pass on the caller's environment variables, and exits with 255 if the connection is lost. PATH and
+        # LD_LIBRARY_PATH are those that the shell's start files would set there.
         self.agent = self.folder / "agent"
         self.agent.write_text(
             f"""#!/bin/bash
@@ -113,7 +127,7 @@ class Network:
             said=$(timeout 5 bash -c ": >/dev/tcp/$host/22" 2>&1)
             [[ $said == *refused* ]] || {{ echo "ssh: connect to host $host port 22: ${{said##*: }}" >&2; exit 255; }}
             nsenter --target "$(cat "{self.folder}/$host.pid")" --net --uts --mount \\
-              env -i HOME="$HOME" PATH="$PATH" sh -c "$*"
+              env -i HOME="$HOME" PATH="$PATH" LD_LIBRARY_PATH="${{LD_LIBRARY_PATH-}}" sh -c "$*"
             status=$?
             exit $((status > 128 ? 255 : status))\n"""
         )

@@ -21,39 +21,60 @@ from harness import (
     events,
     losses_by_step,
     processes_of,
+    sets,
     train,
     wait_until,
     weight_bytes,
     write_config,
 )
 from network_hosts import Network, why_not
+from open_mpi_5 import open_mpi_5  # noqa: F401: it is a fixture
 
 LIMIT_S = 2  # seconds: the watchdog's limit
 STEPS = 1000
 RANKS = 4
 HOSTS = "a:2,b:2"
 MPIRUN = "mpirun --bind-to none --mca pml ob1 --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none"
-OF_B = r"lockstep: error: ranks? [23]\b"  # matches an error line that names rank 2 or 3, which run on machine b
+# Matches an error line that names machine b, or rank 2 or 3, which run on it.
+OF_B = r"lockstep: error: (ranks? [23]\b|mpirun has lost b: )"
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the machines are one, whose GPUs they would share")
 
 
 @pytest.fixture
-def network(tmp_path):
+def open_mpi(request):
+    """Returns the environment variables with which a test finds Open MPI: if its parameter is 5, PyPI's, otherwise the
+    machine's own."""
+    return request.getfixturevalue("open_mpi_5") if getattr(request, "param", None) == 5 else {}
+
+
+# Lets a test run with the machine's own Open MPI and with Open MPI 5.
+with_both_series = pytest.mark.parametrize(
+    "open_mpi",
+    [
+        pytest.param(None, id="own"),
+        pytest.param(5, id="open-mpi-5", marks=pytest.mark.all_tier("it installs Open MPI 5")),
+    ],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def network(tmp_path, open_mpi):
     """Yields a network of two machines: a, where commands start, and b."""
     if why_not():
         pytest.skip(why_not())
-    with Network(tmp_path, ["a", "b"]) as network:
+    with Network(tmp_path, ["a", "b"], open_mpi) as network:
         yield network
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path, open_mpi):
     """Yields a network of three machines: a login node, where commands start and no ranks run, and the machines a and
     b."""
     if why_not():
         pytest.skip(why_not())
-    with Network(tmp_path, ["login", "a", "b"]) as network:
+    with Network(tmp_path, ["login", "a", "b"], open_mpi) as network:
         yield network
 
 
@@ -64,12 +85,20 @@ def config_in(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Returns the folder of an undisturbed run on one machine."""
-    folder = tmp_path_factory.mktemp("whole")
-    run = train(config_in(folder), folder / "run", ranks=RANKS)
-    assert run.status == DONE, run
-    return folder / "run"
+def wholes():
+    return {}
+
+
+@pytest.fixture
+def whole(tmp_path_factory, open_mpi, wholes):
+    """Returns the folder of an undisturbed run on one machine, which is made once for each Open MPI."""
+    path = open_mpi.get("PATH")
+    if path not in wholes:
+        folder = tmp_path_factory.mktemp("whole")
+        run = train(config_in(folder), folder / "run", ranks=RANKS, env=open_mpi)
+        assert run.status == DONE, run
+        wholes[path] = folder / "run"
+    return wholes[path]
 
 
 class Job(Started):
@@ -82,7 +111,9 @@ class Job(Started):
         if through == "mpirun":
             launcher, options = [*launcher, *MPIRUN.split(), "-n", RANKS, "--host", HOSTS], {}
         variables = {
+            **network.variables,
             "OMPI_MCA_plm_rsh_agent": str(network.agent),
+            "PRTE_MCA_plm_ssh_agent": str(network.agent),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             # The simulated machines share the cores of one real machine, so idle ranks must yield. Open MPI cannot know
@@ -121,6 +152,7 @@ def expect_to_go_on(network, folder, whole, on="a"):
         job.expect_done(whole, starts=2)
 
 
+@with_both_series
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("the user's mpirun starts the same ranks", unless=lambda through: through == "lockstep")
 def test_two_machines(network, tmp_path, whole, through):
@@ -135,6 +167,7 @@ def test_two_machines(network, tmp_path, whole, through):
         assert len([name for name in names if name.startswith("state-")]) == RANKS, names
 
 
+@with_both_series
 @pytest.mark.all_tier("a login node only holds the command")
 def test_a_login_node(cluster, tmp_path, whole):
     """Starts, stops and resumes a job on a login node, which has no ranks."""
@@ -148,6 +181,7 @@ def test_a_login_node(cluster, tmp_path, whole):
     expect_to_go_on(cluster, tmp_path, whole, on="login")
 
 
+@with_both_series
 def test_a_cable_is_pulled(network, tmp_path, whole):
     """Pulls a cable, so that the connection is silently lost: nothing reports the loss, and no message arrives. The
     ranks on both machines end by themselves, and the command on machine a does not wait for machine b."""
@@ -190,6 +224,7 @@ def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
         assert "of 3 follows in 1 s" in job.texts()[1], job.texts()
 
 
+@with_both_series
 def test_a_machine_is_lost_for_good(network, tmp_path, whole):
     """Checks that, with --elastic, machine a goes on without machine b, with the same samples in each step."""
     with Job(network, tmp_path, words=["--restarts", "3", "--elastic"]) as job:
@@ -218,17 +253,52 @@ def test_mpirun_is_killed(network, tmp_path, whole):
     expect_to_go_on(network, tmp_path, whole)
 
 
+@pytest.mark.parametrize("open_mpi", [pytest.param(5, id="open-mpi-5")], indirect=True)
+@pytest.mark.all_tier("it installs Open MPI 5")
+def test_mpirun_notices_that_a_cable_is_pulled(network, tmp_path, whole):
+    """Pulls a cable, which mpirun notices long before the watchdog does. The mpirun of Open MPI 5 then ends with status
+    0."""
+    env = {f"PRTE_MCA_oob_tcp_keepalive_{name}": "1" for name in ("time", "intvl", "probes")}
+    limits = sets("watchdog.collective_timeout_s=600", "watchdog.heartbeat_timeout_s=600")
+    with Job(network, tmp_path, words=limits, env=env) as job:
+        job.wait_until_trains()
+        network.cut("b")
+        status, out, err = job.end()
+        assert status == PEER, (out, err)
+        assert "lockstep: error: mpirun has lost b: the machine, its network or the daemon there" in err, err
+    network.mend("b")
+    network.wait_until_empty()
+    expect_to_go_on(network, tmp_path, whole)
+
+
+@with_both_series
+@pytest.mark.all_tier("the job ends as when its other processes there are lost")
+def test_a_daemon_is_killed(network, tmp_path, whole):
+    """Kills mpirun's daemon on machine b, with which the kernel ends the ranks there."""
+    with Job(network, tmp_path) as job:
+        job.wait_until_trains()
+        network["b"].kill(("orted", "prted"))
+        status, out, err = job.end()
+        assert status == PEER, (out, err)
+        assert re.search(OF_B, err), err
+        network.wait_until_empty()
+    expect_to_go_on(network, tmp_path, whole)
+
+
+@with_both_series
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
 @pytest.mark.all_tier("a machine that is lost with --elastic ends the first start in the same way")
-def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
-    """Kills all processes on machine b. This closes their connections, as when a machine reboots."""
+def test_all_is_killed_on_a_machine(network, tmp_path, whole, through, open_mpi):
+    """Kills all processes on machine b. This closes their connections, as when a machine reboots. The user's mpirun ends
+    with an exit status of its own. That of Open MPI 5 may end with status 0, before a rank can say what has happened."""
     with Job(network, tmp_path, through=through) as job:
         job.wait_until_trains()
         network["b"].kill()
         status, out, err = job.end()
-        # The user's mpirun ends with an exit status of its own.
-        assert status == PEER if through == "lockstep" else status != DONE, (out, err)
-        assert re.search(OF_B, err), err
+        if through == "lockstep":
+            assert status == PEER, (out, err)
+        if through == "lockstep" or not open_mpi:
+            assert status != DONE and re.search(OF_B, err), (out, err)
         network.wait_until_empty()
     expect_to_go_on(network, tmp_path, whole)
 
@@ -257,12 +327,14 @@ def expect_no_start(network, job):
     network.wait_until_empty()
 
 
+@with_both_series
 def test_a_machine_that_cannot_be_reached(network, tmp_path):
     network.cut("b")
     with Job(network, tmp_path) as job:
         expect_no_start(network, job)
 
 
+@with_both_series
 @pytest.mark.all_tier("a machine that cannot be reached fails the start on every commit")
 def test_a_firewall(network, tmp_path):
     """Sets up a firewall on machine b that only lets ssh through."""
@@ -283,6 +355,7 @@ def add_docker0(network):
         host.run("ip link set docker0 up")
 
 
+@with_both_series
 @pytest.mark.all_tier("an interface for containers changes only which network is chosen")
 def test_a_bridge_for_containers(network, tmp_path, whole):
     add_docker0(network)

@@ -294,8 +294,8 @@ def soak_parts():
         sweep("fault_test", "REPEAT=20"),
     )
     parts["endings"] = Part(
-        "a job goes on from every ending, at twenty random moments each",
-        "45 min",
+        "a job goes on from every ending, at twenty random moments each, under both series of Open MPI",
+        "75 min",
         sweep("endings_test", "ENDINGS=20"),
     )
     parts["slurm"] = Part(

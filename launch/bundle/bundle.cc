@@ -60,11 +60,13 @@ constexpr char kPackage[] =
 constexpr char kManifest[] = "manifest.json";
 
 // The programs that are needed to make a bundle, and the Debian and Ubuntu packages that contain them.
-constexpr std::pair<const char*, const char*> kTools[] = {
-    {"tar", "tar"},           {"gzip", "gzip"},
-    {"ldd", "libc-bin"},      {"strip", "binutils"},
-    {"objdump", "binutils"},  {"mpirun", "openmpi-bin"},
-    {"orted", "openmpi-bin"}, {"ompi_info", "openmpi-bin"}};
+constexpr std::pair<const char*, const char*> kTools[] = {{"tar", "tar"},
+                                                          {"gzip", "gzip"},
+                                                          {"ldd", "libc-bin"},
+                                                          {"strip", "binutils"},
+                                                          {"objdump", "binutils"},
+                                                          {"mpirun", "openmpi-bin"},
+                                                          {"ompi_info", "openmpi-bin"}};
 
 constexpr std::pair<const char*, const char*> kPython{"python3", "python3"};
 
@@ -207,12 +209,11 @@ class Stage {
 
 // The files of the Open MPI that is installed on this machine.
 struct OpenMpi {
-  std::string mpirun;
-  std::string orted;
-  std::vector<std::string> plugins;       // Open MPI's plugins
-  std::vector<std::string> pmix_plugins;  // PMIx's plugins; an Open MPI plugin loads PMIx
-  std::string texts;                      // folder of Open MPI's help texts
-  std::string pmix_texts;
+  std::vector<std::string> programs;  // mpirun, and the programs that it starts
+  std::vector<std::string> plugins;   // Open MPI's plugins
+  std::vector<std::string> pmix_plugins;
+  // Folders of help texts, each with its folder in a bundle. The launcher of Open MPI 5 (PRRTE) has one of its own.
+  std::vector<std::pair<std::string, std::string>> texts;
   std::string settings;  // folder of openmpi-mca-params.conf
   Libraries libraries;   // the libraries that these files and this program need
 };
@@ -230,13 +231,49 @@ std::vector<std::string> SharedObjectsIn(const std::string& folder) {
   return paths;
 }
 
-// Returns the folder that `ompi_info --path NAME` prints. Throws Error (kUsage) if it prints none.
-std::string OpenMpiFolder(const std::string& name) {
-  const std::string key = "path:" + name + ":";
-  const std::string output = OutputOf({"ompi_info", "--parsable", "--path", name});
-  const size_t begin = output.find(key);
-  if (begin == std::string::npos) throw UsageError("ompi_info --path {} names no folder", name);
-  return FirstLine(std::string_view(output).substr(begin + key.size()));
+// Returns the folder that `ompi_info --path NAME` prints. If the Open MPI of `mpirun` lies elsewhere than it was
+// installed, as PyPI's does, the folder is the one there. Throws Error (kUsage) if ompi_info prints none.
+std::string OpenMpiFolder(const std::string& name, const std::string& mpirun) {
+  const auto printed = [](const std::string& path) {
+    const std::string key = "path:" + path + ":";
+    const std::string output = OutputOf({"ompi_info", "--parsable", "--path", path});
+    const size_t begin = output.find(key);
+    if (begin == std::string::npos) throw UsageError("ompi_info --path {} names no folder", path);
+    return FirstLine(std::string_view(output).substr(begin + key.size()));
+  };
+  const std::string folder = printed(name);
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return folder;
+  const std::string prefix = printed("prefix");
+  if (!folder.starts_with(prefix + "/")) return folder;
+  return fs::path(mpirun).parent_path().parent_path().string() + folder.substr(prefix.size());
+}
+
+// Returns the programs of Open MPI that start ranks on one machine: mpirun, and those that mpirun starts. Throws Error
+// (kUsage) if mpirun is of another series than the library in `libraries`, which this program needs.
+std::vector<std::string> LaunchersOf(const Libraries& libraries) {
+  constexpr char kPackage[] = "openmpi-bin";
+  const std::string mpirun = FindTool("mpirun", kPackage);
+  const std::string version = FirstLine(OutputOf({mpirun, "--version"}));
+  // Only Open MPI 4 has this library. Its mpirun says "mpirun (Open MPI) 4.1.4".
+  const bool library_is_4 = libraries.contains("libopen-rte.so.40");
+  const bool is_4 = version.find("(Open MPI) 4.") != std::string::npos;
+  if (is_4 != library_is_4) {
+    throw UsageError(
+        "{} is {}, and the program takes a libmpi of Open MPI {}: put that one's mpirun first into "
+        "PATH, or that mpirun's libraries into LD_LIBRARY_PATH",
+        mpirun, version, library_is_4 ? "4" : "5");
+  }
+  std::vector<std::string> programs{mpirun};
+  if (is_4) {
+    programs.push_back(FindTool("orted", kPackage));
+    return programs;
+  }
+  for (const char* name : {"prterun", "prted"}) programs.push_back(FindTool(name, kPackage));
+  // PyPI's mpirun only finds out where it is, and then starts this program, which lies beside it.
+  const fs::path wrapped = fs::canonical(mpirun).parent_path() / "ompirun_wrapper";
+  if (access(wrapped.c_str(), X_OK) == 0) programs.push_back(wrapped);
+  return programs;
 }
 
 // Finds the files of Open MPI on this machine, and the libraries that these files need. Adds the libraries that `builds`
@@ -244,30 +281,48 @@ std::string OpenMpiFolder(const std::string& name) {
 // except those of torch.
 OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
   OpenMpi mpi;
-  mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
-  mpi.orted = FindTool("orted", "openmpi-bin");
-  for (const Libraries& libraries : LibrariesOf({mpi.mpirun, mpi.orted})) {
+  mpi.programs = LaunchersOf(builds.front().needs);
+  const std::string& mpirun = mpi.programs.front();
+  for (const Libraries& libraries : LibrariesOf(mpi.programs)) {
     mpi.libraries.insert(libraries.begin(), libraries.end());
   }
+  const auto is_of_mpi = [](const std::string& library) {
+    return library.starts_with("libopen-") || library.starts_with("libpmix.") ||
+           library.starts_with("libprrte.");
+  };
+  Libraries of_programs;
   for (const Build& build : builds) {
     for (const auto& [name, path] : build.needs) {
-      const auto [other, is_new] = mpi.libraries.try_emplace(name, path);
+      const auto mpis = mpi.libraries.find(name);
+      if (mpis != mpi.libraries.end() && mpis->second != path && is_of_mpi(name)) {
+        throw UsageError(
+            "{} takes {} from {} and the program from {}: put the mpirun that the program was "
+            "built with first into PATH",
+            mpirun, name, mpis->second, path);
+      }
+      const auto [other, is_new] = of_programs.try_emplace(name, path);
       if (is_new || other->second == path || path.starts_with(build.torch.site + "/")) continue;
-      throw UsageError(
-          "{} takes {} from {} and {} from {}: put the mpirun that the program was built with first "
-          "into PATH",
-          mpi.mpirun, name, other->second, build.program, path);
+      throw UsageError("{} takes {} from {} and {} from {}: build both on the same machine",
+                       builds.front().program, name, other->second, build.program, path);
     }
   }
+  // If Open MPI has its own libevent or hwloc, mpirun uses the program's, which has the same interface.
+  of_programs.merge(mpi.libraries);
+  mpi.libraries = std::move(of_programs);
   // A plugin that does not use a network may need these libraries besides those in `mpi.libraries`: system libraries,
   // Open MPI's own libraries, libmunge, and libpmix, through which mpirun communicates with its ranks.
   const auto may_be_added = [](const std::string& library) {
     return IsTheSystems(library) || library.starts_with("libmca_common_") ||
            library.starts_with("libpmix.") || library.starts_with("libmunge.");
   };
-  const std::vector<std::string> plugins = SharedObjectsIn(OpenMpiFolder("pkglibdir"));
-  if (plugins.empty()) throw UsageError("{}: no plugins here", OpenMpiFolder("pkglibdir"));
-  const std::vector<Libraries> needs = LibrariesOf(plugins);
+  // In the packages of Open MPI 5 that we know the libraries themselves have all that others have in plugins.
+  const std::string folder = OpenMpiFolder("pkglibdir", mpirun);
+  const std::vector<std::string> plugins = SharedObjectsIn(folder);
+  if (plugins.empty() && builds.front().needs.contains("libopen-rte.so.40")) {
+    throw UsageError("{}: no plugins here", folder);
+  }
+  const std::vector<Libraries> needs =
+      plugins.empty() ? std::vector<Libraries>{} : LibrariesOf(plugins);
   Libraries plugin_libraries;
   for (size_t i = 0; i < plugins.size(); ++i) {
     const bool is_for_one_machine = std::ranges::all_of(needs[i], [&](const auto& library) {
@@ -278,12 +333,16 @@ OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
     plugin_libraries.insert(needs[i].begin(), needs[i].end());
   }
   mpi.libraries.merge(plugin_libraries);
-  mpi.texts = OpenMpiFolder("pkgdatadir");
-  mpi.settings = OpenMpiFolder("sysconfdir");
+  mpi.settings = OpenMpiFolder("sysconfdir", mpirun);
+  const fs::path texts = OpenMpiFolder("pkgdatadir", mpirun);
+  mpi.texts = {{texts, "share/openmpi"}, {texts.parent_path() / "prte", "share/prte"}};
   if (const auto pmix = mpi.libraries.find("libpmix.so.2"); pmix != mpi.libraries.end()) {
     const fs::path folder = fs::canonical(pmix->second).parent_path();
     mpi.pmix_plugins = SharedObjectsIn(folder / "pmix");
-    mpi.pmix_texts = folder.parent_path() / "share/pmix";
+    const fs::path own = folder.parent_path() / "share/pmix";
+    std::error_code error;
+    mpi.texts.emplace_back(fs::is_directory(own, error) ? own : texts.parent_path() / "pmix",
+                           "share/pmix");
     if (!mpi.pmix_plugins.empty()) {
       for (const Libraries& libraries : LibrariesOf(mpi.pmix_plugins)) {
         mpi.libraries.insert(libraries.begin(), libraries.end());
@@ -295,9 +354,8 @@ OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
 
 // Returns the part of the manifest that the start script reads if it finds the torch of `build`: `file` is the program's
 // path in the bundle, and `wheel_libraries` are the names of libraries and their paths below the folder of the wheels.
-nlohmann::json ManifestOf(
-    const Build& build, const std::string& file,
-    const std::vector<std::pair<std::string, std::string>>& wheel_libraries) {
+nlohmann::json ManifestOf(const Build& build, const std::string& file,
+                          const std::vector<std::pair<std::string, std::string>>& wheel_libraries) {
   const Torch& torch = build.torch;
   std::vector<std::string> wheel_files;
   for (const auto& [name, path] : wheel_libraries) wheel_files.push_back(path);
@@ -340,9 +398,11 @@ struct Needs {
 Needs Fill(Stage& stage, const std::vector<Build>& builds, const std::string& name,
            const std::string& version) {
   const OpenMpi mpi = FindOpenMpi(builds);
-  std::vector<std::string> executables{name, "bin/mpirun", "bin/orted"};
-  stage.Copy(mpi.mpirun, "bin/mpirun");
-  stage.Copy(mpi.orted, "bin/orted");
+  std::vector<std::string> executables{name};
+  for (const std::string& path : mpi.programs) {
+    executables.push_back("bin/" + fs::path(path).filename().string());
+    stage.Copy(path, executables.back());
+  }
   nlohmann::json programs = nlohmann::json::array();
   Needs needs;
   std::set<std::string> in_wheels;
@@ -374,10 +434,11 @@ Needs Fill(Stage& stage, const std::vector<Build>& builds, const std::string& na
   const SymbolVersions symbols = SymbolVersionsOf(binaries);
   needs.glibc = symbols.glibc;
 
-  stage.CopyHelpTexts(mpi.texts, "share/openmpi");
-  if (!mpi.pmix_texts.empty()) stage.CopyHelpTexts(mpi.pmix_texts, "share/pmix");
-  if (access((mpi.settings + "/openmpi-mca-params.conf").c_str(), R_OK) == 0) {
-    stage.Copy(mpi.settings + "/openmpi-mca-params.conf", "etc/openmpi-mca-params.conf");
+  for (const auto& [from, to] : mpi.texts) stage.CopyHelpTexts(from, to);
+  for (const char* part : {"openmpi", "prte", "pmix"}) {
+    const std::string file = fmt::format("{}-mca-params.conf", part);
+    const std::string path = mpi.settings + "/" + file;
+    if (access(path.c_str(), R_OK) == 0) stage.Copy(path, "etc/" + file);
   }
   stage.Write("examples/digits/train.pbtxt", kConfig);
   stage.Write("examples/digits/digits.csv", kDigits);
@@ -386,9 +447,9 @@ Needs Fill(Stage& stage, const std::vector<Build>& builds, const std::string& na
   for (const std::string& file : executables) stage.SetExecutable(file);
   utsname machine{};
   uname(&machine);
-  const nlohmann::json manifest{{"version", version},          {"architecture", machine.machine},
-                                {"glibc", symbols.glibc},      {"glibcxx", symbols.glibcxx},
-                                {"programs", programs},        {"files", stage.files()}};
+  const nlohmann::json manifest{{"version", version},     {"architecture", machine.machine},
+                                {"glibc", symbols.glibc}, {"glibcxx", symbols.glibcxx},
+                                {"programs", programs},   {"files", stage.files()}};
   stage.Write(kManifest, manifest.dump(1) + "\n");
   return needs;
 }
@@ -499,9 +560,9 @@ void MakeWheel(const std::string& folder, const std::string& version,
   const std::string wheel =
       (fs::path(folder) / fmt::format("lockstep-{}-{}.whl", version, tag)).string();
   RequireNew(wheel);
-  const std::string bytes = OutputOf({kPython.first, "-I", "-S", "-c", kWheelArchive,
-                                      scratch.path(), "lockstep", version, tag,
-                                      fmt::format("{}", fmt::join(needs.torches, ",")), name});
+  const std::string bytes =
+      OutputOf({kPython.first, "-I", "-S", "-c", kWheelArchive, scratch.path(), "lockstep", version,
+                tag, fmt::format("{}", fmt::join(needs.torches, ",")), name});
   WriteArchive(wheel, bytes);
   Print("{}: {:.1f} MB, {} files; pip install it beside torch {}\n", wheel, bytes.size() * 1e-6,
         stage.files().size() + package.files().size(), fmt::join(needs.torches, ", "));

@@ -12,9 +12,10 @@
 //
 // How: the bundle contains the program that runs (/proc/self/exe), so a user's program with models of its own can
 // bundle itself.
-//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin counts as a plugin of
-//      a network if it needs a library that neither the program nor mpirun nor orted needs (FindOpenMpi() lists
-//      exceptions). Plugins of networks are left out, because the ranks that a bundle starts run on one machine
+//   1. ldd tells which libraries the program, mpirun, the programs that mpirun starts and Open MPI's plugins need. A
+//      plugin counts as a plugin of a network if it needs a library that none of these programs needs (FindOpenMpi()
+//      lists exceptions). Plugins of networks are left out, because the ranks that a bundle starts run on one machine.
+//      Open MPI is the one whose mpirun is first in PATH, of series 4 or 5
 //   2. the needed libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the
 //      compiler (libstdc++ and libgcc_s, because torch needs the machine's own versions)
 //   3. objdump tells which versions of glibc and libstdc++ the bundle's programs, libraries and plugins need. These
@@ -24,9 +25,10 @@
 //      and this file gets the final name when all bytes are on the disk
 //
 //   lockstep/lockstep             the start script
-//   lockstep/bin/                 mpirun, orted; torch-2.11/: the program that was linked with torch 2.11, stripped
-//   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins
-//   lockstep/share/, etc/         Open MPI's and PMIx's texts and settings
+//   lockstep/bin/                 mpirun, and orted (Open MPI 5: prterun, prted); torch-2.11/: the program that was linked
+//                                 with torch 2.11, stripped
+//   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins, which packages of Open MPI 5 may not have
+//   lockstep/share/, etc/         Open MPI's, PMIx's and PRRTE's texts and settings
 //   lockstep/examples/digits/     a config and its data
 //   lockstep/manifest.json        the list of the bundle's files, and the versions that the bundle needs
 //
@@ -43,7 +45,9 @@
 //   the archive cannot be written (no such folder, no permission, disk full) -> Error (kCheckpoint); no part of the
 //     archive is left
 //     -> test_an_archive_that_cannot_be_written
-//   mpirun and this program use two libraries with the same name -> Error (kUsage) that names both paths
+//   mpirun is of another series than the program's libmpi -> Error (kUsage) that names both
+//     -> test_an_mpirun_of_another_series
+//   mpirun and this program use two libraries of Open MPI with the same name -> Error (kUsage) that names both paths
 //     -> (needs a broken machine)
 //   two programs were linked with the same torch, or one with none -> Error (kUsage) that names them
 //     -> test_another_program_must_fit

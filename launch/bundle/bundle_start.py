@@ -279,7 +279,8 @@ def main():
         PATH=":".join(
             [os.path.join(ROOT, "bin"), os.path.dirname(sys.executable), os.environ.get("PATH") or STANDARD_PATH]
         ),
-        # These variables name the folders in which Open MPI, PMIx and hwloc look for their plugins and help texts.
+        # These variables name the folders in which Open MPI, PMIx, PRRTE (the launcher of Open MPI 5) and hwloc look for
+        # their plugins and help texts, and the program that the mpirun of Open MPI 5 starts.
         OPAL_PREFIX=ROOT,
         OPAL_LIBDIR=os.path.join(ROOT, "lib"),
         OPAL_PKGLIBDIR=os.path.join(ROOT, "lib/openmpi"),
@@ -290,6 +291,12 @@ def main():
         PMIX_PKGLIBDIR=os.path.join(ROOT, "lib/pmix"),
         PMIX_PKGDATADIR=os.path.join(ROOT, "share/pmix"),
         PMIX_SYSCONFDIR=os.path.join(ROOT, "etc"),
+        PRTE_PREFIX=ROOT,
+        PRTE_LIBDIR=os.path.join(ROOT, "lib"),
+        PRTE_PKGLIBDIR=os.path.join(ROOT, "lib/prte"),
+        PRTE_PKGDATADIR=os.path.join(ROOT, "share/prte"),
+        PRTE_SYSCONFDIR=os.path.join(ROOT, "etc"),
+        OMPI_PRTERUN=os.path.join(ROOT, "bin/prterun"),
         HWLOC_PLUGINS_PATH=os.path.join(ROOT, "lib/hwloc"),
     )
     # mpirun crashes if the user has no home folder, as in some containers.

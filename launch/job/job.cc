@@ -46,8 +46,9 @@ void RequireAllRanks(int world_size) {
   const int ranks = RanksOfJob(std::getenv);
   if (ranks == 0 || ranks == world_size) return;
   PrintError(
-      fmt::format("the launcher has started {} ranks, and MPI has found {}: mpirun or srun "
-                  "has ended, or hides its variables from the ranks",
+      fmt::format("the launcher has started {} ranks, and MPI has found {}: mpirun or srun has "
+                  "ended, hides its variables from the ranks, or is of another series of Open MPI "
+                  "than the library (lockstep doctor)",
                   ranks, world_size));
   std::_Exit(static_cast<int>(ExitStatus::kPeer));
 }

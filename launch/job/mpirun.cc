@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "launch/job/hosts.h"
+#include "launch/job/over_ssh.h"
 #include "launch/machine/child_process.h"
 
 namespace lockstep {
@@ -28,11 +29,11 @@ constexpr const char* kSshVariables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm
                                          "PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_ssh_args"};
 
 // Adds the network settings for --hosts to `command`, except settings that the user has made.
-void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
+void AddNetworkSettings(const Machines& machines, std::vector<std::string>& command) {
   // Without this setting Open MPI assumes that every interface that is up leads to the other machines.
   if (std::getenv("OMPI_MCA_btl_tcp_if_include") == nullptr &&
       std::getenv("OMPI_MCA_btl_tcp_if_exclude") == nullptr) {
-    const std::string network = NetworkBetween(ParseHosts(hosts));
+    const std::string network = NetworkBetween(ParseHosts(machines.hosts));
     if (!network.empty()) command.push_back("OMPI_MCA_btl_tcp_if_include=" + network);
   }
   // Open MPI 4 reads the variables that begin with OMPI_MCA_, and the launcher of Open MPI 5 those with PRTE_MCA_. Each
@@ -43,6 +44,12 @@ void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& comm
     for (const char* name : {"OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args"}) {
       command.push_back(fmt::format("{}=-o BatchMode=yes -o ConnectTimeout=10", name));
     }
+  }
+  if (!machines.connector.empty()) {
+    constexpr char kAgent[] = "PRTE_MCA_plm_ssh_agent";
+    const char* const users = std::getenv(kAgent);
+    const std::string agent = AgentThrough(machines.connector, users != nullptr ? users : "ssh");
+    if (!agent.empty()) command.push_back(fmt::format("{}={}", kAgent, agent));
   }
   // Without TCP keepalive mpirun waits a quarter of an hour for a machine that is gone.
   for (const auto& [setting, value] : {std::pair("time", "10"), {"intvl", "3"}, {"probes", "3"}}) {
@@ -81,13 +88,18 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   add({"OMPI_MCA_pml=ob1",
        machines.one() ? "OMPI_MCA_btl=self,vader" : "OMPI_MCA_btl=self,vader,tcp",
        "OMPI_MCA_btl_vader_single_copy_mechanism=none"});
-  if (machines.kind == Machines::Kind::kListed) AddNetworkSettings(machines.hosts, command);
+  if (machines.kind == Machines::Kind::kListed) AddNetworkSettings(machines, command);
   add({"mpirun", "-n", std::to_string(ranks)});
   if (geteuid() == 0) add({"--allow-run-as-root"});
   if (machines.one()) {
     // Without this flag mpirun refuses to start more ranks than the machine has cores (hardware threads do not count),
     // and prints no message.
     add({"--oversubscribe"});
+    // With OPAL_PREFIX, which a bundle's start script sets, the mpirun of Open MPI 5.0.7 gives its ranks no other folder
+    // of libraries than its own. With -x it adds its folder to them.
+    if (std::getenv("OPAL_PREFIX") != nullptr && std::getenv("LD_LIBRARY_PATH") != nullptr) {
+      add({"-x", "LD_LIBRARY_PATH"});
+    }
   } else {
     // Ranks are placed machine by machine. Each machine gets as many ranks as Slurm has tasks on it, or as --hosts
     // lists for it.
@@ -151,6 +163,27 @@ std::string WhatMpirunMayStumbleOver() {
     }
   }
   return fmt::format("{}", fmt::join(found, ", "));
+}
+
+std::string MachineLostIn(std::string_view said) {
+  // The words before the machine's name: "Remote daemon: [prterun-a-7@0,1] on node b" is a line of mpirun that has lost
+  // a connection, and "Remote host:   b" is one of mpirun whose ssh has ended.
+  constexpr std::string_view kBefore[] = {"Remote daemon:", " on node ", "Remote host:"};
+  std::string_view rest = said;
+  const auto skip = [&](std::string_view words) {
+    const size_t at = rest.find(words);
+    if (at == std::string_view::npos) return false;
+    rest.remove_prefix(at + words.size());
+    return true;
+  };
+  if (!(skip(kBefore[0]) && skip(kBefore[1]))) {
+    rest = said;
+    if (!skip(kBefore[2])) return "";
+  }
+  const size_t begin = rest.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return "";
+  rest.remove_prefix(begin);
+  return std::string(rest.substr(0, rest.find_first_of(" \t\n")));
 }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
-// Finds Open MPI's mpirun, and builds the command line and the environment that start a job with mpirun.
+// Finds Open MPI's mpirun, builds the command line and the environment that start a job with mpirun, and reads what
+// mpirun says of a lost machine.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -15,6 +17,9 @@ struct Machines {
   };
   Kind kind = Kind::kThis;
   std::string hosts;  // for kListed: "node1:8,node2:8", each machine with its number of ranks
+  // For kListed: the path of this program, through which mpirun runs ssh (launch/job/over_ssh.h); empty: mpirun runs ssh
+  // itself.
+  std::string connector;
 
   bool one() const { return kind == Kind::kThis; }
 };
@@ -44,5 +49,9 @@ void KeepMpirunsFilesIn(const std::string& folder);
 // Returns a text that names the limits and environment variables of this process that may cause mpirun to fail; an
 // empty string if there are none. Leaves out the variables that KeepMpirunsFilesIn() sets.
 std::string WhatMpirunMayStumbleOver();
+
+// Returns the machine whose daemon mpirun has lost, as `said`, a text of mpirun, names it; an empty string if the text
+// says nothing of a lost daemon.
+std::string MachineLostIn(std::string_view said);
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/write_all.h"
+#include "launch/job/over_ssh.h"
 
 namespace lockstep {
 namespace {
@@ -21,8 +22,9 @@ constexpr std::string_view kSignEnd = "\x1e\n";
 constexpr size_t kMostHeld = size_t{64} << 10;
 constexpr std::string_view kOurs = "lockstep: ";
 constexpr std::string_view kError = "lockstep: error: ";
-// The words with which Open MPI's pages about the end of a job begin.
-constexpr std::string_view kPages[] = {"prterun ", "mpirun "};
+// The words with which Open MPI's pages about the end of a job and about a lost machine begin.
+constexpr std::string_view kPages[] = {"prterun ", "mpirun ", "PRTE has lost ", "ORTE has lost ",
+                                       "A daemon failed to report back"};
 
 // Returns whether the line is one of the lines of dashes around the pages that mpirun prints.
 bool IsRule(std::string_view line) {
@@ -41,6 +43,7 @@ bool SignReader::Has(Sign sign) const { return signs_[static_cast<size_t>(sign)]
 
 std::string SignReader::Add(std::string_view piece) {
   pending_ += piece;
+  std::erase(pending_, '\0');
   return Take(/*all=*/false);
 }
 
@@ -89,13 +92,15 @@ std::string SignReader::Take(bool all) {
 
 bool SignReader::MustBeComplete(std::string_view beginning) const {
   // Before the ranks have met, each line may turn out to be one of Lockstep's own.
-  return !Has(Sign::kMet) || in_page_ || !rule_.empty() ||
+  return !Has(Sign::kMet) || in_page_ || !rule_.empty() || MayBeLostLine(beginning) ||
          beginning.find_first_not_of('-') == std::string_view::npos;
 }
 
 void SignReader::PassLine(std::string_view line, std::string& passed) {
   if (line.starts_with(kError)) has_error_ = true;
-  if (line.starts_with(kOurs)) {
+  if (const std::string machine = MachineInLostLine(line); !machine.empty()) {
+    if (lost_.empty()) lost_ = machine;
+  } else if (line.starts_with(kOurs)) {
     passed += line;
   } else if (!Has(Sign::kMet)) {
     Append(line, held_);

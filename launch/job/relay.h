@@ -1,12 +1,13 @@
 // Relay: copies the job's standard output and standard error to this process's own streams.
 //
 // Promise: the job goes on even if one of this process's streams cannot be written (for example if the disk is full,
-// the stream is closed, or the stream's reader has ended). The relay removes signs, which are messages from rank 0 to
-// this process (launch/job/sign.h), from standard error. It holds back the text that the job's launcher (mpirun) prints
+// the stream is closed, or the stream's reader has ended). The relay removes from standard error signs, which are
+// messages from rank 0 to this process (launch/job/sign.h), lines about lost connections (launch/job/over_ssh.h), and
+// zero bytes, with which Open MPI 5 ends its pages. It holds back the text that the job's launcher (mpirun) prints
 // to standard error before the ranks have met. When the ranks have met, the relay prints this text. If they never meet,
 // the caller prints the text as part of its one error line, because the launcher's text says why the ranks did not meet.
-// After the ranks have met, the relay holds back a page about the job's end, which Open MPI 5 prints between two lines
-// of dashes; no setting keeps it from that.
+// After the ranks have met, the relay holds back the pages about the job's end and about a lost machine, which mpirun
+// prints between two lines of dashes; in Open MPI 5 no setting keeps it from that.
 //
 // How: the job writes to two pipes, and one thread reads each pipe. Lines that begin with "lockstep: " are Lockstep's
 // own. The relay never holds them back.
@@ -37,6 +38,8 @@ class SignReader {
   std::string held() const { return Has(Sign::kMet) ? pages_ : held_; }
   // Returns whether the text had a line that begins with "lockstep: error: ".
   bool has_error() const { return has_error_; }
+  // The machine to which ssh has lost the connection (launch/job/over_ssh.h), the first of several; empty: none.
+  const std::string& lost() const { return lost_; }
 
  private:
   std::string Take(bool all);
@@ -50,6 +53,7 @@ class SignReader {
   std::string
       rule_;  // a line of dashes with which a page of the launcher may begin; empty: the last line was none
   bool in_page_ = false;
+  std::string lost_;
   std::array<std::atomic<bool>, 128> signs_{};
   bool has_error_ = false;
 };
@@ -77,6 +81,7 @@ class Relay {
   void Finish();
   std::string held() const { return signs_.held(); }
   bool has_error() const { return signs_.has_error(); }
+  std::string lost() const { return signs_.lost(); }
   // The errno of the first write to standard output that failed; 0 if none failed, or if only EPIPE was returned
   // because the reader has ended.
   int output_error() const { return output_error_; }

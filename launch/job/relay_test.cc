@@ -54,6 +54,26 @@ TEST(SignReader, HoldsBackThePageOfAnEnd) {
   }
 }
 
+TEST(SignReader, HoldsBackThePageOfALostMachine) {
+  const std::string rule = std::string(60, '-') + "\n";
+  const std::string page = rule + "PRTE has lost communication with a remote daemon.\n" + rule;
+  SignReader reader;
+  EXPECT_EQ(reader.Add(kMetText + page + "a\n"), "a\n");
+  EXPECT_EQ(reader.held(), page);
+}
+
+TEST(SignReader, TakesLostConnectionsAndZeroBytesOut) {
+  const std::string text = kMetText + "a\nlockstep: lost b\nlockstep: lost c\nlocks" +
+                           std::string(1, '\0') + "mith\n" + "lockstep: warning: d\n";
+  for (size_t size = 1; size <= text.size(); ++size) {
+    SignReader reader;
+    std::string passed;
+    for (size_t at = 0; at < text.size(); at += size) passed += reader.Add(text.substr(at, size));
+    EXPECT_EQ(passed + reader.Finish(), "a\nlocksmith\nlockstep: warning: d\n") << size;
+    EXPECT_EQ(reader.lost(), "b") << size;
+  }
+}
+
 TEST(SignReader, PassesOurLinesInsideOfAPage) {
   SignReader reader;
   reader.Add(kMetText + std::string(74, '-') + "\nmpirun noticed that\n");

@@ -61,6 +61,7 @@ class Starting {
         machines_(MachinesFor(start.hosts)),
         hosts_(machines_.hosts),
         ranks_(start.RanksWanted()) {
+    machines_.connector = program_;
     if (start_.elastic && machines_.kind == Machines::Kind::kSlurmJob) {
       throw UsageError(
           "--elastic in a Slurm job of several machines: leave it to Slurm (--requeue)");
@@ -111,7 +112,9 @@ class Starting {
   }
 
   std::optional<Supervisor::Program> OnMachinesThatWork() {
-    const Machines left{.kind = Machines::Kind::kListed, .hosts = ReachableHosts(machines_.hosts)};
+    const Machines left{.kind = Machines::Kind::kListed,
+                        .hosts = ReachableHosts(machines_.hosts),
+                        .connector = program_};
     if (left.hosts.empty()) return std::nullopt;
     if (left.hosts != machines_.hosts) Warn(fmt::format("going on with {} alone", left.hosts));
     hosts_ = left.hosts;
@@ -132,7 +135,7 @@ class Starting {
   const StartOptions start_;
   const std::string program_;
   const std::vector<std::string> words_;
-  const Machines machines_;
+  Machines machines_;
   std::string hosts_;  // the machines of the ranks that were started last; empty without --hosts
   const int ranks_;
   std::optional<ScratchFolder> scratch_;

@@ -90,7 +90,12 @@ Supervisor::End Supervisor::Run(const Program& program) {
   relay.Finish();
   const bool by_user = asked_ || ended_by_ != 0;
   const std::string wrong = WhatIsWrong(program, *end, relay);
-  return {.status = wrong.empty() ? StatusOf(*end) : static_cast<int>(ExitStatus::kPeer),
+  // The mpirun of Open MPI 5 ends with status 0 if it has lost a machine, also if a rank has printed the error.
+  const bool is_cut_off = end->signal == 0 && end->code == 0 && !relay.Has(Sign::kLeaves);
+  const int status = is_cut_off && ended_by_ != 0   ? 128 + ended_by_
+                     : is_cut_off || !wrong.empty() ? static_cast<int>(ExitStatus::kPeer)
+                                                    : StatusOf(*end);
+  return {.status = status,
           .error = wrong,
           .by_user = by_user,
           // If a signal kills a rank, mpirun returns 128 + the signal. For its own failures mpirun
@@ -120,6 +125,16 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
     return fmt::format("{} ended with status {} before the ranks had met{}", program.name, end.code,
                        why);
   }
+  // An mpirun that has lost a machine ends with a status that no rank and no signal gives, or with 0.
+  const bool is_cut_off = is_well || end.code > 128 + SIGRTMAX;
+  const std::string page_says = MachineLostIn(relay.held());
+  const std::string machine = page_says.empty() ? relay.lost() : page_says;
+  if (is_cut_off && !machine.empty()) {
+    return fmt::format(
+        "{} has lost {}: the machine, its network or the daemon there (orted; Open MPI 5: prted) "
+        "is gone",
+        program.name, machine);
+  }
   if (is_well) {
     return fmt::format("{} ended with status 0, and the job has not come to its end", program.name);
   }
@@ -131,7 +146,6 @@ std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::
     return fmt::format("{} ended with status {}: signal {} ({}) ended a rank", program.name,
                        end.code, signal, strsignal(signal));
   }
-  if (end.code > 128) return "";
   return fmt::format(
       "{} ended with status {}, which says that a rank was ended by its model's own "
       "code or the launcher failed{}",

@@ -24,6 +24,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
 //   the job's program cannot be started -> Error (kUsage) -> launch/machine/child_process_test.cc
 //   mpirun waits for a machine that is gone -> mpirun is killed; End.error, and kPeer -> tests/network_test.py
+//   mpirun has lost a machine, with whatever status it ends -> End.error with the machine, which mpirun or ssh names
+//     (launch/job/over_ssh.h), if no rank has printed an error, and kPeer -> tests/network_test.py
 //   mpirun is killed -> End.error, and kPeer -> tests/fault_test.py, test_mpirun_is_killed
 //   a signal killed a rank -> kPeer -> tests/fault_test.py, test_a_rank_that_is_killed
 //   mpirun ends before the ranks have met, or with a status that no rank ends with, or with status 0 although no rank

@@ -10,6 +10,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <cuda_runtime_api.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <mpi.h>
@@ -143,15 +144,45 @@ Finding CheckDriver(const DoctorOptions& options) {
   return finding;
 }
 
-// Returns the version in a text of Open MPI's library or of mpirun, for example "Open MPI 4.1.4"; an empty string if
-// the text has no version.
-std::string OpenMpiIn(const std::string& text) {
-  // The library's text is "Open MPI v4.1.4, package: ...", and mpirun prints "mpirun (Open MPI) 4.1.4".
-  const size_t at = text.find("Open MPI");
+// Returns `name` and the version that follows it in `text`, for example "Open MPI 4.1.4"; an empty string if the text
+// has no version.
+std::string VersionIn(const std::string& text, const std::string& name) {
+  // Open MPI's library says "Open MPI v4.1.4, package: ...", and mpirun prints "mpirun (Open MPI) 4.1.4". PMIx says
+  // "OpenPMIx 5.0.7a1 (PMIx Standard: ...", and prterun prints "prterun (PRRTE) 3.0.8".
+  const size_t at = text.find(name);
   const size_t digit = text.find_first_of("0123456789", at);
   if (at == std::string::npos || digit == std::string::npos) return "";
-  const size_t end = std::min(text.find_first_not_of("0123456789.", digit), text.size());
-  return "Open MPI " + text.substr(digit, end - digit);
+  const size_t end = std::min(text.find_first_of(" ,\n", digit), text.size());
+  return name + " " + text.substr(digit, end - digit);
+}
+
+std::string OpenMpiIn(const std::string& text) { return VersionIn(text, "Open MPI"); }
+
+// Returns the series of a version such as "Open MPI 4.1.4": "Open MPI 4".
+std::string SeriesOf(const std::string& version) { return version.substr(0, version.find('.')); }
+
+// Returns the versions of the PMIx that Open MPI 5 has loaded, through which its ranks meet, and of the PRRTE that its
+// mpirun starts: " (PMIx 5.0.7a1, PRRTE 3.0.8)". Returns an empty string if neither is known.
+std::string PartsOfOpenMpi5() {
+  std::vector<std::string> parts;
+  if (void* const pmix = dlsym(RTLD_DEFAULT, "PMIx_Get_version"); pmix != nullptr) {
+    parts.push_back(VersionIn(reinterpret_cast<const char* (*)()>(pmix)(), "PMIx"));
+  }
+  const std::string prterun = FindInPath("prterun");
+  if (!prterun.empty()) {
+    // Without PRTE_PREFIX a prterun that lies elsewhere than it was installed does not find the text with its version.
+    std::vector<std::string> command{"env"};
+    if (std::getenv("PRTE_PREFIX") == nullptr) {
+      const std::string folder = prterun.substr(0, prterun.rfind('/'));
+      command.push_back("PRTE_PREFIX=" + folder.substr(0, folder.rfind('/')));
+    }
+    command.insert(command.end(), {prterun, "--version"});
+    std::string output;
+    RunAndRead(command, output);
+    parts.push_back(VersionIn(output, "PRRTE"));
+  }
+  std::erase(parts, "");
+  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
 }
 
 Finding CheckMpi(const Job& job, int ranks) {
@@ -177,8 +208,18 @@ Finding CheckMpi(const Job& job, int ranks) {
                                                         : !first.empty() ? first
                                                                          : "none that starts");
     finding.advice = "put the mpirun of the library first in PATH, or ranks will not meet";
+    const std::set<std::string> both{SeriesOf(program), SeriesOf(library)};
+    if (both == std::set<std::string>{"Open MPI 4", "Open MPI 5"}) {
+      // Such ranks may have met, because they have loaded that mpirun's library, or because PMIx understands both.
+      finding.state = State::kWarn;
+      finding.advice = fmt::format(
+          "ranks may not meet (lockstep -n 2 doctor tries it): put the mpirun of {} first in PATH, "
+          "or the folder of that mpirun's libmpi into LD_LIBRARY_PATH",
+          fmt::join(LoadedLibraries()["libmpi.so"], ", "));
+    }
     return finding;
   }
+  if (SeriesOf(library) == "Open MPI 5") finding.figure += PartsOfOpenMpi5();
   const int machines = static_cast<int>(MachinesOf(job.places()));
   if (ranks == 1) {
     finding.figure += ", one process: add -n 2 to see ranks meet";
