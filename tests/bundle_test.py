@@ -477,7 +477,7 @@ def test_files_that_cannot_be_executed(bundle):
     if why_there_is_none() is None:
         mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
         run = start(bundle, "version", python=[*NAMESPACE, "/bin/sh", "-c", mount, str(bundle), sys.executable])
-        expect_error(run, USAGE, f"{PROGRAM} may not be executed", f"cp -r {bundle} /tmp")
+        expect_error(run, USAGE, "bin/mpirun may not be executed", f"cp -r {bundle} /tmp")
     assert start(bundle, "version").status == DONE
 
 

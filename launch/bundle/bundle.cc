@@ -241,7 +241,7 @@ std::string OpenMpiFolder(const std::string& name, const std::string& mpirun) {
     if (begin == std::string::npos) throw UsageError("ompi_info --path {} names no folder", path);
     return FirstLine(std::string_view(output).substr(begin + key.size()));
   };
-  const std::string folder = printed(name);
+  std::string folder = printed(name);
   std::error_code error;
   if (fs::is_directory(folder, error)) return folder;
   const std::string prefix = printed("prefix");

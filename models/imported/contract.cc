@@ -302,11 +302,15 @@ void CheckPool(const Call& call) {
   const Sizes kernel = call.Integers("kernel_size").value_or(Sizes{1});
   const Sizes padding = call.Integers("padding").value_or(Sizes{0});
   const Sizes dilation = call.Integers("dilation").value_or(Sizes{1});
+  Sizes stride = call.Integers("stride").value_or(kernel);
+  if (stride.empty()) stride = kernel;
   for (int64_t i = 0; i < spatial; ++i) {
     const int64_t pad = NumberAt(padding, i), size = x.size(x.dim() - spatial + i);
+    // With ceil_mode the last window may reach beyond the padding, by less than a stride.
+    const int64_t beyond = call.Is("ceil_mode") ? NumberAt(stride, i) - 1 : 0;
     TORCH_CHECK(2 * pad <= NumberAt(kernel, i), "padding is ", pad,
                 ", and must be at most half of kernel_size");
-    TORCH_CHECK(size + 2 * pad >= NumberAt(dilation, i) * (NumberAt(kernel, i) - 1) + 1,
+    TORCH_CHECK(size + 2 * pad + beyond >= NumberAt(dilation, i) * (NumberAt(kernel, i) - 1) + 1,
                 "kernel_size is larger than the padded input");
     // Otherwise a window may lie on padding only, and has no largest element.
     TORCH_CHECK(pad == 0 || NumberAt(dilation, i) <= size, "dilation is ", NumberAt(dilation, i),
