@@ -491,7 +491,8 @@ void CheckAffineGrid(const Call& call) {
 }
 
 void CheckGrid(const Call& call) {
-  const at::Tensor x = call.First(), grid = *call.Tensor("grid");
+  const at::Tensor& x = call.First();
+  const at::Tensor grid = *call.Tensor("grid");
   TORCH_CHECK((x.dim() == 4 || x.dim() == 5) && grid.dim() == x.dim() &&
                   grid.size(0) == x.size(0) && grid.size(-1) == x.dim() - 2,
               "input has the sizes ", x.sizes(), ", and grid has ", grid.sizes());

@@ -648,7 +648,7 @@ Builder InPlace() {
 }
 
 // Returns the gradients and the buffers after one training step.
-std::vector<at::Tensor> Step(Builder builder, bool checkpoints) {
+std::vector<at::Tensor> Step(const Builder& builder, bool checkpoints) {
   at::manual_seed(1);
   for (auto& [name, tensor] : builder.tensors.parameters) {
     tensor.mutable_grad().reset();

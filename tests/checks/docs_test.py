@@ -18,7 +18,7 @@ MOST_BYTES = 8192  # the maximum size of README.md, in bytes
 OF_THE_SCRIPT = {"compile-commands"}  # commands of the script ./lockstep that the program lacks
 OF_THE_USER = {"examples/titanic/train.csv", "examples/titanic/test.csv"}  # files that the user downloads from Kaggle
 GROUPS = {"bench", "prepare"}  # commands that have subcommands
-OPTIONS_OF_THE_SCRIPT = {"--architectures"}
+OPTIONS_OF_THE_SCRIPT = {"--architectures", "--torch"}
 
 
 def anchor_of(heading):
