@@ -28,7 +28,7 @@ find "$place/site" -type d -empty -delete
 
 python3 -m zipfile -e "$here"/lockstep-*.whl /tmp/wheel
 mkdir "$place/bin"
-cp /tmp/wheel/lockstep/_program/bin/lockstep "$place/bin/lockstep"
+cp /tmp/wheel/lockstep/_program/bin/torch-2.11/lockstep "$place/bin/lockstep"
 cp -r /tmp/wheel/lockstep/_program/examples "$place/examples"
 chmod -R a+rX "$place"
 chmod a+x "$place/bin/lockstep"
