@@ -19,5 +19,5 @@ refuses '--torch 2.11,9.9: 9.9 is none of 2.11 ' --torch=2.11,9.9 lockstep.tar.g
 refuses '--torch : is no list of versions' --torch= lockstep.tar.gz
 refuses '--torch 2.11,,2.15: is no list of versions' --torch 2.11,,2.15 lockstep.tar.gz
 refuses '--torch needs a value' lockstep.tar.gz --torch
-refuses '--architectures 5x: is neither all nor a list' --architectures 5x lockstep.tar.gz
+refuses '--architectures 5x: is neither all, none nor a list' --architectures 5x lockstep.tar.gz
 refuses '--architectures needs a value' lockstep.tar.gz --architectures
