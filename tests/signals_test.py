@@ -102,9 +102,9 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     with Started(config, run_dir, ranks) as job:
         time.sleep(0.02 * moment)  # seconds after the start at which the signal comes, whatever the job is doing
         job.process.send_signal(number)
-        sent = time.monotonic()
+        sent = time.time()
         status, out, err = job.end()
-        took = time.monotonic() - sent
+        took = time.time() - sent
     what = f"status {status}\n{out[-500:]}\n{err[-500:]}"
     stopped = [int(step) for step in re.findall(r"^stopped after step (\d+) of ", out, re.M)]
     if status == -number:
@@ -112,8 +112,10 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
         assert out == "" and not run_dir.exists(), what
         return
     if status == 128 + number and not stopped and number != signal.SIGUSR2:
-        has_log = (run_dir / "log.jsonl").exists()
-        assert took >= LATE_S and checkpoints(run_dir) == [] and not (has_log and losses_by_step(run_dir)), what
+        steps = events(run_dir, "step") if (run_dir / "log.jsonl").exists() else []
+        # Steps that begin when the time is all but over are too late as well: ranks get the signal one after the other.
+        is_late = not steps or steps[0]["time"] - sent >= LATE_S - 1
+        assert took >= LATE_S and checkpoints(run_dir) == [] and is_late, what
         return
     if status == DONE:
         assert stopped == [] and "done: " in out and (run_dir / "weights.safetensors").exists(), what
