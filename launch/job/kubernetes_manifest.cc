@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launch/job/job_size.h"
 
 namespace lockstep {
 namespace {
@@ -399,7 +400,7 @@ std::string KubernetesName(const std::string& text) {
 std::string KubernetesManifest(const KubernetesJob& job) {
   const std::vector<Mount> claims = MountsOf(job.claims);
   Check(job, claims);
-  const int ranks = job.ranks_per_worker > 0 ? job.ranks_per_worker : std::max(1, job.gpus);
+  const int ranks = RanksOfEach(job.ranks_per_worker, job.gpus);
 
   std::vector<std::string> command{job.program,
                                    "--hosts",
@@ -445,16 +446,12 @@ std::string KubernetesManifest(const KubernetesJob& job) {
                      : fmt::format("\n              resources:\n                limits: {{{}}}",
                                    fmt::join(limits, ", "));
 
-  std::string workers = job.workers == 1 ? "one worker" : fmt::format("{} workers", job.workers);
-  if (job.gpus > 0) {
-    workers += fmt::format(" with {} GPU{}{}", job.gpus, job.gpus == 1 ? "" : "s",
-                           job.workers == 1 ? "" : " each");
-  }
   const std::string name_space =
       job.name_space.empty() ? "" : fmt::format("\n  namespace: {}", Quoted(job.name_space));
   constexpr char kNextItem[] = "\n                - ";
   constexpr char kNextVolume[] = "\n            - ";
-  return fmt::format(kHead, fmt::arg("config", Quoted(job.config)), fmt::arg("workers", workers)) +
+  return fmt::format(kHead, fmt::arg("config", Quoted(job.config)),
+                     fmt::arg("workers", MachinesInWords(job.workers, "worker", job.gpus))) +
          fmt::format(kConfigMap, fmt::arg("name", Quoted(files)),
                      fmt::arg("name_space", name_space),
                      fmt::arg("config_text", Block(job.config_text)),

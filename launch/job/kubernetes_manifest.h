@@ -44,9 +44,8 @@ struct KubernetesJob {
   int workers = 1;
   int gpus = 1;              // the number of GPUs of each worker
   int ranks_per_worker = 0;  // 0: one rank for each GPU, or one rank if there are no GPUs
-  std::string
-      cpus;  // the cores of each worker, as Kubernetes writes quantities; empty: not limited
-  std::string memory;  // the memory of each worker, likewise
+  std::string cpus;  // the cores of each worker, as a quantity such as 16 or 500m; empty: no limit
+  std::string memory;  // the memory of each worker, such as 64Gi; empty: no limit
   // Volumes that all pods mount: the name of a PersistentVolumeClaim and a folder, such as "team-disk:/data".
   std::vector<std::string> claims;
   int restarts = 3;           // how often `train` restarts a failed job within a launcher's life
@@ -54,8 +53,8 @@ struct KubernetesJob {
   int grace_s = 300;          // how many seconds a pod has to save the state after it got SIGTERM
 };
 
-// Returns the longest job name of at most 63 - `reserved` letters that is made of `text` and that Kubernetes accepts,
-// such as "my-net" for "My net"; an empty string if there is none.
+// Returns the longest beginning of `text` as a job's name that Kubernetes accepts, such as "my-net" for "My net"; an
+// empty string if there is none. Room is left for what the operator adds to the names of pods.
 std::string KubernetesName(const std::string& text);
 
 // Throws Error (kUsage).

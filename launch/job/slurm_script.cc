@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "base/shell_text.h"
+#include "launch/job/job_size.h"
 
 namespace lockstep {
 namespace {
@@ -61,7 +60,7 @@ std::string DurationInWords(int seconds) {
 }  // namespace
 
 std::string SlurmScript(const SlurmJob& job) {
-  const int ranks_per_node = job.ranks_per_node > 0 ? job.ranks_per_node : std::max(1, job.gpus);
+  const int ranks_per_node = RanksOfEach(job.ranks_per_node, job.gpus);
   const bool array = job.configs.size() > 1;
   std::vector<std::string> options{fmt::format("--job-name={}", ShellText({job.name})),
                                    fmt::format("--nodes={}", job.nodes),
@@ -74,11 +73,6 @@ std::string SlurmScript(const SlurmJob& job) {
   options.push_back("--open-mode=append");
   options.insert(options.end(), job.sbatch.begin(), job.sbatch.end());
 
-  std::string nodes = job.nodes == 1 ? "one node" : fmt::format("{} nodes", job.nodes);
-  if (job.gpus > 0) {
-    nodes += fmt::format(" with {} GPU{}{}", job.gpus, job.gpus == 1 ? "" : "s",
-                         job.nodes == 1 ? "" : " each");
-  }
   const std::string config = array ? "\"${configs[SLURM_ARRAY_TASK_ID]}\"" : "\"$config\"";
   std::string words;
   for (const std::string& word : job.words) words += " " + ShellText({word});
@@ -94,7 +88,8 @@ std::string SlurmScript(const SlurmJob& job) {
     configs = fmt::format("config={}", ShellText(job.configs));
   }
   return fmt::format(kHead, fmt::arg("what", fmt::join(job.configs, ", ")),
-                     fmt::arg("nodes", nodes), fmt::arg("limit", DurationInWords(job.warning_s)),
+                     fmt::arg("nodes", MachinesInWords(job.nodes, "node", job.gpus)),
+                     fmt::arg("limit", DurationInWords(job.warning_s)),
                      fmt::arg("options",
                               "#SBATCH " + fmt::format("{}", fmt::join(options, "\n#SBATCH ")))) +
          fmt::format(kBody, fmt::arg("program", ShellText({job.program})),
