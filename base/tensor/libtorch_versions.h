@@ -1,6 +1,5 @@
-// The places where LibTorch's C++ interface differs between the versions against which Lockstep is built (2.10, 2.11
-// and 2.15). Each function compiles against all of them: it takes what the version's headers declare. No other file
-// needs to know LibTorch's version.
+// The places where LibTorch's C++ interface differs between versions 2.10, 2.11 and 2.15. Each function compiles against
+// all of them: it takes what the version's headers declare. No other file needs to know LibTorch's version.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,9 +39,6 @@ inline WorkspaceMemory WorkspaceOf(const std::pair<at::DataPtr, size_t>& entry,
   return {entry.first.get(), entry.second};
 }
 
-// The state of a generator of a GPU's random numbers.
-using GeneratorState = c10::intrusive_ptr<at::CUDAGeneratorState>;
-
 namespace internal {
 
 // `State` is at::CUDAGeneratorState: the members that a version lacks may be named only in a template.
@@ -73,7 +69,8 @@ void ContinueInGraph(State& state, at::TensorBase seed, at::TensorBase offset,
 // Returns a state that draws the same random numbers as a generator from which `drawn` was taken on `device`. If `drawn`
 // was taken while a graph was captured, the current stream must be capturing that graph. Each replay then reads seed
 // and offset from the device memory to which it has written them.
-inline GeneratorState StateThatDraws(const at::PhiloxCudaState& drawn, at::Device device) {
+inline c10::intrusive_ptr<at::CUDAGeneratorState> StateThatDraws(const at::PhiloxCudaState& drawn,
+                                                                 at::Device device) {
   auto state = c10::make_intrusive<at::CUDAGeneratorState>();
   if (drawn.captured_) {
     const auto on_device = [&](int64_t* number) {
