@@ -249,20 +249,22 @@ std::string OpenMpiFolder(const std::string& name, const std::string& mpirun) {
   return fs::path(mpirun).parent_path().parent_path().string() + folder.substr(prefix.size());
 }
 
+// Returns whether `libraries` are those of Open MPI 4, which alone has this one.
+bool IsOpenMpi4(const Libraries& libraries) { return libraries.contains("libopen-rte.so.40"); }
+
 // Returns the programs of Open MPI that start ranks on one machine: mpirun, and those that mpirun starts. Throws Error
 // (kUsage) if mpirun is of another series than the library in `libraries`, which this program needs.
 std::vector<std::string> LaunchersOf(const Libraries& libraries) {
   constexpr char kPackage[] = "openmpi-bin";
   const std::string mpirun = FindTool("mpirun", kPackage);
-  const std::string version = FirstLine(OutputOf({mpirun, "--version"}));
-  // Only Open MPI 4 has this library. Its mpirun says "mpirun (Open MPI) 4.1.4".
-  const bool library_is_4 = libraries.contains("libopen-rte.so.40");
-  const bool is_4 = version.find("(Open MPI) 4.") != std::string::npos;
-  if (is_4 != library_is_4) {
+  // mpirun itself is not asked for its version, because the one of Open MPI 5 does not say it if HOME is not set.
+  const bool is_4 = IsOpenMpi4(LibrariesOf({mpirun}).front());
+  if (is_4 != IsOpenMpi4(libraries)) {
     throw UsageError(
-        "{} is {}, and the program takes a libmpi of Open MPI {}: put that one's mpirun first into "
-        "PATH, or that mpirun's libraries into LD_LIBRARY_PATH",
-        mpirun, version, library_is_4 ? "4" : "5");
+        "{} is of Open MPI {}, and the program takes a libmpi of Open MPI {}: put that one's "
+        "mpirun "
+        "first into PATH, or that mpirun's libraries into LD_LIBRARY_PATH",
+        mpirun, is_4 ? "4" : "5", is_4 ? "5" : "4");
   }
   std::vector<std::string> programs{mpirun};
   if (is_4) {
@@ -277,8 +279,8 @@ std::vector<std::string> LaunchersOf(const Libraries& libraries) {
 }
 
 // Finds the files of Open MPI on this machine, and the libraries that these files need. Adds the libraries that `builds`
-// need to the result. Throws Error (kUsage) if two files need libraries of the same name that are not the same file,
-// except those of torch.
+// need to the result. Throws Error (kUsage) if mpirun and a program need libraries of Open MPI that have one name and are
+// not one file, or if two programs need such libraries that do not come with torch.
 OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
   OpenMpi mpi;
   mpi.programs = LaunchersOf(builds.front().needs);
@@ -318,7 +320,7 @@ OpenMpi FindOpenMpi(const std::vector<Build>& builds) {
   // In the packages of Open MPI 5 that we know the libraries themselves have all that others have in plugins.
   const std::string folder = OpenMpiFolder("pkglibdir", mpirun);
   const std::vector<std::string> plugins = SharedObjectsIn(folder);
-  if (plugins.empty() && builds.front().needs.contains("libopen-rte.so.40")) {
+  if (plugins.empty() && IsOpenMpi4(builds.front().needs)) {
     throw UsageError("{}: no plugins here", folder);
   }
   const std::vector<Libraries> needs =
