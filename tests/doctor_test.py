@@ -178,7 +178,7 @@ def test_an_mpirun_of_another_series(open_mpi_5, tmp_path):
     own libmpi, so they meet."""
     if own_series() != "4":
         pytest.skip("needs a machine with Open MPI 4")
-    env = {"PATH": open_mpi_5["PATH"]}
+    env = {name: open_mpi_5[name] for name in ("HOME", "PATH")}
     found = Findings(tmp_path, env=env)
     found.expect("mpi", "warn", "Open MPI 4", f"but mpirun is Open MPI {OPEN_MPI_5}")
     Findings(tmp_path, ranks=2, env=env).expect("mpi", "ok", f"Open MPI {OPEN_MPI_5}", "2 ranks on 1 machine")
@@ -196,7 +196,8 @@ def test_ranks_of_another_series(open_mpi_5, tmp_path):
         mount --bind {folder} /opt/openmpi
         ln -s /opt/openmpi/bin/ompirun_wrapper /opt/bin/mpirun"""
     launcher = in_mount_namespace(tmp_path, prepare)
-    run = Run(["doctor", "--device", "cpu"], ranks=2, launcher=launcher, env={"PATH": f"/opt/bin:{os.environ['PATH']}"})
+    env = {"HOME": open_mpi_5["HOME"], "PATH": f"/opt/bin:{os.environ['PATH']}"}
+    run = Run(["doctor", "--device", "cpu"], ranks=2, launcher=launcher, env=env)
     assert run.status == PEER, run
     assert "lockstep: error: the launcher has started 2 ranks, and MPI has found 1" in run.err, run
 
