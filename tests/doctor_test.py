@@ -4,6 +4,7 @@ sees."""
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -61,12 +62,13 @@ def test_a_machine_that_is_well(tmp_path, ranks):
     skip_without_gpus(ranks)
     found = Findings(tmp_path, ranks=ranks)
     assert found.run.status == DONE, found.run
-    expected = {"libraries", "mpi", "cores", "memory", "open files", "/dev/shm", "disk", "clock"}
+    expected = {"libraries", "runtime", "mpi", "cores", "memory", "open files", "/dev/shm", "disk", "clock"}
     expected |= {"driver", "gpu", "gpu memory", "pcie"} if DEVICE == "CUDA" else set()
     expected |= {"all-reduce"} if ranks else set()
     assert expected <= set(found.by_check), found.run
-    for check in ("libraries", "mpi", "/dev/shm", "clock"):
+    for check in ("libraries", "runtime", "mpi", "/dev/shm", "clock"):
         assert set(found.states(check)) == {"ok"}, found.run
+    assert f"glibc {platform.libc_ver()[1]}, libstdc++.so.6.0." in found.by_check["runtime"][0]["figure"], found.run
     assert len(found.by_check["cores"]) == (ranks or 1)
     assert os.listdir(tmp_path) == []
 

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <mpi.h>
 #include <nccl.h>
@@ -73,7 +74,7 @@ std::map<std::string, std::set<std::string>> LoadedLibraries() {
   const auto add = [](dl_phdr_info* library, size_t, void* to) {
     const std::string_view path = library->dlpi_name;
     for (const char* name : {"libnccl.so", "libcudnn.so", "libcudart.so", "libcublas.so",
-                             "libtorch_cuda.so", "libmpi.so"}) {
+                             "libtorch_cuda.so", "libmpi.so", "libstdc++.so"}) {
       const std::string_view file = path.substr(path.rfind('/') + 1);
       if (!file.starts_with(name)) continue;
       char* const real = realpath(library->dlpi_name, nullptr);
@@ -123,6 +124,18 @@ Finding CheckLibraries() {
     finding.advice = kOthers;
   }
   return finding;
+}
+
+// Returns a finding with the versions of glibc and of the C++ compiler's runtime, which are the machine's own, and of
+// those with which the program was built. The program starts with these versions or newer ones.
+Finding CheckRuntime() {
+  const std::set<std::string> paths = LoadedLibraries()["libstdc++.so"];
+  std::vector<std::string> files;
+  for (const std::string& path : paths) files.push_back(path.substr(path.rfind('/') + 1));
+  return {.check = "runtime",
+          .figure = fmt::format("glibc {}, {}; built with glibc {}.{} and libstdc++ of GCC {}",
+                                gnu_get_libc_version(), fmt::join(files, ", "), __GLIBC__,
+                                __GLIBC_MINOR__, _GLIBCXX_RELEASE)};
 }
 
 Finding CheckDriver(const DoctorOptions& options) {
@@ -489,6 +502,7 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
     findings.push_back({.check = "ranks", .state = State::kFail, .figure = error.what()});
   }
   findings.push_back(CheckLibraries());
+  findings.push_back(CheckRuntime());
   const bool first_here = job.local_rank() == 0;
   if (first_here && world) findings.push_back(CheckDriver(options));
   if (first_here) {
