@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/tensor/libtorch_versions.h"
+
 namespace lockstep {
 namespace {
 
@@ -15,11 +17,11 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-using Segment = c10::CachingDeviceAllocator::SegmentInfo;
+using Segments = decltype(SnapshotOf(*allocator::get()).segments);
+using Segment = Segments::value_type;
 
-std::vector<Segment> SegmentsOf(at::Device device) {
-  std::vector<Segment> segments =
-      allocator::snapshot(/*mempool_id=*/{0, 0}, /*include_traces=*/false).segments;
+Segments SegmentsOf(at::Device device) {
+  Segments segments = SnapshotOf(*allocator::get()).segments;
   std::erase_if(segments, [&](const Segment& segment) { return segment.device != device.index(); });
   return segments;
 }

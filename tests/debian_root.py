@@ -1,5 +1,5 @@
-"""Makes root folders with Debian 12, as container images are made from. The commands of a Dockerfile run in them without
-Docker: chroot and namespaces stand for a container."""
+"""Makes root folders with a release of Debian, as container images are made from. The commands of a Dockerfile run in
+them without Docker: chroot and namespaces stand for a container."""
 
 import os
 import pathlib
@@ -31,10 +31,11 @@ class DebianRoot:
         self.cwd = "/"
         self.network = {}  # the environment variables that say how package indexes are reached
 
-    def bootstrap(self):
-        """Installs Debian's smallest system. Returns why it cannot be installed, or ""."""
+    def bootstrap(self, release="bookworm", packages=()):
+        """Installs Debian's smallest system, and `packages`. Returns why it cannot be installed, or ""."""
         # debootstrap mounts /proc in the folder, and in a namespace of its own that ends with it.
-        command = ["unshare", "--mount", "debootstrap", "--variant=minbase", "bookworm", str(self.path), MIRROR]
+        more = [f"--include={','.join(packages)}"] if packages else []
+        command = ["unshare", "--mount", "debootstrap", "--variant=minbase", *more, release, str(self.path), MIRROR]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
             return f"debootstrap cannot install Debian from {MIRROR}: {(done.stdout + done.stderr)[-300:]}"

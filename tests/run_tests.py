@@ -3,6 +3,7 @@
   ./lockstep test [BAZEL ARGUMENT ...]          the cases that run on every commit (tier commit)
   ./lockstep test --all [BAZEL ARGUMENT ...]    every case that ends in minutes (tiers commit and all)
   ./lockstep test --soak [PART ...]             the tests that take hours, part by part; --soak --list prints the parts
+  ./lockstep test --torch 2.15 [ARGUMENT ...]   a tier, or a part, with another torch of third_party/torch
   ./lockstep test --list                        every case: its tier, target and name, and why it waits for --all
   ./lockstep test --list --reasons              for each file: how many of its cases wait for --all, and why
 
@@ -33,6 +34,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "rules"))
 import build_minutes  # noqa: E402
 
 STATE = pathlib.Path(".lockstep")
+# ./lockstep sets the variable for another torch than that of .venv.
+BAZEL = ["bazel", *(f"--bazelrc={file}" for file in [os.environ.get("LOCKSTEP_BAZELRC")] if file)]
 COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
 NO_TESTS = 4  # Bazel's exit status if it found no tests
@@ -188,11 +191,11 @@ def bazel_test(arguments, events):
     events.unlink(missing_ok=True)
     build, test = profiles_beside(events)
     options = ["--keep_going", "--nocache_test_results", "--build_tests_only", *arguments]
-    wait_for(subprocess.Popen(["bazel", "build", f"--profile={build}", *options]))
+    wait_for(subprocess.Popen([*BAZEL, "build", f"--profile={build}", *options]))
     at_once = len(os.sched_getaffinity(0)) * 3 // 2
     options += [f"--jobs={at_once}", f"--local_cpu_resources={at_once}"]
     files = [f"--build_event_json_file={events}", f"--profile={test}"]
-    status = wait_for(subprocess.Popen(["bazel", "test", *files, *options]))
+    status = wait_for(subprocess.Popen([*BAZEL, "test", *files, *options]))
     return status, read_events(events)
 
 
@@ -226,6 +229,7 @@ ROOMS = ["base", "ckpt", "comm", "data"]
 FUZZ_MINUTES = 30
 KILL_PARTS = 8
 SIGNAL_PARTS = 8
+OF_A_TORCH = ["parity", "resume", "export", "imported", "python"]  # the tests that may depend on torch's version
 
 
 @dataclasses.dataclass
@@ -318,6 +322,19 @@ def soak_parts():
         "200 jobs, started and stopped, leave no process and no file behind",
         "15 min",
         sweep("cycles_test", "CYCLES=200"),
+    )
+    parts["torch-2.15"] = Part(
+        "training, resuming, exports and the Python package hold what they promise with torch 2.15",
+        "60 min",
+        ["./lockstep", "test", "--torch", "2.15", *(f"//tests:{name}_test" for name in OF_A_TORCH)],
+        bazel=False,
+    )
+    parts["debian-13"] = Part(
+        "a clone builds, trains, stops and goes on in Debian 13, under Open MPI 5, at several moments each",
+        "90 min",
+        [".venv/bin/python", "tests/debian_13.py", "--test_env=LOCKSTEP_TIER=all", *(f"//tests:{t}_test" for t in ("endings", "signals"))],
+        bazel=False,
+        needs="debootstrap",
     )
     for number in range(SIGNAL_PARTS):
         parts[f"signals-{number + 1}"] = Part(

@@ -39,6 +39,17 @@ inline WorkspaceMemory WorkspaceOf(const std::pair<at::DataPtr, size_t>& entry,
   return {entry.first.get(), entry.second};
 }
 
+// Returns the state of CUDA's caching allocator, a SnapshotInfo, without the history of its calls. `Allocator` is
+// c10::cuda::CUDACachingAllocator::CUDAAllocator. LibTorch 2.10 always takes the history along.
+template <typename Allocator>
+auto SnapshotOf(Allocator& allocator) {
+  if constexpr (requires { allocator.snapshot(c10::MempoolId_t{0, 0}, false); }) {
+    return allocator.snapshot({0, 0}, /*include_traces=*/false);
+  } else {
+    return allocator.snapshot();
+  }
+}
+
 namespace internal {
 
 // `State` is at::CUDAGeneratorState: the members that a version lacks may be named only in a template.

@@ -1,5 +1,6 @@
 #include "data/images/nvjpeg.h"
 
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -7,18 +8,18 @@ namespace lockstep {
 namespace {
 
 Nvjpeg Load() {
-  constexpr const char* kName = "libnvjpeg.so.13";
+  const std::string name = fmt::format("libnvjpeg.so.{}", CUDART_VERSION / 1000);
   Nvjpeg nvjpeg;
-  void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();
     nvjpeg.why_not = fmt::format("{} cannot be loaded (pip install nvidia-nvjpeg brings it): {}",
-                                 kName, reason == nullptr ? "no reason given" : reason);
+                                 name, reason == nullptr ? "no reason given" : reason);
     return nvjpeg;
   }
-  const auto find = [&](auto& function, const char* name) {
-    void* const symbol = dlsym(library, name);
-    if (symbol == nullptr) nvjpeg.why_not = fmt::format("{} has no {}", kName, name);
+  const auto find = [&](auto& function, const char* of) {
+    void* const symbol = dlsym(library, of);
+    if (symbol == nullptr) nvjpeg.why_not = fmt::format("{} has no {}", name, of);
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol);
   };
   find(nvjpeg.CreateExV2, "nvjpegCreateExV2");

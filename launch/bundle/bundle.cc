@@ -115,8 +115,8 @@ Torch TorchOf(const std::string& program, const Libraries& libraries) {
   }
   if (torch.version.empty() || torch.cuda.empty()) {
     throw UsageError(
-        "{}: names no version with CUDA: a bundle is made with the torch wheel of "
-        "third_party/requirements.txt",
+        "{}: names no version with CUDA: a bundle is made with a torch wheel of "
+        "third_party/torch",
         (package / "version.py").string());
   }
   return torch;
@@ -362,8 +362,10 @@ nlohmann::json ManifestOf(const Build& build, const std::string& file,
   std::vector<std::string> wheel_files;
   for (const auto& [name, path] : wheel_libraries) wheel_files.push_back(path);
   // The code of data/images/nvjpeg.h loads this library at run time, if the machine has the library.
+  const std::string major = torch.cuda.substr(0, torch.cuda.find('.'));
+  // The wheels of CUDA 12 have a folder each.
   const std::string nvjpeg_file =
-      fmt::format("nvidia/cu{0}/lib/libnvjpeg.so.{0}", torch.cuda.substr(0, torch.cuda.find('.')));
+      fmt::format("nvidia/{}/lib/libnvjpeg.so.{}", major == "12" ? "nvjpeg" : "cu" + major, major);
   wheel_files.push_back(nvjpeg_file);
   const std::map<std::string, Wheel> wheels = WheelsOf(wheel_files, torch.site);
   std::string pip = fmt::format("torch=={}", torch.version);
@@ -376,7 +378,7 @@ nlohmann::json ManifestOf(const Build& build, const std::string& file,
     if (wheel == wheels.end()) {
       throw UsageError(
           "{}/{} belongs to no package that pip installed: a bundle is made with the "
-          "wheels of third_party/requirements.txt",
+          "wheels of third_party/torch",
           torch.site, path);
     }
     by_library[name] = {

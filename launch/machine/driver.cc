@@ -17,8 +17,9 @@
 namespace lockstep {
 namespace {
 
-// The first driver branch that supports CUDA 13.
-constexpr int kOldestDriver = 580;
+// The first driver branch that supports this program's CUDA. CUDA 12's is that of CUDA 12.0, as NVIDIA says of 'minor
+// version compatibility'.
+constexpr int kOldestDriver = CUDART_VERSION >= 13000 ? 580 : 525;
 
 std::string VersionFile() {
   std::ifstream file("/proc/driver/nvidia/version");

@@ -119,8 +119,7 @@ struct GraphNodes::Watch {
   void NoteNodes() {
     cudaStreamCaptureStatus status{};
     cudaGraph_t graph = nullptr;
-    if (cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr) !=
-            cudaSuccess ||
+    if (cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph) != cudaSuccess ||
         status != cudaStreamCaptureStatusActive) {
       cudaGetLastError();
       return;

@@ -34,7 +34,9 @@ __device__ float2 ToFloats(unsigned word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     return BFloat16Pair(word);
   } else {
-    const auto both = __builtin_bit_cast(Pack<T, 2>, word);
+    using Pair = Pack<T, 2>;
+    static_assert(sizeof(Pair) == sizeof(word));  // nvcc 12.4 then knows the size, which it otherwise says is wrong
+    const auto both = __builtin_bit_cast(Pair, word);
     return {ToFloat(both.values[0]), ToFloat(both.values[1])};
   }
 }
