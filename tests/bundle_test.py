@@ -37,7 +37,7 @@ from harness import (
     wait_until,
     write_config,
 )
-from open_mpi_5 import open_mpi_5, own_series  # noqa: F401: open_mpi_5 is a fixture
+from open_mpi_5 import launchers_of_bundles, open_mpi_5, own_series  # noqa: F401: open_mpi_5 is a fixture
 
 OWN_MODEL = path_of("OWN_MODEL")
 
@@ -115,8 +115,8 @@ def test_the_archive_is_small_and_plain(archive):
         manifest = json.load(file.extractfile("lockstep/manifest.json"))
     assert {f"lockstep/{name}" for name in manifest["files"]} == names - {"lockstep/manifest.json"}
     executable = {m.name for m in members if m.isreg() and m.mode & 0o111}
-    launchers = {"mpirun", *(["orted"] if own_series() == "4" else ["prterun", "prted"])}
-    assert executable == {"lockstep/lockstep", f"lockstep/{PROGRAM}"} | {f"lockstep/bin/{name}" for name in launchers}
+    launchers = {f"lockstep/bin/{name}" for name in launchers_of_bundles()}
+    assert executable == {"lockstep/lockstep", f"lockstep/{PROGRAM}"} | launchers
 
 
 @pytest.mark.all_tier("it packs the bundle again")
@@ -525,7 +525,7 @@ def test_a_bundle_makes_no_bundle(bundle, tmp_path):
 @pytest.mark.all_tier("other tools are other lines of the same table", unless=lambda tool: tool == "mpirun")
 def test_a_missing_tool_is_said(tool, package, tmp_path):
     (tmp_path / "bin").mkdir()
-    launchers = {"mpirun", "orted"} if own_series() == "4" else {"mpirun", "prterun", "prted"}
+    launchers = launchers_of_bundles()
     for name in ({"tar", "gzip", "ldd", "strip", "objdump", "ompi_info"} | launchers) - {tool}:
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
     run = Run(["bundle", tmp_path / "b.tar.gz"], env={"PATH": str(tmp_path / "bin")})

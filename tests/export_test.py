@@ -396,10 +396,16 @@ def test_constants_of_the_module_and_equal_ones_once(tmp_path):
     check_training(model, ours, [(torch.randn(4, 3),)], steps=1)
 
 
+# Listed operations that a version of torch, and those after it, no longer have.
+REMOVED = {"aten::cholesky": "2.15"}
+
+
 def test_listed_operations_exist_and_neither_read_files_nor_return_values():
     lines = (ROOT / "python/lockstep/operations.txt").read_text().splitlines()
     assert lines == sorted(set(lines))
     for line in lines:
+        if line in REMOVED and torch.__version__ >= torch.torch_version.TorchVersion(REMOVED[line]):
+            continue
         schema = torch._C._dispatch_find_schema_or_throw(*(line.split(".") if "." in line else (line, "")))
         assert schema is not None, line
     assert not {"aten::from_file", "aten::item", "aten::set_", "aten::resize_", "aten::as_strided"}.intersection(

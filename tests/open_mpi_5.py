@@ -21,6 +21,11 @@ def own_series():
     return "".join(re.findall(r"\(Open MPI\) (\d+)", said)[:1])
 
 
+def launchers_of_bundles():
+    """Returns the names of the programs of the machine's own Open MPI that a bundle has."""
+    return {"mpirun", *(["orted"] if own_series() == "4" else ["prterun", "prted"])}
+
+
 @pytest.fixture(scope="session")
 def open_mpi_5(tmp_path_factory):
     """Returns the environment variables with which a command uses Open MPI 5. Skips the test if PyPI cannot be

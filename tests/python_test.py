@@ -6,6 +6,7 @@ import base64
 import csv
 import doctest
 import hashlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -45,6 +46,7 @@ from harness import (
     write_config,
     write_table,
 )
+from open_mpi_5 import launchers_of_bundles
 
 PACKAGE = pathlib.Path("python").absolute()
 sys.path.insert(0, str(PACKAGE))
@@ -149,8 +151,9 @@ def test_the_wheel_is_small_and_whole(wheel):
     for path in sources:
         assert content[path] == (PACKAGE / path).read_bytes()
     executable = {path for path, mode in modes.items() if mode & 0o111}
-    programs = ("lockstep", "bin/torch-2.11/lockstep", "bin/mpirun", "bin/orted")
-    assert executable == {f"lockstep/_program/{name}" for name in programs}
+    series = re.match(r"\d+\.\d+", importlib.metadata.version("torch"))[0]
+    programs = {f"torch-{series}/lockstep", *launchers_of_bundles()}
+    assert executable == {"lockstep/_program/lockstep", *(f"lockstep/_program/bin/{name}" for name in programs)}
 
 
 def test_the_tag_is_that_of_the_newest_glibc(wheel, tmp_path):
