@@ -16,7 +16,7 @@ from debian_root import DebianRoot, why_none
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / ".lockstep/debian-13"
 CLONE = "/lockstep"
-# What the smallest system lacks: pip needs the first, and a clone the second.
+# The smallest system lacks these packages: pip needs the first, and a clone the second.
 PACKAGES = ("ca-certificates", "git")
 
 

@@ -35,7 +35,8 @@ __device__ float2 ToFloats(unsigned word) {
     return BFloat16Pair(word);
   } else {
     using Pair = Pack<T, 2>;
-    static_assert(sizeof(Pair) == sizeof(word));  // nvcc 12.4 then knows the size, which it otherwise says is wrong
+    // Without this line nvcc 12.4 does not know the size of Pair in the next one.
+    static_assert(sizeof(Pair) == sizeof(word));
     const auto both = __builtin_bit_cast(Pair, word);
     return {ToFloat(both.values[0]), ToFloat(both.values[1])};
   }
