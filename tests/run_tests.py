@@ -323,12 +323,13 @@ def soak_parts():
         "15 min",
         sweep("cycles_test", "CYCLES=200"),
     )
-    parts["torch-2.15"] = Part(
-        "training, resuming, exports and the Python package hold what they promise with torch 2.15",
-        "60 min",
-        ["./lockstep", "test", "--torch", "2.15", *(f"//tests:{name}_test" for name in OF_A_TORCH)],
-        bazel=False,
-    )
+    for torch in ("2.10", "2.15"):
+        parts[f"torch-{torch}"] = Part(
+            f"training, resuming, exports and the Python package hold what they promise with torch {torch}",
+            "20 min",
+            ["./lockstep", "test", "--torch", torch, *(f"//tests:{name}_test" for name in OF_A_TORCH)],
+            bazel=False,
+        )
     parts["debian-13"] = Part(
         "a clone builds, trains, stops and goes on in Debian 13, under Open MPI 5, at several moments each",
         "90 min",
