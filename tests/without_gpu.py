@@ -31,12 +31,13 @@ def cases_of(listed, stem, every_tier):
     return [name for tier, file, name, _ in rows if file == stem and (every_tier or tier == "commit")]
 
 
-def report(stem, names):
+def report(stem, names, reason=REASON):
+    """Returns a JUnit report in which the cases `names` of the test `stem` were skipped for `reason`."""
     count = str(len(names))
     suite = ElementTree.Element("testsuite", name=stem, tests=count, skipped=count, failures="0", errors="0")
     for name in names:
         case = ElementTree.SubElement(suite, "testcase", classname=f"tests.{stem}", name=name, time="0")
-        ElementTree.SubElement(case, "skipped", type="pytest.skip", message=REASON)
+        ElementTree.SubElement(case, "skipped", type="pytest.skip", message=reason)
     root = ElementTree.Element("testsuites")
     root.append(suite)
     return ElementTree.tostring(root, encoding="unicode")
