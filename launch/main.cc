@@ -1,5 +1,8 @@
 #include "launch/main.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -42,6 +45,14 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
       .Add("--restarts", start.restarts,
            "of train: start a job that failed again, so often, from its newest checkpoint")
       .Within(0, 1'000'000);
+}
+
+// Sets HOME if it is not set, as in a service or a container: to the home folder of the process's user, or to `/` if the
+// system does not know the user. The mpirun and MPI of Open MPI 5 do not start without HOME.
+void SetHome() {
+  if (std::getenv("HOME") != nullptr) return;
+  const passwd* const user = getpwuid(geteuid());
+  setenv("HOME", user != nullptr ? user->pw_dir : "/", /*overwrite=*/1);
 }
 
 // Returns the absolute path of this program. `name` is the word with which the user started the program. The target of
@@ -213,6 +224,7 @@ int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& pr
 
 int Main(int argc, char** argv, Models models, Datasets datasets) {
   SecureStandardStreams();
+  SetHome();
   bool prints_result = false;
   const int status = RunCommandLine(
       argc, argv, {.models = std::move(models), .datasets = std::move(datasets)}, prints_result);

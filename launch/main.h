@@ -13,6 +13,8 @@
 //   a profiler that was preloaded or injected has not written its results when main() is done -> nothing is lost: End()
 //     calls std::exit(), at which the profiler writes its results
 //     -> tests/checkpoint_fault_test.py
+//   HOME is not set, and Open MPI 5 would not start -> it is set, and nothing is printed
+//     -> tests/start_test.py, tests/doctor_test.py
 //   any Error -> one line and the error's exit status; if several ranks have the same error, the line is printed once
 //     -> tests/bad_input_test.py
 #pragma once

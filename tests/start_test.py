@@ -93,6 +93,13 @@ def test_one_rank_through_mpirun(tmp_path):
     assert run.status == DONE and " mpirun -n 1 " in run.err, run
 
 
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_without_home(tmp_path, ranks):
+    """Starts the program as a service is started. The mpirun and MPI of Open MPI 5 need HOME."""
+    run = Run(["train", config_in(tmp_path)], ranks=ranks, launcher=["env", "-u", "HOME"])
+    assert run.status == DONE and "HOME" not in run.err, run
+
+
 def test_ranks_that_are_not(tmp_path):
     skip_without_gpus(2)
     run = started_by_mpirun(tmp_path, 2)

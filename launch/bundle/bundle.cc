@@ -257,7 +257,6 @@ bool IsOpenMpi4(const Libraries& libraries) { return libraries.contains("libopen
 std::vector<std::string> LaunchersOf(const Libraries& libraries) {
   constexpr char kPackage[] = "openmpi-bin";
   const std::string mpirun = FindTool("mpirun", kPackage);
-  // mpirun itself is not asked for its version, because the one of Open MPI 5 does not say it if HOME is not set.
   const bool is_4 = IsOpenMpi4(LibrariesOf({mpirun}).front());
   if (is_4 != IsOpenMpi4(libraries)) {
     throw UsageError(

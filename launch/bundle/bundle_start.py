@@ -20,8 +20,6 @@ what can fail -> what the user sees -> the test that shows it (tests/bundle_test
     -> test_another_machine_is_said
   files of the bundle are not executable -> the script makes them executable, or says what to do
     -> test_files_that_cannot_be_executed
-  the user has no home folder, so that mpirun would crash -> the script sets HOME, and prints nothing
-    -> test_no_library_is_loaded_twice
 """
 
 import _signal
@@ -299,9 +297,6 @@ def main():
         OMPI_PRTERUN=os.path.join(ROOT, "bin/prterun"),
         HWLOC_PLUGINS_PATH=os.path.join(ROOT, "lib/hwloc"),
     )
-    # mpirun crashes if the user has no home folder, as in some containers.
-    if os.path.expanduser("~") == "~":
-        environment["HOME"] = "/"
     try:
         os.execve(path, [path] + sys.argv[1:], environment)
     except OSError as error:
