@@ -134,7 +134,7 @@ def test_every_library_is_in_it_or_elsewhere_once(bundle):
     for name, wheel in program["wheels"].items():
         assert (SITE / wheel["file"]).name == name and (SITE / wheel["file"]).is_file()
     binaries = [p for p in bundle.rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
-    assert len(binaries) > 50
+    assert len(binaries) > 30
     said = subprocess.run(["readelf", "-d", *binaries], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", said))
     assert {"libmpi.so.40", "libtorch_cpu.so", "libnccl.so.2"} <= needed
@@ -251,7 +251,7 @@ def test_it_needs_no_newer_glibc_than_the_program(bundle):
         return {int(minor) for minor in re.findall(r"\bGLIBC_2\.(\d+)\b", said)}
 
     binaries = [path for path in (bundle / "lib").rglob("*.so*") if path.is_file()]
-    assert len(binaries) > 50
+    assert len(binaries) > 30
     newest = max(versions(bundle / PROGRAM))
     assert max(versions(*binaries)) <= newest
     assert json.loads((bundle / "manifest.json").read_text())["glibc"] == f"2.{newest}"
@@ -447,8 +447,9 @@ def test_a_missing_library_is_said(bundle, tmp_path, library, package):
 
 
 def test_a_missing_file_of_the_bundle_is_said(bundle):
-    (bundle / "lib/libfmt.so.9").unlink()
-    expect_error(start(bundle, "version"), USAGE, "lib/libfmt.so.9 is missing: unpack the bundle again")
+    (library,) = (bundle / "lib").glob("libfmt.so.*")
+    library.unlink()
+    expect_error(start(bundle, "version"), USAGE, f"lib/{library.name} is missing: unpack the bundle again")
     (bundle / "manifest.json").unlink()
     expect_error(start(bundle, "version"), USAGE, "manifest.json", "unpack the bundle again")
 

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,8 +92,10 @@ class Run:
 
     @property
     def error_lines(self):
-        """Returns the lines of standard error, without the mpirun command that `-n` announces."""
-        return [line for line in self.err.split("\n") if line.strip() and not line.startswith("env OMPI_MCA")]
+        """Returns the lines of standard error, without the mpirun command that `-n` announces, and without the page that a
+        mpirun of Open MPI 5 which a test itself has started prints if a rank fails."""
+        own = re.sub(r"^-{70,}\nprterun .*?^-{70,}\n", "", self.err, flags=re.DOTALL | re.MULTILINE)
+        return [line for line in own.split("\n") if line.strip() and not line.startswith("env OMPI_MCA")]
 
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"
@@ -202,9 +205,11 @@ def trained_losses(config, run_dir, *arguments, **options):
 
 def run_ranks(*commands):
     """Runs commands, which may be of different programs, as the ranks of one job; the first command is rank 0."""
-    first, *others = commands
-    words = [*mpirun(1), *first, *(word for command in others for word in (":", "-n", 1, *command))]
-    return Run(words[1:], program=words[0])
+    # mpirun itself can start several programs, but the one of Open MPI 5.0.7 crashes then.
+    cases = [f"{rank}) exec {shlex.join(map(str, command))} ;;" for rank, command in enumerate(commands)]
+    script = f"case $OMPI_COMM_WORLD_RANK in {' '.join(cases)} esac"
+    first, *words = [*mpirun(len(commands)), "sh", "-c", script]
+    return Run(words, program=first)
 
 
 def predict(run_dir, *inputs, **options):

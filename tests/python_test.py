@@ -160,7 +160,7 @@ def test_the_tag_is_that_of_the_newest_glibc(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     binaries = [path for path in tmp_path.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
-    assert len(binaries) > 50
+    assert len(binaries) > 30
     said = subprocess.run(["objdump", "-p", *binaries], capture_output=True, text=True, check=True).stdout
     newest = max(int(minor) for minor in re.findall(r"\bGLIBC_2\.(\d+)\b", said))
     assert PLATFORM.search(wheel.name).groups() == ("2", str(newest))

@@ -511,7 +511,7 @@ def test_machines_that_share_no_disk(tmp_path):
     for folder in folders:
         folder.mkdir()
     command = command_of(["train", config, "--set", "run_dir=run"])
-    run = run_ranks(*(["-wdir", folder, *command] for folder in folders))
+    run = run_ranks(*(["env", "-C", folder, *command] for folder in folders))
     expect_error(run, USAGE, "rank 1: ", "is not the one that rank 0 has", "a disk that their machines share")
     assert os.listdir(tmp_path / "machine-1") == []
 

@@ -3,8 +3,8 @@
 
     imported_against_torch.py LOCKSTEP [MODEL ...] [--modes eager default reduce-overhead] [--torchscript]
 
-MODEL is a name in MODELS below, by default all names: models of timm and torchvision, Hugging Face classifiers of
-tokens with an attention mask, and a U-Net. Needs timm, torchvision and transformers, but downloads no weights.
+MODEL is a model of third_party_models.py, by default all that have a name there. Needs timm, torchvision and transformers,
+but downloads no weights.
 
 Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of convolution plans (`tag` is
 cold) and then with a full cache (`tag` is warm), and PyTorch's step. PyTorch's step consists of the forward under
@@ -25,100 +25,14 @@ import sys
 import tempfile
 import time
 
+from third_party_models import MODELS, image_size, is_segmentation, make, parts_of
+
 PYTHON = pathlib.Path(__file__).parents[2] / "python"
-# name -> (library and model, samples in a batch)
-MODELS = {
-    "efficientnet_b0": ("timm:efficientnet_b0", 256),
-    "convnext_tiny": ("timm:convnext_tiny", 128),
-    "vit_small": ("timm:vit_small_patch16_224", 256),
-    "swin_tiny": ("timm:swin_tiny_patch4_window7_224", 128),
-    "regnety_016": ("timm:regnety_016", 128),
-    "resnet50": ("torchvision:resnet50", 256),
-    "mobilenet_v3_large": ("torchvision:mobilenet_v3_large", 256),
-    "bert": ("hf:Bert", 64),
-    "distilbert": ("hf:DistilBert", 64),
-    "unet": ("own:UNet", 32),
-    "llama": ("hf:Llama", 64),
-}
-# Config values for the Hugging Face models whose default size is far from 100 million parameters.
-SIZES = {
-    "llama": {
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 4,
-        "intermediate_size": 2048,
-        "max_position_embeddings": 512,
-        "pad_token_id": 0,
-    }
-}
-TOKENS = 128
-IMAGES = """data { format: SYNTHETIC input_shape: [3, 224, 224] classes: 1000 mean: 0.5 std: 0.25
-        synthetic { kind: PIXELS samples: 4096 } }"""
-MASKS = """data { format: SYNTHETIC input_shape: [3, 256, 256] classes: 4 task: SEGMENTATION mean: 0.5 std: 0.25
-        synthetic { kind: PIXELS samples: 256 } }"""
+IMAGES = """data {{ format: SYNTHETIC input_shape: [3, {size}, {size}] classes: 1000 mean: 0.5 std: 0.25
+        synthetic {{ kind: PIXELS samples: 4096 }} }}"""
+MASKS = """data {{ format: SYNTHETIC input_shape: [3, {size}, {size}] classes: 4 task: SEGMENTATION mean: 0.5 std: 0.25
+        synthetic {{ kind: PIXELS samples: 256 }} }}"""
 SGD = "optimizer { type: SGD lr: 0.01 momentum: 0.9 weight_decay: 0.00005 }"
-
-
-def unet(width=64, classes=4):
-    import torch
-    from torch import nn
-
-    def twice(inputs, outputs):
-        layers = []
-        for channels in inputs, outputs:
-            layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-        return nn.Sequential(*layers)
-
-    class UNet(nn.Module):
-        def __init__(self):
-            super().__init__()
-            widths = [width, 2 * width, 4 * width, 8 * width]
-            self.down = nn.ModuleList(twice(i, o) for i, o in zip([3, *widths], widths))
-            self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths[-2::-1])
-            self.join = nn.ModuleList(twice(2 * w, w) for w in widths[-2::-1])
-            self.out = nn.Conv2d(width, classes, 1)
-
-        def forward(self, x):
-            kept = []
-            for i, block in enumerate(self.down):
-                x = block(x if i == 0 else nn.functional.max_pool2d(x, 2))
-                kept.append(x)
-            for up, join, skip in zip(self.up, self.join, kept[-2::-1]):
-                x = join(torch.cat([up(x), skip], 1))
-            return self.out(x)
-
-    return UNet()
-
-
-def make(name, batch, scripted=False):
-    """Returns the module of MODELS[name], its inputs by name for `batch` samples, and targets."""
-    import torch
-
-    torch.manual_seed(0)
-    kind, what = MODELS[name][0].split(":")
-    if kind == "hf":
-        import transformers
-
-        config = getattr(transformers, what + "Config")(num_labels=3, **SIZES.get(name, {}))
-        model = getattr(transformers, what + "ForSequenceClassification")(config)
-        mask = torch.ones(batch, TOKENS, dtype=torch.long)
-        mask[1::2, TOKENS * 3 // 4 :] = 0
-        tokens = torch.randint(0, config.vocab_size, (batch, TOKENS))
-        return model, {"input_ids": tokens, "attention_mask": mask}, torch.randint(0, 3, (batch,))
-    if kind == "own":
-        return unet(), {"x": torch.randn(batch, 3, 256, 256)}, torch.randint(0, 4, (batch, 256, 256))
-    if kind == "timm":
-        import timm
-        import timm.layers
-
-        timm.layers.set_scriptable(scripted)
-        model = timm.create_model(what, pretrained=False, num_classes=1000)
-    else:
-        import torchvision
-
-        model = torchvision.models.get_model(what, num_classes=1000)
-    return model, {"x": torch.randn(batch, 3, 224, 224)}, torch.randint(0, 1000, (batch,))
 
 
 def write(name, folder, scripted):
@@ -136,7 +50,7 @@ def write(name, folder, scripted):
 
         lockstep.export(model, tuple(inputs.values()), folder / "net.lsm")
         what = f'name: "imported" imported {{ file: "{folder}/net.lsm" }}'
-    data, optimizer = (MASKS, SGD) if name == "unet" else (IMAGES, SGD)
+    data, optimizer = (MASKS if is_segmentation(name) else IMAGES).format(size=image_size(name)), SGD
     if "input_ids" in inputs:
         _, inputs, target = make(name, 1024)
         numpy.save(folder / "tokens.npy", torch.stack([inputs["input_ids"], inputs["attention_mask"]], 1).numpy())
@@ -144,7 +58,7 @@ def write(name, folder, scripted):
         data = f'data {{ format: NPY npy {{ kind: TEXTS }} train: ["{folder}/tokens.npy", "{folder}/labels.npy"] }}'
         optimizer = "optimizer { type: ADAMW lr: 0.0001 }"
     config = folder / "train.pbtxt"
-    config.write_text(f"global_batch: {MODELS[name][1]} precision: BF16\n{data}\nmodel {{ {what} }}\n{optimizer}\n")
+    config.write_text(f"global_batch: {parts_of(name)[2]} precision: BF16\n{data}\nmodel {{ {what} }}\n{optimizer}\n")
     return config
 
 
@@ -164,7 +78,7 @@ def in_torch(name, mode):
 
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    batch = MODELS[name][1]
+    batch = parts_of(name)[2]
     model, inputs, target = make(name, batch)
     last = {"memory_format": torch.channels_last} if "x" in inputs else {}
     model = model.to("cuda", **last).train()
@@ -217,7 +131,7 @@ def in_torch(name, mode):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep")
-    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=", ".join(MODELS) + ", LIBRARY:MODEL@BATCH")
     parser.add_argument("--modes", nargs="+", default=["eager"], choices=["eager", "default", "reduce-overhead"])
     parser.add_argument("--torchscript", action="store_true")
     parser.add_argument("--in-torch", help=argparse.SUPPRESS)
@@ -227,7 +141,7 @@ def main():
         return
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
-            scripted = options.torchscript and MODELS[name][0].startswith(("timm:", "torchvision:"))
+            scripted = options.torchscript and parts_of(name)[0] in ("timm", "torchvision")
             write(name, pathlib.Path(folder), scripted)
             for tag in "cold", "warm":
                 ours = in_lockstep(options.lockstep, name, pathlib.Path(folder), tag)

@@ -3,7 +3,7 @@
 
     step_floor.py [MODEL ...] [--tflops 790] [--copy-tbps 4.2] [--measure]
 
-MODEL is a name in MODELS of tests/bench/imported_against_torch.py, which defines the modules, batches and optimizers.
+MODEL is a model of tests/bench/third_party_models.py, by default each of NAMED.
 The step is traced with fake tensors, and its FLOPs and bytes are counted; only --measure uses a GPU. Prints a row of a
 Markdown table for each model, in milliseconds:
 
@@ -43,7 +43,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import imported_against_torch as peers
+import third_party_models as peers
 
 PRODUCTS = set("mm addmm bmm baddbmm convolution convolution_backward attention attention_backward".split())
 BATCH_NORMS = {"native_batch_norm", "native_batch_norm_backward"}
@@ -76,7 +76,7 @@ def prepare_tracing():
 def trace(name):
     """Returns the graph of forward, loss and backward, the number of the graph's inputs that are weights or buffers,
     and the bytes that the optimizer's update reads and writes."""
-    model, inputs, target = peers.make(name, peers.MODELS[name][1])
+    model, inputs, target = peers.make(name, peers.parts_of(name)[2])
     model.train()
     inputs = {key: x.bfloat16() if x.is_floating_point() else x for key, x in inputs.items()}
     weights = dict(model.named_parameters())
@@ -311,7 +311,7 @@ def milliseconds(run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=[x for x in peers.MODELS if x != "llama"], metavar="MODEL")
+    parser.add_argument("models", nargs="*", default=list(peers.NAMED), metavar="MODEL")
     parser.add_argument("--tflops", type=float, default=790, help="that matrix products reach")
     parser.add_argument("--vector-tflops", type=float, default=67, help="of float32 without tensor cores")
     parser.add_argument("--copy-tbps", type=float, default=4.2, help="terabytes that a copy reads and writes in a second")

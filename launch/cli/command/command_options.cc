@@ -1,6 +1,9 @@
 #include "launch/cli/command/command_options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "base/small_letters.h"
 
@@ -16,6 +19,17 @@ CLI::IsMember Choice(const std::vector<std::string>& words) {
   });
 }
 
+// Returns the check that a value is a number from `least` to `most`. CLI::Range has other words in each of its versions.
+template <typename T>
+CLI::Validator InRange(T least, T most) {
+  const auto problem = [least, most](const std::string& word) -> std::string {
+    T value{};
+    if (CLI::detail::lexical_cast(word, value) && value >= least && value <= most) return {};
+    return fmt::format("Value {} not in range {} to {}", word, least, most);
+  };
+  return {problem, fmt::format("{} in [{} - {}]", CLI::detail::type_name<T>(), least, most)};
+}
+
 }  // namespace
 
 const Option& Option::Required() const {
@@ -29,12 +43,12 @@ const Option& Option::ShowDefault() const {
 }
 
 const Option& Option::Within(int64_t least, int64_t most) const {
-  option_.check(CLI::Range(least, most));
+  option_.check(InRange(least, most));
   return *this;
 }
 
 const Option& Option::Between(double least, double most) const {
-  option_.check(CLI::Range(least, most));
+  option_.check(InRange(least, most));
   return *this;
 }
 
