@@ -26,7 +26,7 @@ _USES = {
     "ops/autocast": ["base/tensor", "ops/common", "ops/product", "ops/convolution"],
     "ops/norm": ["base", "ops/common", "ops/product"],
     "ops/attention": ["base", "ops/common"],
-    "ops/generated": ["base/files", "ops/common"],
+    "ops/generated": ["base", "base/tensor", "base/files", "ops/common"],
     "ops/token": ["base", "ops/common", "ops/product"],
     "ops/pixels": ["base", "ops/common"],
     "ops/update": ["base", "ops/common"],
@@ -150,6 +150,7 @@ _USES = {
     "base/http/testing": ["base", "base/files"],
     "ops/testing": ["base/tensor"],
     "ops/norm/testing": ["ops/norm"],
+    "ops/generated/testing": ["base/testing", "ops/generated"],
 }
 
 def users_of(room):

@@ -1,4 +1,4 @@
-"""Tests eleven small models: a U-Net, and ten models from timm, torchvision and Hugging Face. They train as in PyTorch,
+"""Tests fifteen small models: two of its own, and others from timm, torchvision and Hugging Face. They train as in PyTorch,
 also on several ranks and in micro-batches. On a CPU, the distance of their gradients from float64's is at most about
 twice that of PyTorch's. On a GPU they learn in bfloat16 as in PyTorch."""
 
@@ -23,9 +23,9 @@ import lockstep  # noqa: E402
 CLASSES, COUNT, SEED, STEPS, WORDS = 5, 22, 7, 20, 40
 BATCH = 8  # samples; the last batch of each epoch has six
 LR = 0.002
-# Learning rates of models that need a smaller one than LR. resnet's BatchNorm gets few values for each channel from a
-# small image, and so magnifies differences in the last digit.
-SLOWLY = {"resnet": 0.00001}
+# Learning rates of models that need a smaller one than LR. The BatchNorms of resnet and mobilevit get few values for each
+# channel from a small image, and so magnify differences in the last digit.
+SLOWLY = {"resnet": 0.00001, "mobilevit": 0.00001}
 # Learning rates for bfloat16. With LR, the losses of two trainings in PyTorch whose initial weights differ by a
 # millionth differ by 1 to 5 % after 200 steps.
 CURVE_LR = {"efficientnet": 0.0002, "resnet": 0.0002, "mobilenet": 0.0005}
@@ -48,6 +48,23 @@ class UNet(nn.Module):
     def forward(self, x):
         x = self.down(x)
         return self.last(torch.cat([x, self.up(self.middle(x))], 1))
+
+
+class Groups(nn.Module):
+    """Convolutions with biases, group norms, SiLU and sums, as in the U-Nets of diffusion models."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.norms = nn.ModuleList(nn.GroupNorm(groups, 16) for groups in (4, 1, 16))
+        self.convolutions = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in self.norms)
+        self.last = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for norm, convolution in zip(self.norms, self.convolutions):
+            x = x + convolution(functional.silu(norm(x)))
+        return self.last(x.mean((2, 3)))
 
 
 def of_timm(name, **options):
@@ -86,6 +103,19 @@ LLAMA = transformers.LlamaConfig(
     max_position_embeddings=16,
     pad_token_id=0,
 )
+MODERNBERT = transformers.ModernBertConfig(
+    vocab_size=WORDS,
+    num_labels=CLASSES,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=16,
+    pad_token_id=0,
+    attention_dropout=0.0,
+    mlp_dropout=0.0,
+    classifier_dropout=0.0,
+)
 SWIN = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (1, 2)}
 
 # Maps the name of a model to (a function that makes it; the shape of an image, or None if the model takes texts).
@@ -101,6 +131,10 @@ MODELS = {
     "distilbert": (of_transformers(DISTILBERT), None),
     "unet": (UNet, (3, 16, 16)),
     "llama": (of_transformers(LLAMA), None),
+    "modernbert": (of_transformers(MODERNBERT), None),
+    "convnextv2": (of_timm("test_convnext", conv_mlp=False, use_grn=True, ls_init_value=None), (3, 64, 64)),
+    "mobilevit": (of_timm("mobilevitv2_050"), (3, 64, 64)),
+    "groups": (Groups, (3, 16, 16)),
 }
 
 

@@ -77,7 +77,13 @@ cc_library(
     deps = [":cudart"],
 )
 
-# The target `cudart` has the headers of this library.
+# The target `cudart` has the headers of these libraries.
+cc_library(
+    name = "nvrtc",
+    linkopts = ["-l:libnvrtc.so.{major}"],
+    deps = [":cudart"],
+)
+
 cc_library(
     name = "cublaslt",
     linkopts = ["-l:libcublasLt.so.{major}"],

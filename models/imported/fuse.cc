@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <string_view>
 
 #include "models/imported/fuse_attention.h"
 #include "models/imported/fuse_embedding.h"
 #include "models/imported/fuse_fork.h"
+#include "models/imported/fuse_generated.h"
 #include "models/imported/fuse_layer_norm.h"
 #include "models/imported/fuse_linear.h"
 #include "models/imported/fuse_max_pool.h"
 #include "models/imported/fuse_multihead_attention.h"
-#include "models/imported/fuse_pointwise.h"
 #include "models/imported/fuse_rms_norm.h"
 #include "models/imported/fuse_scaled_sum.h"
 #include "models/imported/fuse_squeeze_excite.h"
@@ -60,6 +61,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                               {"aten::permute", FuseWindows},
                               {"aten::linear", FuseLinear}};
   Rewriter rewriter(program);
+  const std::set<int64_t> rounded = RoundedValues(rewriter);
   for (const Pattern& pattern : patterns) {
     for (int64_t i = 0; i < rewriter.size(); ++i) {
       if (!rewriter.IsGone(i) && NameOf(rewriter.At(i)) == pattern.operation) {
@@ -67,7 +69,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
       }
     }
   }
-  FusePointwise(rewriter);  // element-wise operations that no pattern has fused
+  FuseGenerated(rewriter, rounded);  // what no pattern has fused
   rewriter.Finish();
   return norms;
 }

@@ -15,7 +15,7 @@
 //   fuse_max_pool.h             max-pooling
 //   fuse_windows.h              the windows into which Swin transformers divide images
 //   fuse_linear.h               linear layers with the activation that follows
-//   fuse_pointwise.h            element-wise operations that the other patterns have not fused
+//   fuse_generated.h            element-wise operations, reductions and norms that the other patterns have not fused
 //
 // A chain is fused only if no node outside it uses its intermediate results (rewriter.h). A fused operation gives the
 // same result as the chain, except for rounding. Where a fused operation has no kernel for its arguments, it calls

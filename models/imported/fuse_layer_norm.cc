@@ -17,13 +17,16 @@ enum NormArgument : size_t { kInput, kShape, kWeight, kBias, kEpsilon, kCudnn, k
 bool IsRowsNorm(const Node& node) {
   if (node.results[0].value < 0) return false;
   return IntegersOf(node.arguments[kShape]).size() == 1 && IsValue(node.arguments[kInput]) &&
-         IsValue(node.arguments[kWeight]) && IsValue(node.arguments[kBias]) &&
+         IsValue(node.arguments[kWeight]) &&
+         (IsValue(node.arguments[kBias]) || IsConstant(node.arguments[kBias], IValue())) &&
          IsConstant(node.arguments[kEpsilon]);
 }
 
 RowsNormWeights WeightsOf(const std::vector<IValue>& arguments) {
-  return {.weight = arguments[kWeight].toTensor(),
-          .bias = arguments[kBias].toTensor(),
+  const at::Tensor weight = arguments[kWeight].toTensor();
+  const IValue& bias = arguments[kBias];
+  return {.weight = weight,
+          .bias = bias.isNone() ? at::zeros_like(weight.detach()) : bias.toTensor(),
           .epsilon = arguments[kEpsilon].toDouble()};
 }
 

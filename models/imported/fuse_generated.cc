@@ -1,0 +1,600 @@
+#include "models/imported/fuse_generated.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+#include "base/tensor/foretold_gpu.h"
+#include "models/imported/node_values.h"
+
+namespace lockstep::exported {
+namespace {
+
+using c10::IValue;
+using ops::Dims;
+using ops::Sizes;
+using ops::TensorTerms;
+using ops::TermId;
+
+// The largest number of nodes and of inputs of a group. They are limited because a kernel keeps the intermediate values
+// in registers, and a GPU thread has few of them.
+constexpr size_t kMostNodes = 64;
+constexpr size_t kMostInputs = 16;
+
+using Terms = std::vector<TermId>;  // the operands of an operation; numbers are constant terms
+
+// Which type LibTorch gives the result of an operation.
+enum class ResultType {
+  kPromoted,  // that to which the operands' types are promoted
+  kWide,      // as kPromoted, and float32 under autocast
+};
+
+struct Operation {
+  std::string_view name;
+  size_t operands;  // the number of leading arguments that are operands; the others are constants
+  std::function<TermId(TensorTerms& to, const Terms& of, const Node& node)> term;
+  ResultType type = ResultType::kPromoted;
+  // Returns whether the arguments after the operands are of a kind that `term` takes; none: they are numbers.
+  std::function<bool(const Node& node)> takes{};
+};
+
+TermId Least(TensorTerms& to, TermId a, TermId b) { return to.IfAtMost(a, b, a, b); }
+
+// Returns x, limited to the range from `low` to `high`.
+TermId Between(TensorTerms& to, TermId x, double low, double high) {
+  const TermId least = to.Constant(low);
+  const TermId most = to.Constant(high);
+  return to.IfAtMost(x, least, least, to.IfAtMost(most, x, most, x));
+}
+
+TermId Times(TensorTerms& to, TermId x, double number) {
+  return to.Product(to.Constant(number), x);
+}
+
+// Returns hardsigmoid(x) = min(max(x + 3, 0), 6) / 6.
+TermId HardSigmoid(TensorTerms& to, TermId x) {
+  return Times(to, Between(to, to.Sum(x, to.Constant(3)), 0, 6), 1.0 / 6);
+}
+
+TermId Gelu(TensorTerms& to, TermId x, bool tanh) {
+  const double root = std::numbers::sqrt2;
+  const TermId share =
+      tanh ? to.Tanh(Times(to, to.Sum(x, Times(to, to.Product(x, to.Product(x, x)), 0.044715)),
+                           root * std::numbers::inv_sqrtpi))
+           : to.Erf(Times(to, x, 1 / root));
+  return to.Product(Times(to, x, 0.5), to.Sum(to.Constant(1), share));
+}
+
+TermId Elu(TensorTerms& to, TermId x, double alpha, double scale, double input_scale) {
+  const TermId zero = to.Constant(0);
+  // The argument of exp() is limited to at most 0: for large x exp() would overflow, and the gradient, 0 times
+  // infinity, would be NaN.
+  const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
+  return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
+                     Times(to, x, scale));
+}
+
+// Returns the dimensions that a list names, in a tensor of `rank` dimensions; all if the list is empty or None.
+Dims DimsOf(const Argument& argument, size_t rank) {
+  Dims dims = 0;
+  for (const std::optional<int64_t>& dim : IntegersOf(argument)) {
+    dims |= 1U << static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(rank) : *dim);
+  }
+  return dims != 0 ? dims : (1U << rank) - 1;
+}
+
+size_t DimOf(const Argument& argument, size_t rank) {
+  const auto dim = static_cast<int64_t>(*NumberOf(argument));
+  return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
+}
+
+// Leaves out the reduced dimensions, unless `keeps`.
+TermId WithoutDims(TensorTerms& to, TermId reduced, Dims dims, bool keeps) {
+  if (keeps) return reduced;
+  Sizes sizes;
+  for (size_t i = 0; i < to.SizesOf(reduced).size(); ++i) {
+    if ((dims & (1U << i)) == 0) sizes.push_back(to.SizesOf(reduced)[i]);
+  }
+  return to.Reshape(reduced, sizes);
+}
+
+bool IsFlag(const Argument& argument) { return IsConstant(argument) && argument.constant.isBool(); }
+bool IsNone(const Argument& argument) { return IsConstant(argument, IValue()); }
+
+// Returns whether the argument is a list of known dimensions, None, or no dimensions.
+bool AreDims(const Argument& argument) {
+  const auto dims = IntegersOf(argument);
+  const bool is_list = argument.kind == Argument::Kind::kList ||
+                       (IsConstant(argument) && argument.constant.isList());
+  return IsNone(argument) ||
+         (is_list && std::ranges::all_of(dims, [](const auto& dim) { return dim.has_value(); }));
+}
+
+// Returns whether the arguments from number `first` on are the dimensions of a reduction, whether it keeps them, and the
+// type None.
+bool AreReduced(const Node& node, size_t first) {
+  const std::vector<Argument>& arguments = node.arguments;
+  return arguments.size() == first + 3 && AreDims(arguments[first]) &&
+         IsFlag(arguments[first + 1]) && IsNone(arguments[first + 2]);
+}
+
+bool IsNumber(const Argument& argument) { return NumberOf(argument).has_value(); }
+
+// Returns x raised to a power, of which only some are known.
+bool IsKnownPower(double power) {
+  return power == 2 || power == 3 || power == 0.5 || power == -0.5 || power == -1;
+}
+TermId Power(TensorTerms& to, TermId x, double power) {
+  if (power == 2) return to.Product(x, x);
+  if (power == 3) return to.Product(to.Product(x, x), x);
+  if (power == 0.5) return to.Sqrt(x);
+  return to.Quotient(to.Constant(1), power == -1 ? x : to.Sqrt(x));
+}
+
+TermId Softmax(TensorTerms& to, TermId x, Dims dims) {
+  const TermId raised = to.Exp(to.Difference(x, to.MaxOver(x, dims)));
+  return to.Quotient(raised, to.SumOver(raised, dims));
+}
+
+// Returns the group norm of x [samples, channels, ...]. The mean and the variance of each channel are computed from the
+// differences to its first value, so that they are right where the values are large beside their differences; then
+// those of the groups are put together.
+TermId GroupNorm(TensorTerms& to, TermId x, int64_t groups, double epsilon) {
+  const Sizes sizes = to.SizesOf(x);
+  const Dims pixels = ((1U << sizes.size()) - 1) & ~3U;
+  const TermId first = to.FirstOver(x, pixels);
+  const TermId shifted = to.Difference(x, first);
+  const TermId mean_shift = to.MeanOver(shifted, pixels);
+  const TermId of_channel = to.Difference(to.MeanOver(to.Product(shifted, shifted), pixels),
+                                          to.Product(mean_shift, mean_shift));
+  Sizes per_channel(sizes.size(), 1);
+  per_channel[0] = sizes[0];
+  per_channel[1] = sizes[1];
+  const Sizes by_group = {sizes[0], groups, sizes[1] / groups};
+  constexpr Dims kChannels = 1U << 2;
+  const TermId means = to.Reshape(to.Sum(first, mean_shift), by_group);
+  const TermId mean = to.MeanOver(means, kChannels);
+  const TermId apart = to.Difference(means, mean);
+  const TermId variance =
+      to.MeanOver(to.Sum(to.Reshape(of_channel, by_group), to.Product(apart, apart)), kChannels);
+  const TermId scale = to.Quotient(to.Constant(1), to.Sqrt(to.Sum(variance, to.Constant(epsilon))));
+  const auto for_channels = [&](TermId term) {
+    return to.Reshape(to.Expand(term, by_group), per_channel);
+  };
+  return to.Product(to.Difference(x, for_channels(mean)), for_channels(scale));
+}
+
+// Returns a channel's weights, with dimensions of size 1 for the pixels of x.
+TermId ForChannels(TensorTerms& to, TermId weights, TermId x) {
+  Sizes sizes(to.SizesOf(x).size() - 1, 1);
+  sizes[0] = to.SizesOf(weights)[0];
+  return to.Reshape(weights, sizes);
+}
+
+// Returns the entry of the table for the node's operation. Returns null if there is no entry, or if an argument does
+// not fit the entry: operands are tensors or constant numbers, and all other arguments are constants.
+const Operation* OperationOf(const Node& node) {
+  static const auto number = [](const Node& of, size_t i) { return *NumberOf(of.arguments[i]); };
+  static const std::vector<Operation> operations = {
+      {"aten::add", 2,
+       [](auto& to, const auto& of, const Node& node) {
+         return to.Sum(of[0], Times(to, of[1], number(node, 2)));
+       }},
+      {"aten::sub", 2,
+       [](auto& to, const auto& of, const Node& node) {
+         return to.Difference(of[0], Times(to, of[1], number(node, 2)));
+       }},
+      {"aten::rsub", 2,
+       [](auto& to, const auto& of, const Node& node) {
+         return to.Difference(of[1], Times(to, of[0], number(node, 2)));
+       }},
+      {"aten::mul", 2,
+       [](auto& to, const auto& of, const Node&) { return to.Product(of[0], of[1]); }},
+      {"aten::div", 2,
+       [](auto& to, const auto& of, const Node&) { return to.Quotient(of[0], of[1]); }},
+      {"aten::neg", 1, [](auto& to, const auto& of, const Node&) { return Times(to, of[0], -1); }},
+      {"aten::square", 1,
+       [](auto& to, const auto& of, const Node&) { return to.Product(of[0], of[0]); }},
+      {"aten::sigmoid", 1, [](auto& to, const auto& of, const Node&) { return to.Sigmoid(of[0]); }},
+      {"aten::tanh", 1, [](auto& to, const auto& of, const Node&) { return to.Tanh(of[0]); }},
+      {"aten::relu", 1,
+       [](auto& to, const auto& of, const Node&) {
+         const TermId zero = to.Constant(0);
+         return to.IfAtMost(of[0], zero, zero, of[0]);
+       }},
+      {"aten::silu", 1,
+       [](auto& to, const auto& of, const Node&) { return to.Product(of[0], to.Sigmoid(of[0])); }},
+      {"aten::gelu", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         return Gelu(to, of[0], IsConstant(node.arguments[1], "tanh"));
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         return IsConstant(node.arguments[1], "none") || IsConstant(node.arguments[1], "tanh");
+       }},
+      {"aten::hardsigmoid", 1,
+       [](auto& to, const auto& of, const Node&) { return HardSigmoid(to, of[0]); }},
+      {"aten::hardswish", 1,
+       [](auto& to, const auto& of, const Node&) {
+         return to.Product(of[0], HardSigmoid(to, of[0]));
+       }},
+      {"aten::hardtanh", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         return Between(to, of[0], number(node, 1), number(node, 2));
+       }},
+      {"aten::relu6", 1,
+       [](auto& to, const auto& of, const Node&) { return Between(to, of[0], 0, 6); }},
+      {"aten::leaky_relu", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         return to.IfAtMost(of[0], to.Constant(0), Times(to, of[0], number(node, 1)), of[0]);
+       }},
+      {"aten::elu", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         return Elu(to, of[0], number(node, 1), number(node, 2), number(node, 3));
+       }},
+      {"aten::exp", 1, [](auto& to, const auto& of, const Node&) { return to.Exp(of[0]); },
+       ResultType::kWide},
+      {"aten::sqrt", 1, [](auto& to, const auto& of, const Node&) { return to.Sqrt(of[0]); }},
+      {"aten::rsqrt", 1,
+       [](auto& to, const auto& of, const Node&) { return Power(to, of[0], -0.5); },
+       ResultType::kWide},
+      {"aten::pow", 1,
+       [](auto& to, const auto& of, const Node& node) { return Power(to, of[0], number(node, 1)); },
+       ResultType::kWide,
+       [](const Node& node) {
+         return node.operation->schema().overload_name() == "Tensor_Scalar" &&
+                IsNumber(node.arguments[1]) && IsKnownPower(number(node, 1));
+       }},
+      {"aten::addcmul", 3,
+       [](auto& to, const auto& of, const Node& node) {
+         return to.Sum(of[0], Times(to, to.Product(of[1], of[2]), number(node, 3)));
+       }},
+      {"aten::dropout", 1, [](auto&, const auto& of, const Node&) { return of[0]; },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         return NumberOf(node.arguments[1]) == 0 || IsConstant(node.arguments[2], false);
+       }},
+      {"aten::sum", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         const Dims dims = DimsOf(node.arguments[1], to.SizesOf(of[0]).size());
+         return WithoutDims(to, to.SumOver(of[0], dims), dims, node.arguments[2].constant.toBool());
+       },
+       ResultType::kWide, [](const Node& node) { return AreReduced(node, 1); }},
+      {"aten::mean", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         const Dims dims = DimsOf(node.arguments[1], to.SizesOf(of[0]).size());
+         return WithoutDims(to, to.MeanOver(of[0], dims), dims,
+                            node.arguments[2].constant.toBool());
+       },
+       ResultType::kPromoted, [](const Node& node) { return AreReduced(node, 1); }},
+      {"aten::linalg_vector_norm", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         const Dims dims = DimsOf(node.arguments[2], to.SizesOf(of[0]).size());
+         const TermId squares = to.SumOver(to.Product(of[0], of[0]), dims);
+         return WithoutDims(to, to.Sqrt(squares), dims, node.arguments[3].constant.toBool());
+       },
+       ResultType::kWide,
+       [](const Node& node) { return NumberOf(node.arguments[1]) == 2 && AreReduced(node, 2); }},
+      {"aten::softmax", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         const auto rank = static_cast<int64_t>(to.SizesOf(of[0]).size());
+         const int64_t dim = node.arguments[1].constant.toInt();
+         return Softmax(to, of[0], 1U << static_cast<size_t>(dim < 0 ? dim + rank : dim));
+       },
+       ResultType::kWide,
+       [](const Node& node) {
+         return IsConstant(node.arguments[1]) && node.arguments[1].constant.isInt() &&
+                IsNone(node.arguments[2]);
+       }},
+      {"aten::slice", 1,
+       [](auto& to, const auto& of, const Node& node) {
+         const Sizes& sizes = to.SizesOf(of[0]);
+         const size_t dim = DimOf(node.arguments[1], sizes.size());
+         const auto place = [&](const Argument& argument, int64_t otherwise) {
+           const auto index = NumberOf(argument);
+           const int64_t size = sizes[dim];
+           if (!index) return otherwise;
+           return static_cast<int64_t>(
+               std::clamp(*index < 0 ? *index + static_cast<double>(size) : *index, 0.0,
+                          static_cast<double>(size)));
+         };
+         const int64_t begin = place(node.arguments[2], 0);
+         const int64_t end = place(node.arguments[3], sizes[dim]);
+         return to.Slice(of[0], dim, begin, std::max<int64_t>(end - begin, 0));
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         const auto is_place = [&](size_t i) {
+           return IsNumber(node.arguments[i]) || IsNone(node.arguments[i]);
+         };
+         return IsNumber(node.arguments[1]) && is_place(2) && is_place(3) &&
+                NumberOf(node.arguments[4]) == 1;
+       }},
+      // The operands are the two tensors of the list (OperandsOf()).
+      {"aten::cat", 2,
+       [](auto& to, const auto& of, const Node& node) {
+         const size_t dim = DimOf(node.arguments[1], to.SizesOf(of[0]).size());
+         const int64_t first = to.SizesOf(of[0])[dim];
+         const int64_t size = first + to.SizesOf(of[1])[dim];
+         return to.Sum(to.Pad(of[0], dim, 0, size), to.Pad(of[1], dim, first, size));
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         const Argument& list = node.arguments[0];
+         return list.kind == Argument::Kind::kList && list.elements.size() == 2 &&
+                std::ranges::all_of(list.elements,
+                                    [](const Argument& of) { return IsValue(of); }) &&
+                IsNumber(node.arguments[1]);
+       }},
+      // The operands are the input, the weights and the biases (OperandsOf()).
+      {"aten::group_norm", 3,
+       [](auto& to, const auto& of, const Node& node) {
+         const TermId normal =
+             GroupNorm(to, of[0], node.arguments[1].constant.toInt(), number(node, 4));
+         return to.Sum(to.Product(normal, ForChannels(to, of[1], of[0])),
+                       ForChannels(to, of[2], of[0]));
+       },
+       ResultType::kWide,
+       [](const Node& node) {
+         return IsConstant(node.arguments[1]) && node.arguments[1].constant.isInt() &&
+                IsValue(node.arguments[2]) && IsValue(node.arguments[3]) &&
+                IsNumber(node.arguments[4]);
+       }},
+  };
+  std::string_view name = NameOf(node);
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const auto found = std::ranges::find(operations, name, &Operation::name);
+  if (found == operations.end() || node.results.size() != 1 || node.results[0].is_list ||
+      node.results[0].value < 0 || (!IsValue(node.arguments[0]) && name != "aten::cat")) {
+    return nullptr;
+  }
+  if (found->takes) return found->takes(node) ? &*found : nullptr;
+  const std::string& overload = node.operation->schema().overload_name();
+  if (!overload.empty() && overload != "Tensor" && overload != "Scalar") return nullptr;
+  if (overload == "Scalar" && IsValue(node.arguments[1])) return nullptr;
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
+    const Argument& argument = node.arguments[i];
+    if (!IsNumber(argument) && !(i < found->operands && IsValue(argument))) return nullptr;
+  }
+  return &*found;
+}
+
+// Returns whether the operation only moves values. Such operations belong to a group that reads their results.
+bool IsMove(const Node& node) {
+  return NameOf(node) == "aten::slice" || NameOf(node) == "aten::cat";
+}
+
+bool IsInPlace(const Node& node) { return NameOf(node).ends_with('_'); }
+
+// Returns the arguments that are operands.
+std::vector<Argument> OperandsOf(const Node& node) {
+  const std::vector<Argument>& all = node.arguments;
+  if (NameOf(node) == "aten::group_norm") return {all[0], all[2], all[3]};
+  if (NameOf(node) == "aten::cat") return all[0].elements;
+  const auto count = static_cast<std::ptrdiff_t>(OperationOf(node)->operands);
+  return {all.begin(), all.begin() + count};
+}
+
+// Returns whether all values that the operation takes are tensors, as far as is known before the graph runs.
+bool TakesTensors(const Rewriter& rewriter, const Node& node) {
+  return std::ranges::all_of(ValuesOf(node), [&](int64_t value) {
+    const int64_t maker = rewriter.MakerOf(value);
+    return maker < 0 || !rewriter.At(maker).IsNumber();
+  });
+}
+
+bool CanTakePart(const Rewriter& rewriter, int64_t node) {
+  return !rewriter.IsGone(node) && OperationOf(rewriter.At(node)) != nullptr &&
+         TakesTensors(rewriter, rewriter.At(node));
+}
+
+// Returns whether only nodes of the group use the result of `maker`, which runs in the same modes as the group.
+bool IsOnlyUsedBy(const Rewriter& rewriter, const std::vector<int64_t>& group, int64_t maker) {
+  const Node& node = rewriter.At(maker);
+  const Node& last = rewriter.At(group.front());
+  const int64_t value = node.results[0].value;
+  return value != rewriter.program().output && node.grad == last.grad &&
+         node.autocast == last.autocast &&
+         std::ranges::all_of(rewriter.UsersOf(value), [&](int64_t user) {
+           return std::ranges::find(group, user) != group.end();
+         });
+}
+
+// Argument number of a convolution's bias.
+constexpr size_t kBias = 2;
+
+// Returns whether the node is a convolution to whose result its bias is added afterwards. Depthwise convolutions add it
+// themselves.
+bool HasOwnBias(const Rewriter& rewriter, int64_t node) {
+  constexpr size_t kGroups = 6;
+  const Node& of = rewriter.At(node);
+  return !rewriter.IsGone(node) && NameOf(of) == "aten::conv2d" &&
+         of.operation->schema().overload_name().empty() && IsValue(of.arguments[kBias]) &&
+         rewriter.IsParameter(of.arguments[kBias].value) && NumberOf(of.arguments[kGroups]) == 1;
+}
+
+// Returns whether convolutions on the tensor's device leave their biases to the groups. On a CPU oneDNN adds them at no
+// cost.
+bool LeavesBiasesOut(const at::Tensor& tensor) { return IsOnGpu(tensor.device()); }
+
+// Makes the convolution return its result without the bias, where LeavesBiasesOut().
+void LeaveOutBias(Rewriter& rewriter, const ConvolutionBias& bias) {
+  const Node& of = rewriter.At(bias.node);
+  const auto operation = [schema = *of.operation, call = of.call](
+                             const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+    std::vector<IValue> stack = arguments;
+    if (LeavesBiasesOut(stack[0].toTensor())) stack[kBias] = IValue();
+    call(schema, stack);
+    return {stack.at(0).toTensor()};
+  };
+  rewriter.Put({bias.node}, operation, of.arguments, {bias.image}, bias.node);
+}
+
+// Returns a function that computes the nodes one after the other with LibTorch's operations.
+ops::GeneratedTwin TwinOf(const std::vector<Node>& nodes, const std::vector<int64_t>& inputs,
+                          const std::vector<ConvolutionBias>& biases) {
+  int64_t values = 0;
+  for (const int64_t input : inputs) values = std::max(values, input + 1);
+  for (const Node& node : nodes) values = std::max(values, node.results[0].value + 1);
+  return [nodes, inputs, biases, values](const std::vector<at::Tensor>& tensors) {
+    Values known(values);
+    for (size_t i = 0; i < inputs.size(); ++i) known[inputs[i]] = tensors[i];
+    for (size_t i = 0; i < biases.size() && LeavesBiasesOut(tensors[0]); ++i) {
+      const at::Tensor image = known[biases[i].image].toTensor();
+      const at::Tensor bias = tensors[inputs.size() + i].to(image.scalar_type());
+      known[biases[i].image] = image + bias.view({1, -1, 1, 1});
+    }
+    for (const Node& node : nodes) {
+      std::vector<IValue> stack;
+      for (const Argument& argument : node.arguments) {
+        stack.push_back(Made(argument, known, tensors[0].device()));
+      }
+      node.call(*node.operation, stack);
+      known[node.results[0].value] = stack.at(0);
+    }
+    return known[nodes.back().results[0].value].toTensor();
+  };
+}
+
+// Returns a function that adds the terms of the nodes. The first inputs are those of `inputs`, the others are `biases`.
+ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_t>& inputs,
+                        const std::vector<ConvolutionBias>& biases, bool is_rounded) {
+  return [nodes, inputs, biases, is_rounded](TensorTerms& to, const std::vector<TermId>& terms,
+                                             const std::vector<at::ScalarType>& types,
+                                             at::ScalarType autocast) -> ops::GeneratedResult {
+    std::map<int64_t, ops::GeneratedResult> known;
+    for (size_t i = 0; i < inputs.size(); ++i) known[inputs[i]] = {terms[i], types[i]};
+    for (size_t i = 0; i < biases.size(); ++i) {
+      ops::GeneratedResult& image = known.at(biases[i].image);
+      image.term = to.Sum(image.term, ForChannels(to, terms[inputs.size() + i], image.term));
+    }
+    ops::GeneratedResult result{};
+    for (const Node& node : nodes) {
+      const Operation& operation = *OperationOf(node);
+      Terms operands;
+      std::optional<at::ScalarType> type;
+      for (const Argument& argument : OperandsOf(node)) {
+        if (!IsValue(argument)) {
+          operands.push_back(to.Constant(*NumberOf(argument)));
+          continue;
+        }
+        const ops::GeneratedResult& operand = known.at(argument.value);
+        operands.push_back(operand.term);
+        const bool decides = !type || !IsInPlace(node);
+        if (decides) type = type ? at::promoteTypes(*type, operand.type) : operand.type;
+      }
+      const bool is_widened = operation.type == ResultType::kWide && autocast != at::kFloat;
+      result = {operation.term(to, operands, node), is_widened ? at::kFloat : *type};
+      known[node.results[0].value] = result;
+    }
+    if (is_rounded && autocast != at::kFloat) result.type = autocast;
+    return result;
+  };
+}
+
+}  // namespace
+
+std::set<int64_t> RoundedValues(const Rewriter& rewriter) {
+  std::set<int64_t> values;
+  for (int64_t i = 0; i < rewriter.size(); ++i) {
+    const Node& node = rewriter.At(i);
+    if (node.results.size() != 1 || node.results[0].is_list || node.results[0].value < 0) continue;
+    const int64_t value = node.results[0].value;
+    const size_t users = rewriter.UsersOf(value).size();
+    if (users > 0 && rewriter.RoundingUsers(i).size() == users) values.insert(value);
+  }
+  return values;
+}
+
+std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t node,
+                                               bool is_rounded) {
+  if (!CanTakePart(rewriter, node) || IsMove(rewriter.At(node))) return std::nullopt;
+  GeneratedGroup group{.nodes = {node}, .inputs = {}, .biases = {}, .build = {}, .twin = {}};
+  const auto add_input = [](std::vector<int64_t>& inputs, int64_t value) {
+    if (std::ranges::find(inputs, value) == inputs.end()) inputs.push_back(value);
+  };
+  for (const int64_t value : ValuesOf(rewriter.At(node))) add_input(group.inputs, value);
+  // Adds to the group any node whose result only the group uses, as long as the number of inputs stays within the
+  // limit.
+  for (size_t i = 0; i < group.inputs.size();) {
+    const int64_t maker = rewriter.MakerOf(group.inputs[i]);
+    std::vector<int64_t> inputs = group.inputs;
+    inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(i));
+    const bool is_own =
+        maker >= 0 && CanTakePart(rewriter, maker) && IsOnlyUsedBy(rewriter, group.nodes, maker);
+    if (is_own) {
+      for (const int64_t more : ValuesOf(rewriter.At(maker))) add_input(inputs, more);
+    }
+    if (!is_own || group.nodes.size() == kMostNodes || inputs.size() > kMostInputs) {
+      ++i;
+      continue;
+    }
+    group.inputs = std::move(inputs);
+    group.nodes.push_back(maker);
+    i = 0;
+  }
+  std::ranges::sort(group.nodes);
+  // Only the operation that writes to an intermediate result may read it, because others would read what was written.
+  const bool writes_within = std::ranges::all_of(group.nodes, [&](int64_t member) {
+    const Node& of = rewriter.At(member);
+    if (!IsInPlace(of)) return true;
+    const int64_t written = of.arguments[0].value;
+    return std::ranges::find(group.inputs, written) == group.inputs.end() &&
+           rewriter.UsersOf(written).size() == 1 &&
+           NameOf(rewriter.At(rewriter.MakerOf(written))) != "aten::dropout";
+  });
+  // Backward reads the group's inputs again, so no operation may write to an input after the group's first node.
+  const bool inputs_stay = std::ranges::none_of(group.inputs, [&](int64_t value) {
+    return rewriter.IsWrittenAfter(value, group.nodes.front());
+  });
+  for (const int64_t input : group.inputs) {
+    const int64_t maker = rewriter.MakerOf(input);
+    if (maker < 0 || !HasOwnBias(rewriter, maker) || !IsOnlyUsedBy(rewriter, group.nodes, maker) ||
+        rewriter.IsWritten(rewriter.At(maker).arguments[kBias].value)) {
+      continue;
+    }
+    group.biases.push_back(
+        {.image = input, .bias = rewriter.At(maker).arguments[kBias].value, .node = maker});
+  }
+  // One operation is one kernel of LibTorch, too, except a group norm.
+  const bool pays = group.nodes.size() + group.biases.size() > 1 ||
+                    NameOf(rewriter.At(node)) == "aten::group_norm";
+  if (!pays || group.inputs.size() > kMostInputs || !writes_within || !inputs_stay) {
+    return std::nullopt;
+  }
+  std::vector<Node> nodes;
+  for (const int64_t member : group.nodes) nodes.push_back(rewriter.At(member));
+  group.twin = TwinOf(nodes, group.inputs, group.biases);
+  group.build = BuildOf(nodes, group.inputs, group.biases, is_rounded);
+  return group;
+}
+
+void FuseGenerated(Rewriter& rewriter, const std::set<int64_t>& rounded) {
+  // The loop goes backwards, so that a group contains all operations that lead to its last one.
+  for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
+    if (rewriter.IsGone(i) || rewriter.At(i).results.size() != 1) continue;
+    const int64_t result = rewriter.At(i).results[0].value;
+    const std::optional<GeneratedGroup> group =
+        GeneratedGroupOf(rewriter, i, rounded.contains(result));
+    if (!group) continue;
+    const auto function = std::make_shared<const ops::GeneratedFunction>(group->build, group->twin);
+    const auto operation =
+        [function](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+      std::vector<at::Tensor> inputs;
+      for (const IValue& argument : arguments) inputs.push_back(argument.toTensor());
+      return {ops::Generated(function, inputs)};
+    };
+    std::vector<Argument> arguments;
+    for (const int64_t input : group->inputs) arguments.push_back(ValueArgument(input));
+    for (const ConvolutionBias& bias : group->biases) arguments.push_back(ValueArgument(bias.bias));
+    if (!rewriter.Put(group->nodes, operation, arguments, {result}, i)) continue;
+    for (const ConvolutionBias& bias : group->biases) LeaveOutBias(rewriter, bias);
+  }
+}
+
+}  // namespace lockstep::exported

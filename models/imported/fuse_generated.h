@@ -1,0 +1,47 @@
+// Fuses what the other patterns have left, such as sums, products, activations, reductions and norms: each group of such
+// operations is computed by generated kernels (ops/generated/generated.h).
+//
+// All users of a group's intermediate results belong to the group. A convolution's bias is added by the group that reads
+// its result. An in-place operation can be part of a group if it
+// writes to an intermediate result. The table in fuse_generated.cc lists the operations. To add an operation, add a line
+// with its forward terms to the table; the backward is derived from these terms.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "models/imported/rewriter.h"
+#include "ops/generated/generated.h"
+
+namespace lockstep::exported {
+
+// A convolution whose bias a group adds to its result.
+struct ConvolutionBias {
+  int64_t image;  // the value of the result, which only the group uses
+  int64_t bias;   // the value of the bias
+  int64_t node;   // the convolution
+};
+
+struct GeneratedGroup {
+  std::vector<int64_t> nodes;   // in the order of the program
+  std::vector<int64_t> inputs;  // values that the group reads
+  std::vector<ConvolutionBias> biases{};
+  ops::BuildTerms build;
+  ops::GeneratedTwin twin;
+};
+
+// Returns the values that all their users round to 16 bits under autocast. Fused nodes do not count as such users.
+std::set<int64_t> RoundedValues(const Rewriter& rewriter);
+
+// Returns the group whose last node is `node`; nothing if generated kernels would not pay. If `is_rounded`, the result is
+// rounded to 16 bits under autocast.
+std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t node,
+                                               bool is_rounded);
+
+// `rounded` is what RoundedValues() returned before any pattern was fused.
+void FuseGenerated(Rewriter& rewriter, const std::set<int64_t>& rounded);
+
+}  // namespace lockstep::exported

@@ -1,0 +1,141 @@
+#include "ops/generated/kernel_cache.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nvrtc.h>
+
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/files/cache_folder.h"
+#include "base/files/xxh3.h"
+#include "ops/generated/kernel_prelude.h"
+
+namespace lockstep::ops {
+namespace {
+
+void Check(nvrtcResult result, const char* what) {
+  if (result != NVRTC_SUCCESS) throw BugError("NVRTC: {}: {}", what, nvrtcGetErrorString(result));
+}
+
+// The code that NVRTC makes for the current GPU: machine code, or PTX if NVRTC does not know the GPU yet.
+struct Target {
+  int capability = 0;
+  bool is_machine_code = true;
+
+  std::string Name() const {
+    return fmt::format("{}_{}", is_machine_code ? "sm" : "compute", capability);
+  }
+};
+
+Target TargetOf(int device) {
+  int major = 0, minor = 0, count = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  Check(nvrtcGetNumSupportedArchs(&count), "architectures");
+  std::vector<int> known(count);
+  Check(nvrtcGetSupportedArchs(known.data()), "architectures");
+  const int own = 10 * major + minor;
+  Target target;
+  for (const int capability : known) {
+    if (capability <= own && capability > target.capability) target.capability = capability;
+  }
+  target.is_machine_code = target.capability == own;
+  return target;
+}
+
+std::string Compile(const std::string& text, const Target& target) {
+  nvrtcProgram program = nullptr;
+  Check(nvrtcCreateProgram(&program, text.c_str(), "generated.cu", 0, nullptr, nullptr), "program");
+  const std::string architecture = "--gpu-architecture=" + target.Name();
+  const char* const options[] = {architecture.c_str(), "--std=c++17", "-default-device"};
+  const nvrtcResult result = nvrtcCompileProgram(program, std::size(options), options);
+  if (result != NVRTC_SUCCESS) {
+    size_t size = 0;
+    nvrtcGetProgramLogSize(program, &size);
+    std::string log(size, '\0');
+    nvrtcGetProgramLog(program, log.data());
+    nvrtcDestroyProgram(&program);
+    throw BugError("NVRTC refuses a generated kernel: {}", log.substr(0, log.find('\n')));
+  }
+  const auto size_of = target.is_machine_code ? nvrtcGetCUBINSize : nvrtcGetPTXSize;
+  const auto code_of = target.is_machine_code ? nvrtcGetCUBIN : nvrtcGetPTX;
+  size_t size = 0;
+  Check(size_of(program, &size), "size");
+  std::string code(size, '\0');
+  Check(code_of(program, code.data()), "code");
+  nvrtcDestroyProgram(&program);
+  return code;
+}
+
+// Returns the compiled text, from the cache folder if it is there.
+std::string CodeOf(const std::string& text, const Target& target) {
+  static const std::string folder = KernelFolder(CacheFolder());
+  if (folder.empty()) return Compile(text, target);
+  int major = 0, minor = 0;
+  Check(nvrtcVersion(&major, &minor), "version");
+  const std::string path =
+      fmt::format("{}/{:016x}-{}-nvrtc{}.{}", folder, Xxh3Of(text), target.Name(), major, minor);
+  // The file has the text, too, so that no kernel of another text with the same hash is taken.
+  if (std::optional<std::string> kept = KeptKernel(path); kept && kept->starts_with(text)) {
+    return kept->substr(text.size());
+  }
+  std::string code = Compile(text, target);
+  KeepKernel(path, text + code);
+  return code;
+}
+
+}  // namespace
+
+cudaKernel_t CompiledKernel(const std::string& text) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, cudaKernel_t> known;
+  int device = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  const std::scoped_lock lock(mutex);
+  const auto [at, is_new] = known.try_emplace({device, text}, nullptr);
+  if (at->second != nullptr) return at->second;
+  // The code is never unloaded, because captured graphs may use it as long as the process lives.
+  const std::string code = CodeOf(KernelPrelude() + text, TargetOf(device));
+  cudaLibrary_t library = nullptr;
+  C10_CUDA_CHECK(
+      cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  C10_CUDA_CHECK(cudaLibraryGetKernel(&at->second, library, kKernelName));
+  return at->second;
+}
+
+std::string KernelFolder(const std::string& cache) { return OwnCacheFolder(cache, "kernels"); }
+
+std::optional<std::string> KeptKernel(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string content(std::istreambuf_iterator<char>(file), {});
+  uint64_t checksum = 0;
+  if (content.size() <= sizeof(checksum)) return std::nullopt;
+  std::memcpy(&checksum, content.data(), sizeof(checksum));
+  content.erase(0, sizeof(checksum));
+  if (Xxh3Of(content) != checksum) return std::nullopt;
+  return content;
+}
+
+void KeepKernel(const std::string& path, std::string_view content) {
+  const uint64_t checksum = Xxh3Of(content);
+  try {
+    WriteFileAtomically(path, [&](const AppendBytes& append) {
+      append(std::as_bytes(std::span(&checksum, 1)));
+      append(std::as_bytes(std::span(content.data(), content.size())));
+    });
+  } catch (const Error&) {
+    // The next process compiles the kernel again.
+  }
+}
+
+}  // namespace lockstep::ops
