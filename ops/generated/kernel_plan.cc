@@ -48,7 +48,7 @@ class Planner {
 
   KernelPlan Plan() {
     for (const WantedTerm& wanted : request_.wanted) Visit(wanted.term, ElementsOf(wanted.sizes));
-    PlanReductionsAndKept();
+    PlanKernels();
     plan_.made.assign(tensors_.begin() + static_cast<std::ptrdiff_t>(first_made_), tensors_.end());
     return std::move(plan_);
   }
@@ -119,7 +119,7 @@ class Planner {
     auto operator<=>(const Job&) const = default;
   };
 
-  void PlanReductionsAndKept() {
+  void PlanKernels() {
     std::map<Job, std::vector<size_t>> wanted;
     std::map<Job, std::vector<TermId>> kept;
     std::map<Job, size_t> counts;
