@@ -150,7 +150,7 @@ class Scripted(torch.nn.Module):
         return self.head(torch.nn.functional.dropout(self.norm(self.features(x).flatten(1)), 0.1, self.training))
 
 
-@pytest.mark.parametrize("name, layers, share", [("torchscript", 3, 0.7), ("imported", 2, 1)])
+@pytest.mark.parametrize("name, layers, share", [("torchscript", 3, 0.7), ("imported", 1, 1)])
 def test_a_file_of_pytorchs(name, layers, share, tmp_path):
     if name == "imported":
         lockstep.export(Scripted(), (torch.zeros(2, 3, 64, 64),), tmp_path / "model")
@@ -160,8 +160,8 @@ def test_a_file_of_pytorchs(name, layers, share, tmp_path):
     config = write_config(tmp_path, f"{IMAGES} {model} global_batch: 64")
     whole, rounded = (foretold(config, "--set", f"precision={precision}") for precision in ("FP32", "BF16"))
     # For each of the 64 samples, each of the first three layers keeps 32 x 64 x 64 values of 4 bytes. The imported
-    # graph keeps the values of only two layers, because it fuses the norm and the activation. In BF16 the values take
-    # fewer bytes.
+    # graph keeps the values of the first alone, because it fuses the norm, the activation and the pooling. In BF16 the
+    # values take fewer bytes.
     assert whole["owners"]["activations"] > layers * 64 * 32 * 64 * 64 * 4
     assert rounded["owners"]["activations"] < share * whole["owners"]["activations"]
 

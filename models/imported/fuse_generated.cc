@@ -488,7 +488,8 @@ ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_
         const bool decides = !type || !IsInPlace(node);
         if (decides) type = type ? at::promoteTypes(*type, operand.type) : operand.type;
       }
-      const bool is_widened = operation.type == ResultType::kWide && autocast != at::kFloat;
+      const bool is_widened =
+          operation.type == ResultType::kWide && autocast != at::kFloat && !IsInPlace(node);
       result = {operation.term(to, operands, node), is_widened ? at::kFloat : *type};
       known[node.results[0].value] = result;
     }
