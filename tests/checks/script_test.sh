@@ -21,5 +21,5 @@ refuses '--torch 2.11,,2.15: is no list of versions' bundle --torch 2.11,,2.15 l
 refuses '--torch needs a value' bundle lockstep.tar.gz --torch
 refuses '--architectures 5x: is neither all, none nor a list' bundle --architectures 5x lockstep.tar.gz
 refuses '--architectures needs a value' bundle lockstep.tar.gz --architectures
-refuses '--torch 9.9: is none of 2.11 ' test --torch 9.9
+refuses '--torch 9.9: it is none of 2.11 ' test --torch 9.9
 refuses '--torch needs a value' test --torch
