@@ -76,9 +76,11 @@ class Run:
 
     def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120, input=""):
         """Runs the command with `input` as its standard input, for at most `timeout` seconds."""
+        command = command_of(arguments, ranks, program, launcher)
+        self.has_own_mpirun = "mpirun" in command
         begin = time.monotonic()
         done = subprocess.run(
-            command_of(arguments, ranks, program, launcher),
+            command,
             cwd=cwd,
             env=dict(os.environ, **(env or {})),
             input=input,
@@ -92,9 +94,10 @@ class Run:
 
     @property
     def error_lines(self):
-        """Returns the lines of standard error, without the mpirun command that `-n` announces, and without the page that a
-        mpirun of Open MPI 5 which a test itself has started prints if a rank fails."""
-        own = re.sub(r"^-{70,}\nprterun .*?^-{70,}\n", "", self.err, flags=re.DOTALL | re.MULTILINE)
+        """Returns the lines of standard error, without the mpirun command that `-n` announces. If the test itself has
+        started mpirun, the page that Open MPI 5 prints when a rank fails is left out, too."""
+        page = r"^-{70,}\nprterun .*?^-{70,}\n" if self.has_own_mpirun else r"(?!)"
+        own = re.sub(page, "", self.err, flags=re.DOTALL | re.MULTILINE)
         return [line for line in own.split("\n") if line.strip() and not line.startswith("env OMPI_MCA")]
 
     def __str__(self):
