@@ -5,23 +5,27 @@
 #include <fmt/format.h>
 #include <nvrtc.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
-#include <exception>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/files/cache_folder.h"
+#include "base/files/new_file.h"
+#include "base/files/readable_file.h"
 #include "base/files/xxh3.h"
 #include "ops/generated/kernel_prelude.h"
 
 namespace lockstep::ops {
 namespace {
+
+constexpr WriteErrors kErrors{.status = ExitStatus::kBug, .when_full = ""};
 
 void Check(nvrtcResult result, const char* what) {
   if (result != NVRTC_SUCCESS) throw BugError("NVRTC: {}: {}", what, nvrtcGetErrorString(result));
@@ -98,41 +102,47 @@ std::string CodeOf(const std::string& text, const Target& target) {
 
 cudaKernel_t CompiledKernel(const std::string& text) {
   static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, cudaKernel_t> known;
+  static std::map<int, std::unordered_map<std::string, cudaKernel_t>> known;  // for each device
   int device = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
-  const auto [at, is_new] = known.try_emplace({device, text}, nullptr);
-  if (at->second != nullptr) return at->second;
+  std::unordered_map<std::string, cudaKernel_t>& kernels = known[device];
+  if (const auto at = kernels.find(text); at != kernels.end()) return at->second;
   // The code is never unloaded, because captured graphs may use it as long as the process lives.
   const std::string code = CodeOf(KernelPrelude() + text, TargetOf(device));
   cudaLibrary_t library = nullptr;
   C10_CUDA_CHECK(
       cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  C10_CUDA_CHECK(cudaLibraryGetKernel(&at->second, library, kKernelName));
-  return at->second;
+  cudaKernel_t kernel = nullptr;
+  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, kKernelName));
+  return kernels[text] = kernel;
 }
 
 std::string KernelFolder(const std::string& cache) { return OwnCacheFolder(cache, "kernels"); }
 
 std::optional<std::string> KeptKernel(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content(std::istreambuf_iterator<char>(file), {});
-  uint64_t checksum = 0;
-  if (content.size() <= sizeof(checksum)) return std::nullopt;
-  std::memcpy(&checksum, content.data(), sizeof(checksum));
-  content.erase(0, sizeof(checksum));
-  if (Xxh3Of(content) != checksum) return std::nullopt;
-  return content;
+  try {
+    std::vector<std::byte> buffer;
+    const std::span<const std::byte> bytes = ReadableFile(path).ReadWhole(buffer);
+    uint64_t checksum = 0;
+    if (bytes.size() <= sizeof(checksum)) return std::nullopt;
+    std::memcpy(&checksum, bytes.data(), sizeof(checksum));
+    std::string content(bytes.size() - sizeof(checksum), '\0');
+    std::memcpy(content.data(), bytes.data() + sizeof(checksum), content.size());
+    if (Xxh3Of(content) == checksum) return content;
+  } catch (const Error&) {
+    // There is no such file, or it cannot be read.
+  }
+  return std::nullopt;
 }
 
 void KeepKernel(const std::string& path, std::string_view content) {
   const uint64_t checksum = Xxh3Of(content);
   try {
-    WriteFileAtomically(path, [&](const AppendBytes& append) {
-      append(std::as_bytes(std::span(&checksum, 1)));
-      append(std::as_bytes(std::span(content.data(), content.size())));
-    });
+    NewFile file(path, kErrors);
+    file.Write(std::as_bytes(std::span(&checksum, 1)));
+    file.Write(std::as_bytes(std::span(content)));
+    file.Finish();
   } catch (const Error&) {
     // The next process compiles the kernel again.
   }

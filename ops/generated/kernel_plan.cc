@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "ops/generated/kernel_prelude.h"
 #include "ops/generated/kernel_text.h"
 
@@ -153,31 +154,30 @@ class Planner {
       }
       std::vector<std::pair<TermId, int>> stores;
       for (const TermId term : terms) {
-        const int tensor = Add(DenseLayout(FloatType::kFloat32, terms_.SizesOf(term), order_));
-        stores.emplace_back(term, tensor);
+        stores.emplace_back(term,
+                            Add(DenseLayout(FloatType::kFloat32, terms_.SizesOf(term), order_)));
       }
-      if (job.is_wanted) {
-        for (const size_t i : wanted[job]) {
-          const WantedTerm& of = request_.wanted[i];
-          const auto same = std::ranges::find_if(wanted[job], [&](size_t other) {
-            return other < i && request_.wanted[other].term == of.term &&
-                   request_.wanted[other].type == of.type;
-          });
-          if (same != wanted[job].end()) {
-            plan_.results[i] = plan_.results[*same];
-            continue;
-          }
-          plan_.results[i] = Add(DenseLayout(of.type, of.sizes, order_));
-          stores.emplace_back(of.term, plan_.results[i]);
-        }
-      }
+      const std::vector<std::pair<TermId, int>> small = stores;
+      if (job.is_wanted) AddWanted(wanted[job], stores);
       Map(job.domain, stores);
-      for (const TermId term : terms) {
-        place_[term] = std::ranges::find(stores, term, &std::pair<TermId, int>::first)->second;
-      }
+      place_.insert(small.begin(), small.end());
     }
     for (size_t i = 0; i < request_.wanted.size(); ++i) {
       if (const auto sum = SumOf(request_.wanted[i])) plan_.results[i] = place_.at(*sum);
+    }
+  }
+
+  // Adds tensors for these wanted terms, which are computed by one kernel. Equal terms of one type are one tensor.
+  void AddWanted(const std::vector<size_t>& wanted, std::vector<std::pair<TermId, int>>& stores) {
+    std::map<std::pair<TermId, FloatType>, int> known;
+    for (const size_t i : wanted) {
+      const WantedTerm& of = request_.wanted[i];
+      const auto [at, is_new] = known.try_emplace({of.term, of.type}, -1);
+      if (is_new) {
+        at->second = Add(DenseLayout(of.type, of.sizes, order_));
+        stores.emplace_back(of.term, at->second);
+      }
+      plan_.results[i] = at->second;
     }
   }
 
@@ -316,7 +316,7 @@ class Planner {
         fmt::format("{}{}#pragma unroll\n    for (int l = 0; l < {}; ++l) {{\n{}{}    }}\n{}  }}\n",
                     text.loads(), declared, lanes, text.lanes(), per_lane, after);
     PlannedKernel kernel;
-    kernel.grid_x = static_cast<unsigned>((groups + kThreads - 1) / kThreads);
+    kernel.grid_x = static_cast<unsigned>(CeilDivide(groups, kThreads));
     kernel.block_x = kThreads;
     AddKernel(head, body, parameters, written, kernel);
   }
@@ -344,14 +344,14 @@ class Planner {
     if (by_rows) {
       x = summed / lanes > 16 * kWarp ? kThreads : kWarp;
       y = kThreads / x;
-      blocks = (results + y - 1) / y;
-      steps = (summed / lanes + x - 1) / x;
+      blocks = CeilDivide(results, y);
+      steps = CeilDivide(summed / lanes, x);
     } else {
       x = kWarp;
       while (x > 4 && x / 2 >= results / lanes) x /= 2;
       y = kThreads / x;
-      blocks = (results / lanes + x - 1) / x;
-      steps = (summed + y - 1) / y;
+      blocks = CeilDivide(results / lanes, x);
+      steps = CeilDivide(summed, y);
     }
     // Enough blocks for all multiprocessors, unless each would then have hardly anything to add.
     const int64_t wanted_blocks = int64_t{4} * request_.multiprocessors;
@@ -432,7 +432,7 @@ class Planner {
         "{5}[k] = a;\n",
         kThreads, results, by, shares, read, write);
     PlannedKernel kernel;
-    kernel.grid_x = static_cast<unsigned>((results + kThreads - 1) / kThreads);
+    kernel.grid_x = static_cast<unsigned>(CeilDivide(results, kThreads));
     kernel.block_x = kThreads;
     AddKernel("", body, parameters, {to}, kernel);
   }

@@ -21,9 +21,7 @@ Place Broadcast(const Place& place, const Sizes& sizes, int none) {
 }
 
 Sizes ContiguousStrides(const Sizes& sizes) {
-  Sizes strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
-  return strides;
+  return DenseLayout(FloatType::kFloat32, sizes, /*order=*/{}).strides;
 }
 
 std::string SumText(const std::vector<std::string>& parts) {
