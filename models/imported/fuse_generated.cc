@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numbers>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,8 @@ enum class ResultType {
 
 struct Operation {
   std::string_view name;
-  size_t operands;  // the number of leading arguments that are operands; the others are constants
+  std::vector<size_t>
+      operands;  // the arguments that are operands, or lists of them; the others are constants
   std::function<TermId(TensorTerms& to, const Terms& of, const Node& node)> term;
   ResultType type = ResultType::kPromoted;
   // Returns whether the arguments after the operands are of a kind that `term` takes; none: they are numbers.
@@ -141,6 +143,19 @@ TermId Softmax(TensorTerms& to, TermId x, Dims dims) {
   return to.Quotient(raised, to.SumOver(raised, dims));
 }
 
+// Returns the piece of x that a call of aten::slice with step 1 takes. LibTorch limits where it begins and ends to x.
+TermId Piece(TensorTerms& to, TermId x, const Node& slice) {
+  const size_t dim = DimOf(slice.arguments[1], to.SizesOf(x).size());
+  const auto size = static_cast<double>(to.SizesOf(x)[dim]);
+  const auto place = [&](const Argument& argument, double otherwise) {
+    const double index = NumberOf(argument).value_or(otherwise);
+    return static_cast<int64_t>(std::clamp(index < 0 ? index + size : index, 0.0, size));
+  };
+  const int64_t begin = place(slice.arguments[2], 0);
+  const int64_t end = place(slice.arguments[3], size);
+  return to.Slice(x, dim, begin, std::max<int64_t>(end - begin, 0));
+}
+
 // Returns the group norm of x [samples, channels, ...]. The mean and the variance of each channel are computed from the
 // differences to its first value, so that they are right where the values are large beside their differences; then
 // those of the groups are put together.
@@ -181,35 +196,48 @@ TermId ForChannels(TensorTerms& to, TermId weights, TermId x) {
 const Operation* OperationOf(const Node& node) {
   static const auto number = [](const Node& of, size_t i) { return *NumberOf(of.arguments[i]); };
   static const std::vector<Operation> operations = {
-      {"aten::add", 2,
+      {"aten::add",
+       {0, 1},
        [](auto& to, const auto& of, const Node& node) {
          return to.Sum(of[0], Times(to, of[1], number(node, 2)));
        }},
-      {"aten::sub", 2,
+      {"aten::sub",
+       {0, 1},
        [](auto& to, const auto& of, const Node& node) {
          return to.Difference(of[0], Times(to, of[1], number(node, 2)));
        }},
-      {"aten::rsub", 2,
+      {"aten::rsub",
+       {0, 1},
        [](auto& to, const auto& of, const Node& node) {
          return to.Difference(of[1], Times(to, of[0], number(node, 2)));
        }},
-      {"aten::mul", 2,
+      {"aten::mul",
+       {0, 1},
        [](auto& to, const auto& of, const Node&) { return to.Product(of[0], of[1]); }},
-      {"aten::div", 2,
+      {"aten::div",
+       {0, 1},
        [](auto& to, const auto& of, const Node&) { return to.Quotient(of[0], of[1]); }},
-      {"aten::neg", 1, [](auto& to, const auto& of, const Node&) { return Times(to, of[0], -1); }},
-      {"aten::square", 1,
+      {"aten::neg",
+       {0},
+       [](auto& to, const auto& of, const Node&) { return Times(to, of[0], -1); }},
+      {"aten::square",
+       {0},
        [](auto& to, const auto& of, const Node&) { return to.Product(of[0], of[0]); }},
-      {"aten::sigmoid", 1, [](auto& to, const auto& of, const Node&) { return to.Sigmoid(of[0]); }},
-      {"aten::tanh", 1, [](auto& to, const auto& of, const Node&) { return to.Tanh(of[0]); }},
-      {"aten::relu", 1,
+      {"aten::sigmoid",
+       {0},
+       [](auto& to, const auto& of, const Node&) { return to.Sigmoid(of[0]); }},
+      {"aten::tanh", {0}, [](auto& to, const auto& of, const Node&) { return to.Tanh(of[0]); }},
+      {"aten::relu",
+       {0},
        [](auto& to, const auto& of, const Node&) {
          const TermId zero = to.Constant(0);
          return to.IfAtMost(of[0], zero, zero, of[0]);
        }},
-      {"aten::silu", 1,
+      {"aten::silu",
+       {0},
        [](auto& to, const auto& of, const Node&) { return to.Product(of[0], to.Sigmoid(of[0])); }},
-      {"aten::gelu", 1,
+      {"aten::gelu",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          return Gelu(to, of[0], IsConstant(node.arguments[1], "tanh"));
        },
@@ -217,62 +245,80 @@ const Operation* OperationOf(const Node& node) {
        [](const Node& node) {
          return IsConstant(node.arguments[1], "none") || IsConstant(node.arguments[1], "tanh");
        }},
-      {"aten::hardsigmoid", 1,
+      {"aten::hardsigmoid",
+       {0},
        [](auto& to, const auto& of, const Node&) { return HardSigmoid(to, of[0]); }},
-      {"aten::hardswish", 1,
+      {"aten::hardswish",
+       {0},
        [](auto& to, const auto& of, const Node&) {
          return to.Product(of[0], HardSigmoid(to, of[0]));
        }},
-      {"aten::hardtanh", 1,
+      {"aten::hardtanh",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          return Between(to, of[0], number(node, 1), number(node, 2));
        }},
-      {"aten::relu6", 1,
+      {"aten::relu6",
+       {0},
        [](auto& to, const auto& of, const Node&) { return Between(to, of[0], 0, 6); }},
-      {"aten::leaky_relu", 1,
+      {"aten::leaky_relu",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          return to.IfAtMost(of[0], to.Constant(0), Times(to, of[0], number(node, 1)), of[0]);
        }},
-      {"aten::elu", 1,
+      {"aten::elu",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          return Elu(to, of[0], number(node, 1), number(node, 2), number(node, 3));
        }},
-      {"aten::exp", 1, [](auto& to, const auto& of, const Node&) { return to.Exp(of[0]); },
+      {"aten::exp",
+       {0},
+       [](auto& to, const auto& of, const Node&) { return to.Exp(of[0]); },
        ResultType::kWide},
-      {"aten::sqrt", 1, [](auto& to, const auto& of, const Node&) { return to.Sqrt(of[0]); }},
-      {"aten::rsqrt", 1,
+      {"aten::sqrt", {0}, [](auto& to, const auto& of, const Node&) { return to.Sqrt(of[0]); }},
+      {"aten::rsqrt",
+       {0},
        [](auto& to, const auto& of, const Node&) { return Power(to, of[0], -0.5); },
        ResultType::kWide},
-      {"aten::pow", 1,
+      {"aten::pow",
+       {0},
        [](auto& to, const auto& of, const Node& node) { return Power(to, of[0], number(node, 1)); },
        ResultType::kWide,
        [](const Node& node) {
          return node.operation->schema().overload_name() == "Tensor_Scalar" &&
                 IsNumber(node.arguments[1]) && IsKnownPower(number(node, 1));
        }},
-      {"aten::addcmul", 3,
+      {"aten::addcmul",
+       {0, 1, 2},
        [](auto& to, const auto& of, const Node& node) {
          return to.Sum(of[0], Times(to, to.Product(of[1], of[2]), number(node, 3)));
        }},
-      {"aten::dropout", 1, [](auto&, const auto& of, const Node&) { return of[0]; },
+      {"aten::dropout",
+       {0},
+       [](auto&, const auto& of, const Node&) { return of[0]; },
        ResultType::kPromoted,
        [](const Node& node) {
          return NumberOf(node.arguments[1]) == 0 || IsConstant(node.arguments[2], false);
        }},
-      {"aten::sum", 1,
+      {"aten::sum",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          const Dims dims = DimsOf(node.arguments[1], to.SizesOf(of[0]).size());
          return WithoutDims(to, to.SumOver(of[0], dims), dims, node.arguments[2].constant.toBool());
        },
-       ResultType::kWide, [](const Node& node) { return AreReduced(node, 1); }},
-      {"aten::mean", 1,
+       ResultType::kWide,
+       [](const Node& node) { return AreReduced(node, 1); }},
+      {"aten::mean",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          const Dims dims = DimsOf(node.arguments[1], to.SizesOf(of[0]).size());
          return WithoutDims(to, to.MeanOver(of[0], dims), dims,
                             node.arguments[2].constant.toBool());
        },
-       ResultType::kPromoted, [](const Node& node) { return AreReduced(node, 1); }},
-      {"aten::linalg_vector_norm", 1,
+       ResultType::kPromoted,
+       [](const Node& node) { return AreReduced(node, 1); }},
+      {"aten::linalg_vector_norm",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          const Dims dims = DimsOf(node.arguments[2], to.SizesOf(of[0]).size());
          const TermId squares = to.SumOver(to.Product(of[0], of[0]), dims);
@@ -280,33 +326,16 @@ const Operation* OperationOf(const Node& node) {
        },
        ResultType::kWide,
        [](const Node& node) { return NumberOf(node.arguments[1]) == 2 && AreReduced(node, 2); }},
-      {"aten::softmax", 1,
+      {"aten::softmax",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
-         const auto rank = static_cast<int64_t>(to.SizesOf(of[0]).size());
-         const int64_t dim = node.arguments[1].constant.toInt();
-         return Softmax(to, of[0], 1U << static_cast<size_t>(dim < 0 ? dim + rank : dim));
+         return Softmax(to, of[0], 1U << DimOf(node.arguments[1], to.SizesOf(of[0]).size()));
        },
        ResultType::kWide,
-       [](const Node& node) {
-         return IsConstant(node.arguments[1]) && node.arguments[1].constant.isInt() &&
-                IsNone(node.arguments[2]);
-       }},
-      {"aten::slice", 1,
-       [](auto& to, const auto& of, const Node& node) {
-         const Sizes& sizes = to.SizesOf(of[0]);
-         const size_t dim = DimOf(node.arguments[1], sizes.size());
-         const auto place = [&](const Argument& argument, int64_t otherwise) {
-           const auto index = NumberOf(argument);
-           const int64_t size = sizes[dim];
-           if (!index) return otherwise;
-           return static_cast<int64_t>(
-               std::clamp(*index < 0 ? *index + static_cast<double>(size) : *index, 0.0,
-                          static_cast<double>(size)));
-         };
-         const int64_t begin = place(node.arguments[2], 0);
-         const int64_t end = place(node.arguments[3], sizes[dim]);
-         return to.Slice(of[0], dim, begin, std::max<int64_t>(end - begin, 0));
-       },
+       [](const Node& node) { return IsNumber(node.arguments[1]) && IsNone(node.arguments[2]); }},
+      {"aten::slice",
+       {0},
+       [](auto& to, const auto& of, const Node& node) { return Piece(to, of[0], node); },
        ResultType::kPromoted,
        [](const Node& node) {
          const auto is_place = [&](size_t i) {
@@ -315,8 +344,8 @@ const Operation* OperationOf(const Node& node) {
          return IsNumber(node.arguments[1]) && is_place(2) && is_place(3) &&
                 NumberOf(node.arguments[4]) == 1;
        }},
-      // The operands are the two tensors of the list (OperandsOf()).
-      {"aten::cat", 2,
+      {"aten::cat",
+       {0},
        [](auto& to, const auto& of, const Node& node) {
          const size_t dim = DimOf(node.arguments[1], to.SizesOf(of[0]).size());
          const int64_t first = to.SizesOf(of[0])[dim];
@@ -331,8 +360,8 @@ const Operation* OperationOf(const Node& node) {
                                     [](const Argument& of) { return IsValue(of); }) &&
                 IsNumber(node.arguments[1]);
        }},
-      // The operands are the input, the weights and the biases (OperandsOf()).
-      {"aten::group_norm", 3,
+      {"aten::group_norm",
+       {0, 2, 3},
        [](auto& to, const auto& of, const Node& node) {
          const TermId normal =
              GroupNorm(to, of[0], node.arguments[1].constant.toInt(), number(node, 4));
@@ -350,16 +379,18 @@ const Operation* OperationOf(const Node& node) {
   if (name.ends_with('_')) name.remove_suffix(1);
   const auto found = std::ranges::find(operations, name, &Operation::name);
   if (found == operations.end() || node.results.size() != 1 || node.results[0].is_list ||
-      node.results[0].value < 0 || (!IsValue(node.arguments[0]) && name != "aten::cat")) {
+      node.results[0].value < 0) {
     return nullptr;
   }
   if (found->takes) return found->takes(node) ? &*found : nullptr;
+  if (!IsValue(node.arguments[0])) return nullptr;
   const std::string& overload = node.operation->schema().overload_name();
   if (!overload.empty() && overload != "Tensor" && overload != "Scalar") return nullptr;
   if (overload == "Scalar" && IsValue(node.arguments[1])) return nullptr;
   for (size_t i = 0; i < node.arguments.size(); ++i) {
     const Argument& argument = node.arguments[i];
-    if (!IsNumber(argument) && !(i < found->operands && IsValue(argument))) return nullptr;
+    const bool is_operand = std::ranges::find(found->operands, i) != found->operands.end();
+    if (!IsNumber(argument) && !(is_operand && IsValue(argument))) return nullptr;
   }
   return &*found;
 }
@@ -371,13 +402,18 @@ bool IsMove(const Node& node) {
 
 bool IsInPlace(const Node& node) { return NameOf(node).ends_with('_'); }
 
-// Returns the arguments that are operands.
+// Returns the arguments that are operands, and the elements of those that are lists.
 std::vector<Argument> OperandsOf(const Node& node) {
-  const std::vector<Argument>& all = node.arguments;
-  if (NameOf(node) == "aten::group_norm") return {all[0], all[2], all[3]};
-  if (NameOf(node) == "aten::cat") return all[0].elements;
-  const auto count = static_cast<std::ptrdiff_t>(OperationOf(node)->operands);
-  return {all.begin(), all.begin() + count};
+  std::vector<Argument> operands;
+  for (const size_t place : OperationOf(node)->operands) {
+    const Argument& argument = node.arguments[place];
+    if (argument.kind == Argument::Kind::kList) {
+      operands.insert(operands.end(), argument.elements.begin(), argument.elements.end());
+    } else {
+      operands.push_back(argument);
+    }
+  }
+  return operands;
 }
 
 // Returns whether all values that the operation takes are tensors, as far as is known before the graph runs.

@@ -2,13 +2,12 @@
 // operations is computed by generated kernels (ops/generated/generated.h).
 //
 // All users of a group's intermediate results belong to the group. A convolution's bias is added by the group that reads
-// its result. An in-place operation can be part of a group if it
-// writes to an intermediate result. The table in fuse_generated.cc lists the operations. To add an operation, add a line
-// with its forward terms to the table; the backward is derived from these terms.
+// its result. An in-place operation can be part of a group if it writes to an intermediate result. The table in
+// fuse_generated.cc lists the operations. To add an operation, add a line with its forward terms to the table; the backward
+// is derived from these terms.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
 #include <vector>

@@ -225,6 +225,25 @@ TEST(GeneratedGroupTest, TakesWhatItAloneUses) {
                                           Of("mul", 10, 2, 11)};
   EXPECT_EQ(SizeOf(Text(nodes, 11), 2), 3);
   EXPECT_EQ(SizeOf(Text(nodes, 11), 0), 0);  // one operation is no group
+  // An operation that is in no group uses value 9, too, so the node that computes it does not join the group.
+  auto more = nodes;
+  more.push_back(Call("sin", 9, "", 12));
+  more.push_back(Of("div", 11, 12, 13));
+  EXPECT_EQ(SizeOf(Text(more, 13), 4), 3);
+}
+
+TEST(GeneratedGroupTest, HasAtMostSixteenInputs) {
+  // A chain of 19 products, each with a weight of its own.
+  std::vector<std::string> nodes, parameters;
+  for (int i = 0; i < 19; ++i) {
+    parameters.push_back(fmt::format(R"("w{}": {})", i, 40 + i));
+    nodes.push_back(Of("mul", i == 0 ? 0 : 8 + i, 40 + i, 9 + i));
+  }
+  std::string text = Text(nodes, 27);
+  text.replace(text.find(R"("values": 30)"), 12, R"("values": 60)");
+  text.replace(text.find(R"("parameters": {})"), 16,
+               fmt::format(R"("parameters": {{{}}})", fmt::join(parameters, ", ")));
+  EXPECT_EQ(SizeOf(text, 18), 15);
 }
 
 TEST(GeneratedGroupTest, TakesWhatSeveralOfItsNodesUse) {
