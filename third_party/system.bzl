@@ -38,7 +38,9 @@ cc_library(name = "xxhash", defines = ["XXH_INLINE_ALL"])
 """
 
 def _ask_mpicc(ctx, question):
-    result = ctx.execute(["mpicc", "--showme:" + question])
+    # The mpicc of Open MPI 5 does not start without HOME, which Bazel does not set for its tests.
+    home = ctx.os.environ.get("HOME", "/")
+    result = ctx.execute(["mpicc", "--showme:" + question], environment = {"HOME": home})
     if result.return_code:
         fail("mpicc does not answer: install what third_party/apt-packages.txt lists")
     return [word for word in result.stdout.strip().split(" ") if word]

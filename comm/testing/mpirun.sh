@@ -4,6 +4,8 @@
 set -eu
 ranks=$1
 shift
+# Bazel sets no HOME, without which the mpirun of Open MPI 5 does not start.
+export HOME="${HOME-/}"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Nothing is started on other machines, so no ssh is needed. The settings are variables, because the mpirun of Open MPI 5
 # refuses some of the options of 4.1.
