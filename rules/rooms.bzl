@@ -25,7 +25,7 @@ _USES = {
     "ops/convolution": ["base", "base/files", "ops/common", "ops/plan", "ops/product"],
     "ops/autocast": ["base/tensor", "ops/common", "ops/product", "ops/convolution"],
     "ops/norm": ["base", "ops/common", "ops/product"],
-    "ops/attention": ["base", "ops/common"],
+    "ops/attention": ["base", "base/tensor", "ops/common"],
     "ops/generated": ["base", "base/tensor", "base/files", "ops/common"],
     "ops/token": ["base", "ops/common", "ops/product"],
     "ops/pixels": ["base", "ops/common"],
