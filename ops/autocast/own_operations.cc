@@ -13,6 +13,7 @@
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/depthwise_convolution.h"
 #include "ops/convolution/stem_convolution.h"
+#include "ops/product/columns_linear.h"
 #include "ops/product/linear.h"
 
 namespace lockstep::ops {
@@ -138,16 +139,20 @@ at::Tensor LinearOf(const at::Tensor& x, const at::Tensor& weight, const MaybeTe
                       x.size(-1) == weight.size(1) &&
                       (!has_bias || IsFloatVector(*bias, weight.size(0), x));
   if (is_own) {
-    return Linear(Rounded16(x, type), weight, has_bias ? *bias : at::Tensor(),
-                  WeightLayout::kOutputsInputs);
+    const at::Tensor input = Rounded16(x, type), added = has_bias ? *bias : at::Tensor();
+    return IsForColumnsLinear(input, weight)
+               ? ColumnsLinear(input, weight, added)
+               : Linear(input, weight, added, WeightLayout::kOutputsInputs);
   }
   const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
   return at::linear(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type));
 }
 
 at::Tensor View(const at::Tensor& x, at::IntArrayRef sizes) {
-  const bool may_copy =
-      RoundedType() && IsOnGpu(x) && x.dim() == 4 && !x.is_contiguous() && x.is_contiguous(kLast);
+  const bool lies_otherwise =
+      !x.is_contiguous() && ((x.dim() == 4 && x.is_contiguous(kLast)) ||
+                             (x.dim() == 3 && x.transpose(1, 2).is_contiguous()));
+  const bool may_copy = RoundedType() && IsOnGpu(x) && lies_otherwise;
   const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
   return may_copy ? at::reshape(x, sizes) : x.view(sizes);
 }

@@ -3,8 +3,8 @@
 // A model that others wrote (a torch::nn module, a TorchScript file, an exported graph) calls LibTorch's operations.
 // Under autocast on a GPU, LibTorch rounds the weights each time an operation uses them, autograd converts the weights'
 // gradients to float32 in separate kernels, and cuDNN's heuristics choose how a convolution runs. Once
-// UseOwnOperations() has been called, the functions Convolution(), StemConvolution(), DepthwiseConvolution() and
-// Linear() run instead of LibTorch's operations. The results of these functions are the same as those of LibTorch's
+// UseOwnOperations() has been called, the functions Convolution(), StemConvolution(), DepthwiseConvolution(), Linear() and
+// ColumnsLinear() run instead of LibTorch's operations. The results of these functions are the same as those of LibTorch's
 // operations within rounding, and can be differentiated twice.
 //
 // LibTorch still computes: convolutions with dilation; convolutions whose stride or padding differs between height and
@@ -14,9 +14,10 @@
 // gradient directly to the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the
 // gradient of a weight, unless `create_graph` is true, and a hook on a weight gets an undefined tensor.
 //
-// The result of a convolution is channels last if x or the weight is, as with LibTorch. Under autocast, at::view of a
-// channels-last image returns a copy if no view is possible, so that models that were written for contiguous images
-// still run. If such a copy is changed in place, the image does not change.
+// The result of a convolution is channels last if x or the weight is, as with LibTorch. The result of a linear layer on
+// matrices that lie by columns may lie by columns, too. Under autocast, at::view of such a tensor returns a copy if no view
+// is possible, so that models that were written for contiguous results still run. If such a copy is changed in place, the
+// tensor does not change.
 //
 // what can fail -> what the caller sees -> the test that shows it (ops/autocast/own_operations_test.cc)
 //   sizes or types that do not fit together -> LibTorch's exception -> OwnOperationsTest.SayWhatDoesNotFit
