@@ -18,6 +18,7 @@ struct GeneratedFunction::Prepared {
   TensorTerms terms;
   std::vector<TensorLayout> inputs;
   std::vector<at::ScalarType> types;  // of the inputs
+  std::vector<size_t> order;          // of the dimensions of kernels and results
   int multiprocessors = 132;
   KernelPlan forward;
 
@@ -33,6 +34,8 @@ struct GeneratedFunction::Prepared {
   bool PassesGradient(size_t input) const;
   std::vector<WantedTerm> WantedGradients() const;
   std::shared_ptr<const KernelPlan> BackwardFor(const TensorLayout& gradient) const;
+  // Begins to compile the kernels of forward and of the usual backward for the tensor's GPU.
+  void CompileKernels(const at::Tensor& on) const;
 };
 
 namespace {
@@ -47,19 +50,21 @@ constexpr size_t kMostPrepared = 16;
 
 TensorLayout LayoutOf(const at::Tensor& tensor) {
   const bool aligned = tensor.is_meta() || IsAligned(tensor);
-  return {.type = TypeOf(tensor),
+  return {.type = ElementTypeOf(tensor.scalar_type()),
           .sizes = tensor.sizes().vec(),
           .strides = tensor.strides().vec(),
           .aligned = aligned};
 }
 
-at::ScalarType ScalarTypeOf(FloatType type) {
+at::ScalarType ScalarTypeOf(ElementType type) {
   switch (type) {
-    case FloatType::kFloat16:
+    case ElementType::kFloat16:
       return at::kHalf;
-    case FloatType::kBFloat16:
+    case ElementType::kBFloat16:
       return at::kBFloat16;
-    case FloatType::kFloat32:
+    case ElementType::kBool:
+      return at::kBool;
+    case ElementType::kFloat32:
       break;
   }
   return at::kFloat;
@@ -81,7 +86,7 @@ std::vector<at::Tensor> Run(const KernelPlan& plan, std::vector<at::Tensor> tens
       pointers.push_back(const_cast<void*>(tensors[tensor].const_data_ptr()));
     }
     std::vector<void*> arguments;
-    for (void*& pointer : pointers) arguments.push_back(&pointer);
+    for (void*& pointer : pointers) arguments.push_back(static_cast<void*>(&pointer));
     Launch(on, [&](cudaStream_t stream) {
       C10_CUDA_CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(CompiledKernel(kernel.text)),
                                       dim3(kernel.grid_x, kernel.grid_y),
@@ -188,7 +193,7 @@ std::shared_ptr<const KernelPlan> Prepared::BackwardFor(const TensorLayout& grad
   PlanRequest request{.inputs = inputs,
                       .given = forward.sums,
                       .wanted = WantedGradients(),
-                      .order = OrderOf(inputs),
+                      .order = order,
                       .multiprocessors = multiprocessors};
   request.inputs.push_back(gradient);
   if (backward.size() == kMostPrepared) backward.resize(1);
@@ -196,10 +201,21 @@ std::shared_ptr<const KernelPlan> Prepared::BackwardFor(const TensorLayout& grad
   return backward.back().second;
 }
 
+void Prepared::CompileKernels(const at::Tensor& on) const {
+  for (const PlannedKernel& kernel : forward.kernels) {
+    Launch(on, [&](cudaStream_t) { CompileAhead(kernel.text); });
+  }
+  const bool has_backward = std::ranges::any_of(gradients, [](TermId of) { return of >= 0; });
+  for (const PlannedKernel& kernel : backward[0].second->kernels) {
+    if (has_backward) Launch(on, [&](cudaStream_t) { CompileAhead(kernel.text); });
+  }
+}
+
 std::shared_ptr<const Prepared> GeneratedFunction::Prepare(
     const std::vector<at::Tensor>& inputs) const {
   const bool are_alike = std::ranges::all_of(inputs, [&](const at::Tensor& input) {
-    return IsOnGpu(input) && IsFloatType(input.scalar_type()) && input.dim() > 0 &&
+    const bool is_known = IsFloatType(input.scalar_type()) || input.scalar_type() == at::kBool;
+    return IsOnGpu(input) && is_known && input.dim() > 0 &&
            input.dim() <= static_cast<int64_t>(kMostDims) && input.numel() > 0 &&
            input.device() == inputs[0].device();
   });
@@ -217,6 +233,7 @@ std::shared_ptr<const Prepared> GeneratedFunction::Prepare(
   }
   if (prepared_.size() == kMostPrepared) prepared_.clear();
   prepared_.emplace_back(key, Make(key, TraitsOf(inputs[0].device()).multiprocessors));
+  if (const auto& made = prepared_.back().second) made->CompileKernels(inputs[0]);
   return prepared_.back().second;
 }
 
@@ -232,12 +249,13 @@ std::shared_ptr<const Prepared> GeneratedFunction::Make(const Key& key, int mult
   }
   const GeneratedResult result = build_(terms, inputs, prepared->types, key.autocast);
   if (!IsFloatType(result.type)) return nullptr;
-  const std::vector<size_t> order = OrderOf(key.layouts);
+  if (!result.is_contiguous) prepared->order = OrderOf(key.layouts);
+  const std::vector<size_t>& order = prepared->order;
   const Sizes& sizes = terms.SizesOf(result.term);
   const PlanRequest forward{
       .inputs = key.layouts,
       .given = {},
-      .wanted = {{.term = result.term, .type = TypeOf(result.type), .sizes = sizes}},
+      .wanted = {{.term = result.term, .type = ElementTypeOf(result.type), .sizes = sizes}},
       .order = order,
       .multiprocessors = multiprocessors};
   if (sizes.empty() || !CanPlan(terms, forward)) return nullptr;
@@ -249,11 +267,24 @@ std::shared_ptr<const Prepared> GeneratedFunction::Make(const Key& key, int mult
     if (!key.wanted[i]) prepared->gradients[i] = -1;
   }
   const std::vector<bool> reads =
-      prepared->BackwardFor(DenseLayout(TypeOf(result.type), sizes, order))->reads;
+      prepared->BackwardFor(DenseLayout(ElementTypeOf(result.type), sizes, order))->reads;
   const auto after = reads.begin() + static_cast<std::ptrdiff_t>(inputs.size());
   prepared->keeps.assign(reads.begin(), after);
   prepared->keeps_sums.assign(after + 1, reads.end());
   return prepared;
+}
+
+ElementType ElementTypeOf(at::ScalarType type) {
+  if (type == at::kBool) return ElementType::kBool;
+  switch (TypeOf(type)) {
+    case FloatType::kFloat16:
+      return ElementType::kFloat16;
+    case FloatType::kBFloat16:
+      return ElementType::kBFloat16;
+    case FloatType::kFloat32:
+      break;
+  }
+  return ElementType::kFloat32;
 }
 
 at::Tensor Generated(const std::shared_ptr<const GeneratedFunction>& function,

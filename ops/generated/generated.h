@@ -23,10 +23,12 @@ namespace lockstep::ops {
 // with the twin.
 using GeneratedTwin = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
 
-// The result of a function: a term, and the type that LibTorch's operations give it.
+// The result of a function: a term, the type that LibTorch's operations give it, and whether it must be contiguous.
+// Otherwise it lies as the largest input does.
 struct GeneratedResult {
   TermId term;
   at::ScalarType type;
+  bool is_contiguous = false;
 };
 
 // Adds the terms of the function to `terms`. `inputs` are the terms of the inputs, and `types` their types. `autocast` is
@@ -66,8 +68,11 @@ class GeneratedFunction {
   mutable std::vector<std::pair<Key, std::shared_ptr<const Prepared>>> prepared_;
 };
 
-// Returns the function of the inputs, computed by generated kernels if there are kernels for the inputs: float tensors of
-// at least one dimension on one GPU. Otherwise returns the twin's result.
+// Returns the type of elements of this type. Throws c10::Error if kernels do not know it.
+ElementType ElementTypeOf(at::ScalarType type);
+
+// Returns the function of the inputs, computed by generated kernels if there are kernels for the inputs: tensors of floats
+// and bools of at least one dimension on one GPU. Otherwise returns the twin's result.
 at::Tensor Generated(const std::shared_ptr<const GeneratedFunction>& function,
                      const std::vector<at::Tensor>& inputs);
 

@@ -156,6 +156,46 @@ const std::vector<FunctionCase>& Cases() {
          return to.Product(joined, of[2]);
        },
        [](const Tensors& of) { return at::cat({of[0].narrow(1, 3, 19), of[1]}, 1) * of[2]; }},
+      // The means of tiles of 2 x 2 pixels; the last column fills no tile.
+      {"Tiles",
+       {2, 8, 6, 9},
+       {8, 1, 1},
+       {2, 8, 3, 4},
+       [](TensorTerms& to, const Terms& of) {
+         TermId sum = of[2];
+         for (const int64_t i : {0, 1}) {
+           const TermId row = to.Slice(of[0], 2, i, 3, 2);
+           for (const int64_t j : {0, 1}) sum = to.Sum(sum, to.Slice(row, 3, j, 4, 2));
+         }
+         return to.Product(sum, of[1]);
+       },
+       [](const Tensors& of) { return (4 * at::avg_pool2d(of[0], {2, 2}) + of[2]) * of[1]; }},
+      // Images that are enlarged.
+      {"Repeated",
+       {2, 8, 3, 5},
+       {8, 1, 1},
+       {2, 8, 6, 10},
+       [](TensorTerms& to, const Terms& of) {
+         const TermId large = to.Repeat(to.Repeat(to.Product(of[0], of[1]), 2, 2), 3, 2);
+         return to.Product(large, of[2]);
+       },
+       [](const Tensors& of) {
+         return (of[0] * of[1]).repeat_interleave(2, 2).repeat_interleave(2, 3) * of[2];
+       }},
+      // Every third element, also put between zeros.
+      {"SteppedPieces",
+       {4, 24},
+       {4, 8},
+       {24},
+       [](TensorTerms& to, const Terms& of) {
+         const TermId apart = to.Pad(to.Sum(to.Slice(of[0], 1, 2, 8, 3), of[1]), 1, 1, 24, 3);
+         return to.Product(apart, of[2]);
+       },
+       [](const Tensors& of) {
+         const at::Tensor pieces = of[0].slice(1, 2, 24, 3) + of[1];
+         const at::Tensor zeros = at::zeros_like(pieces);
+         return at::stack({zeros, pieces, zeros}, 2).flatten(1) * of[2];
+       }},
       {"First",
        {4, 5, 8},
        {8},
@@ -204,7 +244,9 @@ Tensors InputsOf(const FunctionCase& of, Layout layout, const std::vector<at::Sc
 }
 
 TensorLayout LayoutOf(const at::Tensor& tensor) {
-  return {.type = TypeOf(tensor), .sizes = tensor.sizes().vec(), .strides = tensor.strides().vec()};
+  return {.type = ElementTypeOf(tensor.scalar_type()),
+          .sizes = tensor.sizes().vec(),
+          .strides = tensor.strides().vec()};
 }
 
 struct HostCase {
@@ -231,12 +273,13 @@ TEST_P(OnHost, TextComputesWhatLibTorchDoes) {
   }
   request.order = OrderOf(request.inputs);
   const GeneratedResult result = BuildOf(function)(terms, of, types, at::kFloat);
-  request.wanted = {
-      {.term = result.term, .type = TypeOf(result.type), .sizes = terms.SizesOf(result.term)}};
+  request.wanted = {{.term = result.term,
+                     .type = ElementTypeOf(result.type),
+                     .sizes = terms.SizesOf(result.term)}};
   ASSERT_TRUE(CanPlan(terms, request));
   const KernelPlan forward = PlanOf(terms, request);
   const Tensors made = RunOnHost(forward, inputs);
-  const at::Tensor y = made[forward.results[0]];
+  const at::Tensor& y = made[forward.results[0]];
   const at::Tensor wanted = function.twin(exact);
   ASSERT_EQ(y.sizes(), wanted.sizes());
   const double close = result.type == at::kFloat ? 2e-5 : result.type == at::kHalf ? 4e-3 : 2e-2;
@@ -250,8 +293,9 @@ TEST_P(OnHost, TextComputesWhatLibTorchDoes) {
   request.wanted.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     ASSERT_GE(gradients[i], 0);
-    request.wanted.push_back(
-        {.term = gradients[i], .type = TypeOf(inputs[i]), .sizes = inputs[i].sizes().vec()});
+    request.wanted.push_back({.term = gradients[i],
+                              .type = ElementTypeOf(inputs[i].scalar_type()),
+                              .sizes = inputs[i].sizes().vec()});
   }
   Tensors all = inputs;
   all.push_back(dy);
@@ -289,6 +333,40 @@ std::string NameOf(const testing::TestParamInfo<HostCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(, OnHost, testing::ValuesIn(HostCases()), NameOf);
 
+// A choice by a bool that is expanded, with a bias that lies in another order than the result.
+TEST(GeneratedText, ReadsBools) {
+  at::manual_seed(1);
+  const at::Tensor seen = (at::rand({3, 1, 1, 16}) < 0.5).expand({3, 1, 8, 16});
+  const at::Tensor bias = at::randn({1, 8, 16, 4}).permute({0, 3, 1, 2});
+  TensorTerms terms;
+  const TermId of_seen = terms.Input(0, seen.sizes().vec());
+  const TermId of_bias = terms.Input(1, bias.sizes().vec());
+  const TermId result = terms.IfAtMost(of_seen, terms.Constant(0), terms.Constant(-7), of_bias);
+  PlanRequest request{
+      .inputs = {LayoutOf(seen), LayoutOf(bias)},
+      .given = {},
+      .wanted = {{.term = result, .type = ElementType::kBFloat16, .sizes = {3, 4, 8, 16}}},
+      .order = {}};
+  EXPECT_EQ(OrderOf(request.inputs), (std::vector<size_t>{0, 2, 3, 1}));
+  const KernelPlan plan = PlanOf(terms, request);
+  const std::vector<at::Tensor> made = RunOnHost(plan, {seen, bias});
+  const at::Tensor& y = made[plan.results[0]];
+  EXPECT_TRUE(y.is_contiguous());
+  EXPECT_TRUE(at::equal(y, at::where(seen, bias, -7).to(at::kBFloat16)));
+
+  const at::Tensor dy = at::randn(y.sizes()).to(at::kBFloat16);
+  const TermId of_dy = terms.Input(2, dy.sizes().vec());
+  request.inputs.push_back(LayoutOf(dy));
+  request.wanted = {{.term = terms.Gradients(result, of_dy, {of_bias})[0],
+                     .type = ElementType::kFloat32,
+                     .sizes = bias.sizes().vec()}};
+  const KernelPlan backward = PlanOf(terms, request);
+  const std::vector<at::Tensor> found_all = RunOnHost(backward, {seen, at::Tensor(), dy});
+  const at::Tensor& found = found_all[backward.results[0]];
+  const at::Tensor wanted = at::where(seen, dy.to(at::kDouble), 0).sum(at::IntArrayRef{0}, true);
+  EXPECT_TRUE(IsNear(found, wanted, 1e-5));
+}
+
 TEST(GeneratedTerms, SumsOfTheSameValuesAreOneSum) {
   // The gradient of weights and that of the statistics need the sum of dy * x over the pixels; the weights' is summed
   // over the samples, too.
@@ -309,11 +387,11 @@ TEST(GeneratedPlan, KernelsOfANorm) {
   Terms of;
   for (const auto& sizes : {rows.x, rows.y, rows.z}) {
     of.push_back(terms.Input(static_cast<int64_t>(of.size()), sizes));
-    request.inputs.push_back(DenseLayout(FloatType::kFloat32, sizes, {}));
+    request.inputs.push_back(DenseLayout(ElementType::kFloat32, sizes, {}));
   }
   request.order = OrderOf(request.inputs);
   const TermId result = rows.term(terms, of);
-  request.wanted = {{.term = result, .type = FloatType::kFloat32, .sizes = rows.x}};
+  request.wanted = {{.term = result, .type = ElementType::kFloat32, .sizes = rows.x}};
   // The sums of the values, those of the squared differences to the mean, the scale of each row, and the result.
   EXPECT_EQ(PlanOf(terms, request).kernels.size(), 4);
 }

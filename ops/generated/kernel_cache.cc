@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,11 +16,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/files/cache_folder.h"
 #include "base/files/new_file.h"
 #include "base/files/readable_file.h"
 #include "base/files/xxh3.h"
+#include "base/work_ahead.h"
 #include "ops/generated/kernel_prelude.h"
 
 namespace lockstep::ops {
@@ -98,25 +101,59 @@ std::string CodeOf(const std::string& text, const Target& target) {
   return code;
 }
 
-}  // namespace
+// The kernels of a GPU.
+class DeviceKernels {
+ public:
+  explicit DeviceKernels(int device)
+      : target_(TargetOf(device)),
+        code_(std::min(UsableCores(), kMostThreads),
+              [this](const auto& text) { return CodeOf(KernelPrelude() + text, target_); }) {}
 
-cudaKernel_t CompiledKernel(const std::string& text) {
+  void Begin(const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    if (!kernels_.contains(text)) code_.Begin(text);
+  }
+
+  cudaKernel_t Of(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    if (const auto at = kernels_.find(text); at != kernels_.end()) return at->second;
+    lock.unlock();
+    const std::string code = code_.Take(text);
+    lock.lock();
+    if (const auto at = kernels_.find(text); at != kernels_.end()) return at->second;
+    // The code is never unloaded, because captured graphs may use it as long as the process lives.
+    cudaLibrary_t library = nullptr;
+    C10_CUDA_CHECK(
+        cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    cudaKernel_t kernel = nullptr;
+    C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, kKernelName));
+    return kernels_[text] = kernel;
+  }
+
+ private:
+  static constexpr int kMostThreads = 32;
+
+  const Target target_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, cudaKernel_t> kernels_;
+  WorkAhead code_;
+};
+
+// Returns the kernels of the current GPU.
+DeviceKernels& CurrentKernels() {
   static std::mutex mutex;
-  static std::map<int, std::unordered_map<std::string, cudaKernel_t>> known;  // for each device
+  static std::map<int, DeviceKernels> devices;
   int device = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
-  std::unordered_map<std::string, cudaKernel_t>& kernels = known[device];
-  if (const auto at = kernels.find(text); at != kernels.end()) return at->second;
-  // The code is never unloaded, because captured graphs may use it as long as the process lives.
-  const std::string code = CodeOf(KernelPrelude() + text, TargetOf(device));
-  cudaLibrary_t library = nullptr;
-  C10_CUDA_CHECK(
-      cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  cudaKernel_t kernel = nullptr;
-  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, kKernelName));
-  return kernels[text] = kernel;
+  return devices.try_emplace(device, device).first->second;
 }
+
+}  // namespace
+
+void CompileAhead(const std::string& text) { CurrentKernels().Begin(text); }
+
+cudaKernel_t CompiledKernel(const std::string& text) { return CurrentKernels().Of(text); }
 
 std::string KernelFolder(const std::string& cache) { return OwnCacheFolder(cache, "kernels"); }
 

@@ -1,5 +1,6 @@
 // CompiledKernel(): compiles the text of a generated kernel with NVRTC, which takes a third of a second, and keeps the
-// result in the folder kernels/ of the cache folder.
+// result in the folder kernels/ of the cache folder. CompileAhead() lets other threads do that, one for each usable core,
+// before the kernel is needed.
 //
 // A file's name is made of the text, the GPU's compute capability and NVRTC's version. The file begins with a checksum of
 // the rest.
@@ -18,6 +19,9 @@
 #include <string_view>
 
 namespace lockstep::ops {
+
+// Begins to compile the kernel with this text for the current GPU, unless it is there.
+void CompileAhead(const std::string& text);
 
 // Returns the kernel with this text for the current GPU. KernelPrelude() is put in front of the text.
 cudaKernel_t CompiledKernel(const std::string& text);

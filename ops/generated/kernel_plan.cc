@@ -23,13 +23,15 @@ constexpr int kWarp = 32;
 constexpr size_t kMostSums = 8;
 constexpr size_t kMostWideTensors = 8;
 
-const char* TypeText(FloatType type) {
+const char* TypeText(ElementType type) {
   switch (type) {
-    case FloatType::kFloat16:
+    case ElementType::kFloat16:
       return "Float16";
-    case FloatType::kBFloat16:
+    case ElementType::kBFloat16:
       return "Bfloat16";
-    case FloatType::kFloat32:
+    case ElementType::kBool:
+      return "bool";
+    case ElementType::kFloat32:
       break;
   }
   return "float";
@@ -41,7 +43,7 @@ class Planner {
       : terms_(terms), request_(request), order_(request.order) {
     for (size_t i = 0; i < request.inputs.size(); ++i) tensors_.push_back(request.inputs[i]);
     for (const TermId term : request.given) {
-      place_[term] = Add(DenseLayout(FloatType::kFloat32, terms.SizesOf(term), order_));
+      place_[term] = Add(DenseLayout(ElementType::kFloat32, terms.SizesOf(term), order_));
     }
     plan_.reads.resize(tensors_.size());
     first_made_ = tensors_.size();
@@ -155,7 +157,7 @@ class Planner {
       std::vector<std::pair<TermId, int>> stores;
       for (const TermId term : terms) {
         stores.emplace_back(term,
-                            Add(DenseLayout(FloatType::kFloat32, terms_.SizesOf(term), order_)));
+                            Add(DenseLayout(ElementType::kFloat32, terms_.SizesOf(term), order_)));
       }
       const std::vector<std::pair<TermId, int>> small = stores;
       if (job.is_wanted) AddWanted(wanted[job], stores);
@@ -169,7 +171,7 @@ class Planner {
 
   // Adds tensors for these wanted terms, which are computed by one kernel. Equal terms of one type are one tensor.
   void AddWanted(const std::vector<size_t>& wanted, std::vector<std::pair<TermId, int>>& stores) {
-    std::map<std::pair<TermId, FloatType>, int> known;
+    std::map<std::pair<TermId, ElementType>, int> known;
     for (const size_t i : wanted) {
       const WantedTerm& of = request_.wanted[i];
       const auto [at, is_new] = known.try_emplace({of.term, of.type}, -1);
@@ -187,7 +189,7 @@ class Planner {
     TermId term = wanted.term;
     while (terms_.At(term).primitive == Primitive::kReshape) term = terms_.At(term).operands[0];
     const bool is_same = kept_.contains(term) && IsReduction(terms_.At(term).primitive) &&
-                         wanted.type == FloatType::kFloat32 &&
+                         wanted.type == ElementType::kFloat32 &&
                          ElementsOf(wanted.sizes) == ElementsOf(terms_.SizesOf(term)) &&
                          std::ranges::count_if(wanted.sizes, longer) <= 1;
     return is_same ? std::optional(term) : std::nullopt;
@@ -258,7 +260,7 @@ class Planner {
     if (domain.empty()) return 1;
     const std::set<int> read = Read(computed);
     const bool is_narrow = std::ranges::any_of(read, [&](int tensor) {
-      return tensors_[tensor].type != FloatType::kFloat32 &&
+      return tensors_[tensor].type != ElementType::kFloat32 &&
              ElementsOf(tensors_[tensor].sizes) * kSmall > ElementsOf(domain);
     });
     int lanes = is_narrow && read.size() <= kMostWideTensors ? 8 : 4;
@@ -364,9 +366,9 @@ class Planner {
     std::string declared, per_lane, after;
     std::vector<std::pair<int, int>> parts;  // the tensor of the shares, and that of the result
     for (size_t k = 0; k < terms.size(); ++k) {
-      const int result = Add(DenseLayout(FloatType::kFloat32, terms_.SizesOf(terms[k]), order_));
+      const int result = Add(DenseLayout(ElementType::kFloat32, terms_.SizesOf(terms[k]), order_));
       const int to = shares == 1 ? result
-                                 : Add({.type = FloatType::kFloat32,
+                                 : Add({.type = ElementType::kFloat32,
                                         .sizes = {shares, results},
                                         .strides = {results, 1}});
       if (shares > 1) parts.emplace_back(to, result);

@@ -36,7 +36,7 @@ struct PlannedKernel {
 // A term that is to be computed: broadcast to `sizes`, in a type.
 struct WantedTerm {
   TermId term;
-  FloatType type;
+  ElementType type;
   Sizes sizes;
 };
 

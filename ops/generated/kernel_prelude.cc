@@ -8,6 +8,7 @@ struct Bfloat16 { unsigned short bits; };
 struct Float16 { unsigned short bits; };
 
 __device__ inline float Wide(float x) { return x; }
+__device__ inline float Wide(bool x) { return x ? 1.0f : 0.0f; }
 __device__ inline float Wide(Bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 __device__ inline float Wide(Float16 x) {
   float wide;

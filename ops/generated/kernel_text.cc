@@ -21,7 +21,7 @@ Place Broadcast(const Place& place, const Sizes& sizes, int none) {
 }
 
 Sizes ContiguousStrides(const Sizes& sizes) {
-  return DenseLayout(FloatType::kFloat32, sizes, /*order=*/{}).strides;
+  return DenseLayout(ElementType::kFloat32, sizes, /*order=*/{}).strides;
 }
 
 std::string SumText(const std::vector<std::string>& parts) {
@@ -70,12 +70,16 @@ std::string KernelText::Computed(TermId term, const Place& place) {
       return ValueAt(of.operands[0], Reshaped(place, terms_.SizesOf(of.operands[0])));
     case Primitive::kSlice: {
       const auto dim = static_cast<size_t>(std::countr_zero(of.dims));
-      return ValueAt(of.operands[0], Moved(place, dim, static_cast<int64_t>(of.number),
-                                           terms_.SizesOf(of.operands[0])));
+      const Sizes& sizes = terms_.SizesOf(of.operands[0]);
+      return ValueAt(of.operands[0], Moved(Stepped(place, dim, of.step), dim,
+                                           static_cast<int64_t>(of.number), sizes));
     }
     case Primitive::kPad:
       text = Padded(of, place);
       break;
+    case Primitive::kRepeat:
+      return ValueAt(of.operands[0],
+                     Repeated(place, static_cast<size_t>(std::countr_zero(of.dims)), of));
     case Primitive::kAdd:
       text = fmt::format("{} + {}", value(0), value(1));
       break;
@@ -207,6 +211,22 @@ void KernelText::LetLanesDiffer(Place& place, size_t dim) const {
   place.lane = kMixed;
 }
 
+// Returns the place with its index in dimension `dim` times `step`.
+KernelText::Place KernelText::Stepped(Place place, size_t dim, int64_t step) const {
+  if (step == 1) return place;
+  LetLanesDiffer(place, dim);
+  place.index[dim] = fmt::format("({} * {})", place.index[dim], step);
+  return place;
+}
+
+// Returns the place in the operand of `of`, a kRepeat.
+KernelText::Place KernelText::Repeated(Place place, size_t dim, const Term& of) const {
+  LetLanesDiffer(place, dim);
+  place.index[dim] = fmt::format("({} / {})", place.index[dim], of.step);
+  place.sizes = terms_.SizesOf(of.operands[0]);
+  return place;
+}
+
 // Returns the place that lies `by` elements further in dimension `dim` of a tensor of `sizes`.
 KernelText::Place KernelText::Moved(Place place, size_t dim, int64_t by, const Sizes& sizes) {
   // Lanes stay together only if a group of them begins at a multiple of their number.
@@ -221,19 +241,23 @@ std::string KernelText::Padded(const Term& of, const Place& place) {
   const auto dim = static_cast<size_t>(std::countr_zero(of.dims));
   const Sizes& sizes = terms_.SizesOf(of.operands[0]);
   const int64_t size = sizes[dim];
-  Place inner = Moved(place, dim, -static_cast<int64_t>(of.number), sizes);
+  Place outer = place;
+  if (of.step != 1) LetLanesDiffer(outer, dim);
+  Place inner = Moved(std::move(outer), dim, -static_cast<int64_t>(of.number), sizes);
   const std::string index = fmt::format("q{}", names_++);
   (inner.lane == kMixed ? per_lane_ : loads_) +=
       fmt::format("    const int {} = {};\n", index, inner.index[dim]);
   const int64_t last = inner.lane == static_cast<int>(dim) ? size - lanes_count_ : size - 1;
-  inner.index[dim] = fmt::format("max(0, min({}, {}))", index, last);
+  const std::string element = of.step == 1 ? index : fmt::format("{} / {}", index, of.step);
+  inner.index[dim] = fmt::format("max(0, min({}, {}))", element, last);
   if (inner.lane != kMixed) {
     const std::string within = fmt::format("q{}", names_++);
     loads_ += fmt::format("    const int {} = {};\n", within, inner.index[dim]);
     inner.index[dim] = within;
   }
   const std::string value = ValueAt(of.operands[0], inner);
-  return fmt::format("{0} >= 0 && {0} < {1} ? {2} : 0.0f", index, size, value);
+  const std::string between = of.step == 1 ? "" : fmt::format(" && {} % {} == 0", index, of.step);
+  return fmt::format("{0} >= 0 && {1} < {2}{3} ? {4} : 0.0f", index, element, size, between, value);
 }
 
 std::string IndicesText(const std::string& number, const std::vector<size_t>& dims,

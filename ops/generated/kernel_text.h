@@ -55,6 +55,8 @@ class KernelText {
   std::string Loaded(const KernelTensor& tensor, const Place& place);
   Place Reshaped(const Place& place, const Sizes& sizes);
   std::string Padded(const Term& of, const Place& place);
+  Place Stepped(Place place, size_t dim, int64_t step) const;
+  Place Repeated(Place place, size_t dim, const Term& of) const;
   Place Moved(Place place, size_t dim, int64_t by, const Sizes& sizes);
   void LetLanesDiffer(Place& place, size_t dim) const;
 

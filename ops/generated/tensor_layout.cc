@@ -17,7 +17,11 @@ std::vector<size_t> OrderFor(size_t rank, const std::vector<size_t>& order) {
 
 std::vector<size_t> OrderOf(const std::vector<TensorLayout>& tensors) {
   const auto largest = std::ranges::max_element(tensors, {}, [](const TensorLayout& tensor) {
-    return std::pair(ElementsOf(tensor.sizes), tensor.sizes.size());
+    int64_t elements = 1;
+    for (size_t i = 0; i < tensor.sizes.size(); ++i) {
+      if (tensor.strides[i] != 0) elements *= tensor.sizes[i];
+    }
+    return std::pair(elements, tensor.sizes.size());
   });
   if (largest == tensors.end()) return {};
   std::vector<size_t> order(largest->sizes.size());
@@ -29,7 +33,7 @@ std::vector<size_t> OrderOf(const std::vector<TensorLayout>& tensors) {
   return order;
 }
 
-TensorLayout DenseLayout(FloatType type, const Sizes& sizes, const std::vector<size_t>& order) {
+TensorLayout DenseLayout(ElementType type, const Sizes& sizes, const std::vector<size_t>& order) {
   TensorLayout layout{.type = type, .sizes = sizes, .strides = Sizes(sizes.size(), 1)};
   int64_t stride = 1;
   const std::vector<size_t> of = OrderFor(sizes.size(), order);

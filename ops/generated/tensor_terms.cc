@@ -137,12 +137,16 @@ TermId TensorTerms::Reshape(TermId a, Sizes sizes) {
   return Add({.primitive = Primitive::kReshape, .operands = {a}, .sizes = std::move(sizes)});
 }
 
-TermId TensorTerms::Slice(TermId a, size_t dim, int64_t begin, int64_t size) {
-  return Along(Primitive::kSlice, a, dim, begin, size);
+TermId TensorTerms::Slice(TermId a, size_t dim, int64_t begin, int64_t size, int64_t step) {
+  return Along(Primitive::kSlice, a, dim, begin, size, step);
 }
 
-TermId TensorTerms::Pad(TermId a, size_t dim, int64_t begin, int64_t size) {
-  return Along(Primitive::kPad, a, dim, begin, size);
+TermId TensorTerms::Pad(TermId a, size_t dim, int64_t begin, int64_t size, int64_t step) {
+  return Along(Primitive::kPad, a, dim, begin, size, step);
+}
+
+TermId TensorTerms::Repeat(TermId a, size_t dim, int64_t times) {
+  return Along(Primitive::kRepeat, a, dim, 0, SizesOf(a)[dim] * times, times);
 }
 
 std::vector<TermId> TensorTerms::Gradients(TermId result, TermId gradient,
@@ -229,8 +233,19 @@ std::vector<TermId> TensorTerms::Gradients(TermId result, TermId gradient,
         const auto begin = static_cast<int64_t>(term.number);
         const int64_t size = terms_[a].sizes[dim];
         const TermId whole = Expand(g, term.sizes);
-        give_whole(term.primitive == Primitive::kSlice ? Pad(whole, dim, begin, size)
-                                                       : Slice(whole, dim, begin, size));
+        give_whole(term.primitive == Primitive::kSlice ? Pad(whole, dim, begin, size, term.step)
+                                                       : Slice(whole, dim, begin, size, term.step));
+        break;
+      }
+      case Primitive::kRepeat: {
+        const auto dim = static_cast<size_t>(std::countr_zero(term.dims));
+        const TermId whole = Expand(g, term.sizes);
+        TermId sum = -1;
+        for (int64_t k = 0; k < term.step; ++k) {
+          const TermId part = Slice(whole, dim, k, terms_[a].sizes[dim], term.step);
+          sum = sum < 0 ? part : Sum(sum, part);
+        }
+        give_whole(sum);
         break;
       }
     }
@@ -274,7 +289,8 @@ TermId TensorTerms::Reduction(Primitive primitive, TermId a, Dims dims) {
   return Add({.primitive = primitive, .operands = {a}, .dims = dims, .sizes = std::move(sizes)});
 }
 
-TermId TensorTerms::Along(Primitive primitive, TermId a, size_t dim, int64_t begin, int64_t size) {
+TermId TensorTerms::Along(Primitive primitive, TermId a, size_t dim, int64_t begin, int64_t size,
+                          int64_t step) {
   Sizes sizes = SizesOf(a);
   if (sizes[dim] == size) return a;
   sizes[dim] = size;
@@ -282,7 +298,8 @@ TermId TensorTerms::Along(Primitive primitive, TermId a, size_t dim, int64_t beg
               .operands = {a},
               .number = static_cast<double>(begin),
               .dims = 1U << dim,
-              .sizes = std::move(sizes)});
+              .sizes = std::move(sizes),
+              .step = step});
 }
 
 // Returns the sum of `a`, which is broadcast to the sizes `from`, over the dimensions in which an operand of sizes `to`

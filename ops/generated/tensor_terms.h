@@ -42,8 +42,9 @@ enum class Primitive {
   kFirst,     // the elements with index 0 in `dims`, without a gradient
   kExpand,    // a, broadcast to other sizes
   kReshape,   // the same elements in order, with another shape
-  kSlice,     // elements `number`, `number` + 1, ... along the dimension of `dims`
-  kPad,  // a, with zeros before and after it along the dimension of `dims`: `number` zeros before
+  kSlice,     // elements `number`, `number` + `step`, ... along the dimension of `dims`
+  kPad,       // the elements of a, put there by kSlice's rule, and zeros elsewhere
+  kRepeat,    // each element of a, `step` times one after the other along the dimension of `dims`
 };
 
 // The index of a term in TensorTerms.
@@ -59,10 +60,11 @@ struct Term {
   std::array<TermId, 4> operands{};
   double number =
       0;  // the value of a constant, the index of an input, or where a slice or what is padded begins
-  Dims dims = 0;  // of reductions, kFirst, kSlice and kPad
+  Dims dims = 0;  // of reductions, kFirst, kSlice, kPad and kRepeat
   Sizes sizes;
+  int64_t step = 1;  // of kSlice, kPad and kRepeat
 
-  auto Key() const { return std::tuple(primitive, operands, number, dims, sizes); }
+  auto Key() const { return std::tuple(primitive, operands, number, dims, sizes, step); }
 };
 
 // Returns the number of operands of a primitive.
@@ -102,10 +104,13 @@ class TensorTerms {
   // Returns the term with the same elements in the same order and another shape of as many elements.
   TermId Reshape(TermId a, Sizes sizes);
 
-  // Returns `size` elements of `a` from element `begin` on, along dimension `dim`.
-  TermId Slice(TermId a, size_t dim, int64_t begin, int64_t size);
-  // Returns `a` with zeros before and after it along dimension `dim`, so that it begins with element `begin` of `size`.
-  TermId Pad(TermId a, size_t dim, int64_t begin, int64_t size);
+  // Returns `size` elements of `a` along dimension `dim`: `begin`, `begin` + `step`, ...
+  TermId Slice(TermId a, size_t dim, int64_t begin, int64_t size, int64_t step = 1);
+  // Returns `size` elements along dimension `dim`: those of `a` at `begin`, `begin` + `step`, ..., and zeros elsewhere.
+  TermId Pad(TermId a, size_t dim, int64_t begin, int64_t size, int64_t step = 1);
+
+  // Returns each element of `a`, `times` times one after the other along dimension `dim`.
+  TermId Repeat(TermId a, size_t dim, int64_t times);
 
   const Term& At(TermId term) const { return terms_[term]; }
   const Sizes& SizesOf(TermId term) const { return terms_[term].sizes; }
@@ -122,7 +127,8 @@ class TensorTerms {
   TermId Add(const Term& term);
   TermId Pointwise(Primitive primitive, std::array<TermId, 4> operands);
   TermId Reduction(Primitive primitive, TermId a, Dims dims);
-  TermId Along(Primitive primitive, TermId a, size_t dim, int64_t begin, int64_t size);
+  TermId Along(Primitive primitive, TermId a, size_t dim, int64_t begin, int64_t size,
+               int64_t step);
   TermId SumTo(TermId a, const Sizes& from, const Sizes& to);
   bool IsConstant(TermId term, double number) const;
   Dims VariesIn(TermId term, size_t rank) const;

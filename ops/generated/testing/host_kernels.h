@@ -38,6 +38,7 @@ static std::map<std::tuple<int, int, int>, float> parts;
 struct Float16 { unsigned short bits; };
 struct Bfloat16 { unsigned short bits; };
 inline float Wide(float x) { return x; }
+inline float Wide(bool x) { return x ? 1.0f : 0.0f; }
 inline float Wide(Float16 x) {
   const int exponent = (x.bits >> 10) & 31, mantissa = x.bits & 1023;
   const float value = exponent == 0    ? ldexpf(mantissa, -24)
@@ -101,9 +102,9 @@ template <typename Kernel> void Run(int gx, int gy, int bx, int by, Kernel kerne
 // plan. What a kernel does not write stays NaN.
 inline std::vector<at::Tensor> RunOnHost(const KernelPlan& plan, std::vector<at::Tensor> tensors) {
   for (const TensorLayout& made : plan.made) {
-    const at::ScalarType type = made.type == FloatType::kFloat32   ? at::kFloat
-                                : made.type == FloatType::kFloat16 ? at::kHalf
-                                                                   : at::kBFloat16;
+    const at::ScalarType type = made.type == ElementType::kFloat32   ? at::kFloat
+                                : made.type == ElementType::kFloat16 ? at::kHalf
+                                                                     : at::kBFloat16;
     tensors.push_back(at::empty_strided(made.sizes, made.strides, type));
     tensors.back().fill_(NAN);
   }
