@@ -143,6 +143,12 @@ ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_
                              const Tensors& tensors, const Options& options) {
   auto parsed = std::make_unique<Parsed>();
   parsed->program = exported::ReadProgram(graph, where, input_count);
+  for (const auto& [name, id] : parsed->program.constants) {
+    const auto constant = tensors.constants.find(name);
+    const bool is_empty =
+        constant != tensors.constants.end() && constant->second.sizes() == at::IntArrayRef({0});
+    if (is_empty) parsed->program.empty_constants.insert(id);
+  }
   parsed->as_read = parsed->program;
   parsed->shared.ranks = options.ranks;
   parsed->batch_norms = exported::Fuse(parsed->program, parsed->shared);

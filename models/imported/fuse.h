@@ -3,6 +3,7 @@
 // The table in fuse.cc names the operation at which each pattern is looked for. The patterns are
 //
 //   leave_out_pad.h             pads of size 0
+//   shorten_cat.h               concatenations with empty constants, and with what others concatenate
 //   fuse_fork.h                 1x1 convolutions whose input is also read by other operations
 //   fuse_squeeze_excite.h       products of an image and a gate that is computed from the image's mean
 //   fuse_batch_norm.h           BatchNorm with the addition and the activation that follow
@@ -12,6 +13,7 @@
 //   fuse_rms_norm.h             RMSNorm with the addition before it
 //   fuse_attention.h            attention of queries, keys and values that one linear layer computes
 //   fuse_multihead_attention.h  torch.nn.MultiheadAttention as self-attention
+//   fuse_grouped_attention.h    other attention, whose heads of queries may share heads of keys and values
 //   fuse_max_pool.h             max-pooling
 //   fuse_windows.h              the windows into which Swin transformers divide images
 //   fuse_linear.h               linear layers with the activation that follows

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,7 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "base/tensor/foretold_gpu.h"
+#include "models/imported/fuse_linear.h"
 #include "models/imported/node_values.h"
 
 namespace lockstep::exported {
@@ -143,7 +146,7 @@ TermId Softmax(TensorTerms& to, TermId x, Dims dims) {
   return to.Quotient(raised, to.SumOver(raised, dims));
 }
 
-// Returns the piece of x that a call of aten::slice with step 1 takes. LibTorch limits where it begins and ends to x.
+// Returns the piece of x that a call of aten::slice takes. LibTorch limits where it begins and ends to x.
 TermId Piece(TensorTerms& to, TermId x, const Node& slice) {
   const size_t dim = DimOf(slice.arguments[1], to.SizesOf(x).size());
   const auto size = static_cast<double>(to.SizesOf(x)[dim]);
@@ -153,7 +156,8 @@ TermId Piece(TensorTerms& to, TermId x, const Node& slice) {
   };
   const int64_t begin = place(slice.arguments[2], 0);
   const int64_t end = place(slice.arguments[3], size);
-  return to.Slice(x, dim, begin, std::max<int64_t>(end - begin, 0));
+  const auto step = static_cast<int64_t>(*NumberOf(slice.arguments[4]));
+  return to.Slice(x, dim, begin, std::max<int64_t>(CeilDivide(end - begin, step), 0), step);
 }
 
 // Returns the group norm of x [samples, channels, ...]. The mean and the variance of each channel are computed from the
@@ -182,6 +186,45 @@ TermId GroupNorm(TensorTerms& to, TermId x, int64_t groups, double epsilon) {
     return to.Reshape(to.Expand(term, by_group), per_channel);
   };
   return to.Product(to.Difference(x, for_channels(mean)), for_channels(scale));
+}
+
+// Returns whether an average pooling cuts images into small square tiles without padding.
+bool CutsIntoTiles(const Node& node) {
+  constexpr int64_t kMostSide = 4;
+  const std::vector<Argument>& arguments = node.arguments;
+  const auto side = SingleOf(arguments[1]);
+  const bool steps = IntegersOf(arguments[2]).empty() || SingleOf(arguments[2]) == side;
+  return IsValue(arguments[0]) && side && *side > 0 && *side <= kMostSide && steps &&
+         SingleOf(arguments[3]) == 0 && IsConstant(arguments[4], false) && IsNone(arguments[6]);
+}
+
+// Returns the means of the square tiles of `side` pixels into which the images x [..., height, width] are cut. Pixels at
+// the edges that fill no tile are left out.
+TermId MeanOfTiles(TensorTerms& to, TermId x, int64_t side) {
+  const size_t rows = to.SizesOf(x).size() - 2, columns = rows + 1;
+  const int64_t height = to.SizesOf(x)[rows] / side, width = to.SizesOf(x)[columns] / side;
+  TermId sum = -1;
+  for (int64_t i = 0; i < side; ++i) {
+    const TermId row = to.Slice(x, rows, i, height, side);
+    for (int64_t j = 0; j < side; ++j) {
+      const TermId pixels = to.Slice(row, columns, j, width, side);
+      sum = sum < 0 ? pixels : to.Sum(sum, pixels);
+    }
+  }
+  return Times(to, sum, 1 / static_cast<double>(side * side));
+}
+
+// Returns how many times as high and as wide aten::upsample_nearest2d makes images; nothing if it is another number than 2
+// or 4, or given as a size. (LibTorch's own rounding makes multiples of others uneven.)
+std::optional<int64_t> TimesEnlarged(const Node& node) {
+  if (node.operation->schema().overload_name() != "vec" || !IsNone(node.arguments[1]) ||
+      !IsConstant(node.arguments[2]) || !node.arguments[2].constant.isDoubleList()) {
+    return std::nullopt;
+  }
+  const std::vector<double> scales = node.arguments[2].constant.toDoubleVector();
+  const bool is_known =
+      scales.size() == 2 && scales[0] == scales[1] && (scales[0] == 2 || scales[0] == 4);
+  return is_known ? std::optional(static_cast<int64_t>(scales[0])) : std::nullopt;
 }
 
 // Returns a channel's weights, with dimensions of size 1 for the pixels of x.
@@ -342,7 +385,7 @@ const Operation* OperationOf(const Node& node) {
            return IsNumber(node.arguments[i]) || IsNone(node.arguments[i]);
          };
          return IsNumber(node.arguments[1]) && is_place(2) && is_place(3) &&
-                NumberOf(node.arguments[4]) == 1;
+                NumberOf(node.arguments[4]).value_or(0) >= 1;
        }},
       {"aten::cat",
        {0},
@@ -360,6 +403,44 @@ const Operation* OperationOf(const Node& node) {
                                     [](const Argument& of) { return IsValue(of); }) &&
                 IsNumber(node.arguments[1]);
        }},
+      {"aten::avg_pool2d",
+       {0},
+       [](auto& to, const auto& of, const Node& node) {
+         return MeanOfTiles(to, of[0], *SingleOf(node.arguments[1]));
+       },
+       ResultType::kPromoted,
+       CutsIntoTiles},
+      {"aten::where",
+       {0, 1, 2},
+       [](auto& to, const auto& of, const Node&) {
+         return to.IfAtMost(of[0], to.Constant(0), of[2], of[1]);
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         const std::vector<Argument>& arguments = node.arguments;
+         const auto is_operand = [](const Argument& of) { return IsValue(of) || IsNumber(of); };
+         return arguments.size() == 3 && IsValue(arguments[0]) && is_operand(arguments[1]) &&
+                is_operand(arguments[2]) && (IsValue(arguments[1]) || IsValue(arguments[2]));
+       }},
+      {"aten::masked_fill",
+       {0, 1, 2},
+       [](auto& to, const auto& of, const Node&) {
+         return to.IfAtMost(of[1], to.Constant(0), of[0], of[2]);
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         return IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&
+                IsNumber(node.arguments[2]);
+       }},
+      {"aten::upsample_nearest2d",
+       {0},
+       [](auto& to, const auto& of, const Node& node) {
+         const size_t rows = to.SizesOf(of[0]).size() - 2;
+         const int64_t times = *TimesEnlarged(node);
+         return to.Repeat(to.Repeat(of[0], rows, times), rows + 1, times);
+       },
+       ResultType::kPromoted,
+       [](const Node& node) { return IsValue(node.arguments[0]) && TimesEnlarged(node); }},
       {"aten::group_norm",
        {0, 2, 3},
        [](auto& to, const auto& of, const Node& node) {
@@ -441,25 +522,27 @@ bool IsOnlyUsedBy(const Rewriter& rewriter, const std::vector<int64_t>& group, i
          });
 }
 
-// Argument number of a convolution's bias.
+// Argument number of the bias of a convolution and of a linear layer.
 constexpr size_t kBias = 2;
 
-// Returns whether the node is a convolution to whose result its bias is added afterwards. Depthwise convolutions add it
-// themselves.
+// Returns whether the node is a convolution or linear layer to whose result its bias is added afterwards. Depthwise
+// convolutions and linear layers of rows add it themselves.
 bool HasOwnBias(const Rewriter& rewriter, int64_t node) {
   constexpr size_t kGroups = 6;
   const Node& of = rewriter.At(node);
-  return !rewriter.IsGone(node) && NameOf(of) == "aten::conv2d" &&
-         of.operation->schema().overload_name().empty() && IsValue(of.arguments[kBias]) &&
-         rewriter.IsParameter(of.arguments[kBias].value) && NumberOf(of.arguments[kGroups]) == 1;
+  if (rewriter.IsGone(node) || !of.operation) return false;
+  const bool is_such = NameOf(of) == "aten::conv2d" ? NumberOf(of.arguments[kGroups]) == 1
+                                                    : ReadsColumns(rewriter, node);
+  return is_such && of.operation->schema().overload_name().empty() &&
+         IsValue(of.arguments[kBias]) && rewriter.IsParameter(of.arguments[kBias].value);
 }
 
-// Returns whether convolutions on the tensor's device leave their biases to the groups. On a CPU oneDNN adds them at no
+// Returns whether these layers, on the tensor's device, leave their biases to the groups. On a CPU oneDNN adds them at no
 // cost.
 bool LeavesBiasesOut(const at::Tensor& tensor) { return IsOnGpu(tensor.device()); }
 
-// Makes the convolution return its result without the bias, where LeavesBiasesOut().
-void LeaveOutBias(Rewriter& rewriter, const ConvolutionBias& bias) {
+// Makes the layer return its result without the bias, where LeavesBiasesOut().
+void LeaveOutBias(Rewriter& rewriter, const LayersBias& bias) {
   const Node& of = rewriter.At(bias.node);
   const auto operation = [schema = *of.operation, call = of.call](
                              const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
@@ -468,12 +551,12 @@ void LeaveOutBias(Rewriter& rewriter, const ConvolutionBias& bias) {
     call(schema, stack);
     return {stack.at(0).toTensor()};
   };
-  rewriter.Put({bias.node}, operation, of.arguments, {bias.image}, bias.node);
+  rewriter.Put({bias.node}, operation, of.arguments, {bias.result}, bias.node);
 }
 
 // Returns a function that computes the nodes one after the other with LibTorch's operations.
 ops::GeneratedTwin TwinOf(const std::vector<Node>& nodes, const std::vector<int64_t>& inputs,
-                          const std::vector<ConvolutionBias>& biases) {
+                          const std::vector<LayersBias>& biases) {
   int64_t values = 0;
   for (const int64_t input : inputs) values = std::max(values, input + 1);
   for (const Node& node : nodes) values = std::max(values, node.results[0].value + 1);
@@ -481,9 +564,9 @@ ops::GeneratedTwin TwinOf(const std::vector<Node>& nodes, const std::vector<int6
     Values known(values);
     for (size_t i = 0; i < inputs.size(); ++i) known[inputs[i]] = tensors[i];
     for (size_t i = 0; i < biases.size() && LeavesBiasesOut(tensors[0]); ++i) {
-      const at::Tensor image = known[biases[i].image].toTensor();
-      const at::Tensor bias = tensors[inputs.size() + i].to(image.scalar_type());
-      known[biases[i].image] = image + bias.view({1, -1, 1, 1});
+      const at::Tensor result = known[biases[i].result].toTensor();
+      const at::Tensor bias = tensors[inputs.size() + i].to(result.scalar_type());
+      known[biases[i].result] = result + (biases[i].is_channels ? bias.view({1, -1, 1, 1}) : bias);
     }
     for (const Node& node : nodes) {
       std::vector<IValue> stack;
@@ -499,15 +582,19 @@ ops::GeneratedTwin TwinOf(const std::vector<Node>& nodes, const std::vector<int6
 
 // Returns a function that adds the terms of the nodes. The first inputs are those of `inputs`, the others are `biases`.
 ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_t>& inputs,
-                        const std::vector<ConvolutionBias>& biases, bool is_rounded) {
-  return [nodes, inputs, biases, is_rounded](TensorTerms& to, const std::vector<TermId>& terms,
-                                             const std::vector<at::ScalarType>& types,
-                                             at::ScalarType autocast) -> ops::GeneratedResult {
+                        const std::vector<LayersBias>& biases, bool is_rounded,
+                        bool is_contiguous) {
+  return [nodes, inputs, biases, is_rounded, is_contiguous](
+             TensorTerms& to, const std::vector<TermId>& terms,
+             const std::vector<at::ScalarType>& types,
+             at::ScalarType autocast) -> ops::GeneratedResult {
     std::map<int64_t, ops::GeneratedResult> known;
     for (size_t i = 0; i < inputs.size(); ++i) known[inputs[i]] = {terms[i], types[i]};
     for (size_t i = 0; i < biases.size(); ++i) {
-      ops::GeneratedResult& image = known.at(biases[i].image);
-      image.term = to.Sum(image.term, ForChannels(to, terms[inputs.size() + i], image.term));
+      ops::GeneratedResult& result = known.at(biases[i].result);
+      const TermId bias = terms[inputs.size() + i];
+      result.term =
+          to.Sum(result.term, biases[i].is_channels ? ForChannels(to, bias, result.term) : bias);
     }
     ops::GeneratedResult result{};
     for (const Node& node : nodes) {
@@ -526,7 +613,9 @@ ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_
       }
       const bool is_widened =
           operation.type == ResultType::kWide && autocast != at::kFloat && !IsInPlace(node);
-      result = {operation.term(to, operands, node), is_widened ? at::kFloat : *type};
+      result = {.term = operation.term(to, operands, node),
+                .type = is_widened ? at::kFloat : *type,
+                .is_contiguous = is_contiguous};
       known[node.results[0].value] = result;
     }
     if (is_rounded && autocast != at::kFloat) result.type = autocast;
@@ -534,22 +623,36 @@ ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_
   };
 }
 
+// Returns whether the node makes its argument `value` contiguous, or reads it as attention's mask.
+bool WantsContiguous(const Node& node, int64_t value) {
+  constexpr size_t kMask = 3;
+  const std::vector<Argument>& arguments = node.arguments;
+  if (NameOf(node) == "aten::contiguous") return IsConstant(arguments[1], 0);
+  return NameOf(node) == "aten::scaled_dot_product_attention" && arguments[kMask].value == value &&
+         std::ranges::none_of(arguments.begin(), arguments.begin() + kMask,
+                              [&](const Argument& of) { return of.value == value; });
+}
+
 }  // namespace
 
-std::set<int64_t> RoundedValues(const Rewriter& rewriter) {
-  std::set<int64_t> values;
+WantedForms WantedFormsOf(const Rewriter& rewriter) {
+  WantedForms forms;
   for (int64_t i = 0; i < rewriter.size(); ++i) {
     const Node& node = rewriter.At(i);
     if (node.results.size() != 1 || node.results[0].is_list || node.results[0].value < 0) continue;
     const int64_t value = node.results[0].value;
-    const size_t users = rewriter.UsersOf(value).size();
-    if (users > 0 && rewriter.RoundingUsers(i).size() == users) values.insert(value);
+    const std::vector<int64_t>& users = rewriter.UsersOf(value);
+    if (users.empty()) continue;
+    if (rewriter.RoundingUsers(i).size() == users.size()) forms.rounded.insert(value);
+    const bool is_contiguous = std::ranges::all_of(
+        users, [&](int64_t user) { return WantsContiguous(rewriter.At(user), value); });
+    if (is_contiguous) forms.contiguous.insert(value);
   }
-  return values;
+  return forms;
 }
 
 std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t node,
-                                               bool is_rounded) {
+                                               const WantedForms& forms) {
   if (!CanTakePart(rewriter, node) || IsMove(rewriter.At(node))) return std::nullopt;
   GeneratedGroup group{.nodes = {node}, .inputs = {}, .biases = {}, .build = {}, .twin = {}};
   const auto add_input = [](std::vector<int64_t>& inputs, int64_t value) {
@@ -595,29 +698,35 @@ std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t
         rewriter.IsWritten(rewriter.At(maker).arguments[kBias].value)) {
       continue;
     }
-    group.biases.push_back(
-        {.image = input, .bias = rewriter.At(maker).arguments[kBias].value, .node = maker});
+    group.biases.push_back({.result = input,
+                            .bias = rewriter.At(maker).arguments[kBias].value,
+                            .node = maker,
+                            .is_channels = NameOf(rewriter.At(maker)) == "aten::conv2d"});
   }
-  // One operation is one kernel of LibTorch, too, except a group norm.
+  // One operation is one kernel of LibTorch, too, except a group norm. LibTorch's kernels for images are slow, and the
+  // result of a choice, such as attention's mask, may be rounded and made contiguous afterwards.
+  constexpr std::array<std::string_view, 4> kAlone = {"aten::group_norm", "aten::avg_pool2d",
+                                                      "aten::upsample_nearest2d", "aten::where"};
   const bool pays = group.nodes.size() + group.biases.size() > 1 ||
-                    NameOf(rewriter.At(node)) == "aten::group_norm";
+                    std::ranges::find(kAlone, NameOf(rewriter.At(node))) != kAlone.end();
   if (!pays || group.inputs.size() > kMostInputs || !writes_within || !inputs_stay) {
     return std::nullopt;
   }
   std::vector<Node> nodes;
   for (const int64_t member : group.nodes) nodes.push_back(rewriter.At(member));
   group.twin = TwinOf(nodes, group.inputs, group.biases);
-  group.build = BuildOf(nodes, group.inputs, group.biases, is_rounded);
+  const int64_t result = rewriter.At(node).results[0].value;
+  group.build = BuildOf(nodes, group.inputs, group.biases, forms.rounded.contains(result),
+                        forms.contiguous.contains(result));
   return group;
 }
 
-void FuseGenerated(Rewriter& rewriter, const std::set<int64_t>& rounded) {
+void FuseGenerated(Rewriter& rewriter, const WantedForms& forms) {
   // The loop goes backwards, so that a group contains all operations that lead to its last one.
   for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
     if (rewriter.IsGone(i) || rewriter.At(i).results.size() != 1) continue;
     const int64_t result = rewriter.At(i).results[0].value;
-    const std::optional<GeneratedGroup> group =
-        GeneratedGroupOf(rewriter, i, rounded.contains(result));
+    const std::optional<GeneratedGroup> group = GeneratedGroupOf(rewriter, i, forms);
     if (!group) continue;
     const auto function = std::make_shared<const ops::GeneratedFunction>(group->build, group->twin);
     const auto operation =
@@ -628,9 +737,9 @@ void FuseGenerated(Rewriter& rewriter, const std::set<int64_t>& rounded) {
     };
     std::vector<Argument> arguments;
     for (const int64_t input : group->inputs) arguments.push_back(ValueArgument(input));
-    for (const ConvolutionBias& bias : group->biases) arguments.push_back(ValueArgument(bias.bias));
+    for (const LayersBias& bias : group->biases) arguments.push_back(ValueArgument(bias.bias));
     if (!rewriter.Put(group->nodes, operation, arguments, {result}, i)) continue;
-    for (const ConvolutionBias& bias : group->biases) LeaveOutBias(rewriter, bias);
+    for (const LayersBias& bias : group->biases) LeaveOutBias(rewriter, bias);
   }
 }
 

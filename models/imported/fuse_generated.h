@@ -17,30 +17,37 @@
 
 namespace lockstep::exported {
 
-// A convolution whose bias a group adds to its result.
-struct ConvolutionBias {
-  int64_t image;  // the value of the result, which only the group uses
-  int64_t bias;   // the value of the bias
-  int64_t node;   // the convolution
+// A convolution or linear layer whose bias a group adds to its result.
+struct LayersBias {
+  int64_t result;  // the value of the result, which only the group uses
+  int64_t bias;    // the value of the bias
+  int64_t node;    // the convolution or linear layer
+  // Whether the bias is of channels, the second dimension; otherwise it is of the last dimension.
+  bool is_channels;
 };
 
 struct GeneratedGroup {
   std::vector<int64_t> nodes;   // in the order of the program
   std::vector<int64_t> inputs;  // values that the group reads
-  std::vector<ConvolutionBias> biases{};
+  std::vector<LayersBias> biases{};
   ops::BuildTerms build;
   ops::GeneratedTwin twin;
 };
 
-// Returns the values that all their users round to 16 bits under autocast. Fused nodes do not count as such users.
-std::set<int64_t> RoundedValues(const Rewriter& rewriter);
+// Values that all their users want in some form.
+struct WantedForms {
+  std::set<int64_t> rounded;     // to 16 bits under autocast
+  std::set<int64_t> contiguous;  // in memory
+};
 
-// Returns the group whose last node is `node`; nothing if generated kernels would not pay. If `is_rounded`, the result is
-// rounded to 16 bits under autocast.
+// Returns what the users of the values want. Fused nodes do not count as users.
+WantedForms WantedFormsOf(const Rewriter& rewriter);
+
+// Returns the group whose last node is `node`; nothing if generated kernels would not pay.
 std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t node,
-                                               bool is_rounded);
+                                               const WantedForms& forms);
 
-// `rounded` is what RoundedValues() returned before any pattern was fused.
-void FuseGenerated(Rewriter& rewriter, const std::set<int64_t>& rounded);
+// `forms` is what WantedFormsOf() returned before any pattern was fused.
+void FuseGenerated(Rewriter& rewriter, const WantedForms& forms);
 
 }  // namespace lockstep::exported

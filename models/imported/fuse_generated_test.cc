@@ -39,11 +39,9 @@ std::string Text(const std::vector<std::string>& nodes, int output) {
 // Returns the text of a call of `op` with the arguments value x and `more`, such as ", 1".
 std::string Call(const std::string& op, int x, const std::string& more, int out) {
   const bool has_tensors = op == "add" || op == "sub" || op == "mul" || op == "div";
-  const std::map<std::string, std::string> overloads = {{"rsub", "Scalar"},
-                                                        {"pow", "Tensor_Scalar"},
-                                                        {"sum", "dim_IntList"},
-                                                        {"mean", "dim"},
-                                                        {"softmax", "int"}};
+  const std::map<std::string, std::string> overloads = {
+      {"rsub", "Scalar"}, {"pow", "Tensor_Scalar"}, {"sum", "dim_IntList"},
+      {"mean", "dim"},    {"softmax", "int"},       {"slice", "Tensor"}};
   const std::string overload = has_tensors              ? "Tensor"
                                : overloads.contains(op) ? overloads.at(op)
                                                         : "";
@@ -64,7 +62,7 @@ Program ProgramOf(const std::string& text) {
 size_t SizeOf(const std::string& text, int64_t node) {
   Program program = ProgramOf(text);
   const Rewriter rewriter(program);
-  const auto group = GeneratedGroupOf(rewriter, node, /*is_rounded=*/false);
+  const auto group = GeneratedGroupOf(rewriter, node, /*forms=*/{});
   return group ? group->nodes.size() : 0;
 }
 
@@ -121,15 +119,19 @@ at::Tensor ValueOf(const TensorTerms& terms, TermId term, const std::vector<at::
       return value(0).reshape(of.sizes);
     case Primitive::kSlice: {
       const int64_t dim = reduced()[0];
-      return value(0).narrow(dim, static_cast<int64_t>(of.number), of.sizes[dim]);
+      const auto begin = static_cast<int64_t>(of.number);
+      return value(0).slice(dim, begin, begin + (of.sizes[dim] - 1) * of.step + 1, of.step);
     }
     case Primitive::kPad: {
       const int64_t dim = reduced()[0];
       const at::Tensor inner = value(0).expand(terms.SizesOf(of.operands[0]));
       const at::Tensor padded = at::zeros(of.sizes, at::kDouble);
-      padded.narrow(dim, static_cast<int64_t>(of.number), inner.size(dim)).copy_(inner);
+      const auto begin = static_cast<int64_t>(of.number);
+      padded.slice(dim, begin, begin + (inner.size(dim) - 1) * of.step + 1, of.step).copy_(inner);
       return padded;
     }
+    case Primitive::kRepeat:
+      return value(0).repeat_interleave(of.step, reduced()[0]);
   }
   return {};
 }
@@ -146,7 +148,7 @@ TEST_P(FuseGeneratedTest, TermsAndDerivativesAreLibTorchs) {
   const std::string text = Text({Of("mul", 0, 1, 9), GetParam().call, Of("sub", 10, 2, 11)}, 11);
   Program program = ProgramOf(text);
   const Rewriter rewriter(program);
-  const auto group = GeneratedGroupOf(rewriter, 2, /*is_rounded=*/false);
+  const auto group = GeneratedGroupOf(rewriter, 2, /*forms=*/{});
   ASSERT_TRUE(group);
   EXPECT_EQ(group->nodes.size(), 3);
 
@@ -216,6 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
         OperationCase{"MeanWithoutDims", Call("mean", 9, ", [0], false, null", 10)},
         OperationCase{"Norm", Call("linalg_vector_norm", 9, ", 2, [1], true, null", 10)},
         OperationCase{"Softmax", Call("softmax", 9, ", -1, null", 10)},
+        OperationCase{"EverySecondRow", Call("slice", 9, ", 0, 1, 9, 3", 10)},
         OperationCase{"GroupNorm",
                       Call("group_norm", 9, R"(, 5, {"v": 7}, {"v": 8}, {"f": 1e-5}, true)", 10)}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -275,6 +278,107 @@ TEST(GeneratedGroupTest, TakesHalvesThatChangePlaces) {
   EXPECT_EQ(SizeOf(Text(nodes, 15), 3), 0);
 }
 
+// Checks that the only node of the graph is a group by itself, and that its values and derivatives are those of `wanted`.
+void ExpectIsGroup(const std::string& text, const Sizes& sizes,
+                   at::Tensor (*wanted)(const at::Tensor& x)) {
+  Program program = ProgramOf(text);
+  const Rewriter rewriter(program);
+  const auto group = GeneratedGroupOf(rewriter, 0, /*forms=*/{});
+  ASSERT_TRUE(group);
+  const at::Tensor x = at::randn(sizes, at::kDouble).requires_grad_();
+  const at::Tensor y = wanted(x);
+  const at::Tensor dy = at::randn_like(y);
+  y.backward(dy);
+  TensorTerms terms;
+  const TermId of = terms.Input(0, sizes);
+  const TermId result = group->build(terms, {of}, {at::kFloat}, at::kFloat).term;
+  const TermId gradient = terms.Input(1, y.sizes().vec());
+  EXPECT_TRUE(at::allclose(ValueOf(terms, result, {x}), y));
+  const std::vector<TermId> found = terms.Gradients(result, gradient, {of});
+  EXPECT_TRUE(at::allclose(ValueOf(terms, found[0], {x, dy}), x.grad()));
+}
+
+TEST(GeneratedGroupTest, PoolsTiles) {
+  const auto pool = [](const std::string& more) {
+    return Text({Call("avg_pool2d", 0, more, 9)}, 9);
+  };
+  const std::string text = pool(", [2, 2], [2, 2], [0, 0], false, true, null");
+  const auto wanted = [](const at::Tensor& x) { return at::avg_pool2d(x, {2, 2}); };
+  ExpectIsGroup(text, {2, 3, 6, 9}, wanted);
+  ExpectIsGroup(text, {3, 5, 4}, wanted);
+  EXPECT_EQ(SizeOf(pool(", [3, 3], [], [0, 0], false, true, null"), 0), 1);
+  for (const char* const other :
+       {", [3, 3], [2, 2], [0, 0], false, true, null",
+        ", [2, 2], [2, 2], [1, 1], false, true, null", ", [2, 2], [2, 2], [0, 0], true, true, null",
+        ", [2, 2], [2, 2], [0, 0], false, true, 3",
+        ", [7, 7], [7, 7], [0, 0], false, true, null"}) {
+    EXPECT_EQ(SizeOf(pool(other), 0), 0) << other;
+  }
+}
+
+TEST(GeneratedGroupTest, EnlargesImages) {
+  const auto enlarge = [](const std::string& more) {
+    return Text(
+        {fmt::format(
+            R"({{"op": "aten::upsample_nearest2d", "overload": "vec", "args": [{{"v": 0}}, {}], "out": [9]}})",
+            more)},
+        9);
+  };
+  ExpectIsGroup(enlarge(R"(null, [{"f": 2.0}, {"f": 2.0}])"), {2, 3, 4, 5},
+                [](const at::Tensor& x) {
+                  return at::upsample_nearest2d(x, at::OptionalIntArrayRef(),
+                                                at::ArrayRef<double>({2.0, 2.0}));
+                });
+  for (const char* const other : {R"(null, [{"f": 3.0}, {"f": 3.0}])",
+                                  R"(null, [{"f": 2.0}, {"f": 4.0}])", "[8, 10], null"}) {
+    EXPECT_EQ(SizeOf(enlarge(other), 0), 0) << other;
+  }
+}
+
+// Returns attention of values 0 to 2 with a mask: the bias, value 3, where value 4 is true.
+std::string MaskedText(const std::string& more, int mask) {
+  return Text(
+      {R"({"op": "aten::where", "overload": "ScalarOther", "args": [{"v": 4}, {"v": 3}, {"f": -3.4e38}],
+                   "out": [9]})" +
+           more,
+       fmt::format(
+           R"({{"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{{"v": 0}}, {{"v": 1}},
+                   {{"v": 2}}, {{"v": {}}}, {{"f": 0.0}}, false, null, false], "out": [11]}})",
+           mask)},
+      11);
+}
+
+// As in T5, whose masks are rounded and made contiguous.
+TEST(GeneratedGroupTest, MakesAMaskAsAttentionWantsIt) {
+  const std::string copied =
+      R"(, {"op": "aten::contiguous", "overload": "", "args": [{"v": 9}, 0], "out": [10]})";
+  for (const std::string& text : {MaskedText("", 9), MaskedText(copied, 10)}) {
+    Program program = ProgramOf(text);
+    const Rewriter rewriter(program);
+    const WantedForms forms = WantedFormsOf(rewriter);
+    EXPECT_TRUE(forms.contiguous.contains(9));
+    EXPECT_TRUE(forms.rounded.contains(9));
+    const auto group = GeneratedGroupOf(rewriter, 0, forms);
+    ASSERT_TRUE(group);
+    TensorTerms terms;
+    const TermId seen = terms.Input(0, {3, 1, 5, 5});
+    const TermId bias = terms.Input(1, {1, 2, 5, 5});
+    const auto result = group->build(terms, {seen, bias}, {at::kBool, at::kFloat}, at::kBFloat16);
+    EXPECT_EQ(result.type, at::kBFloat16);
+    EXPECT_TRUE(result.is_contiguous);
+    EXPECT_EQ(terms.SizesOf(result.term), (Sizes{3, 2, 5, 5}));
+    const at::Tensor is_seen = at::rand({3, 1, 5, 5}) < 0.5;
+    const at::Tensor value = at::randn({1, 2, 5, 5}, at::kDouble);
+    const at::Tensor found = ValueOf(terms, result.term, {is_seen.to(at::kDouble), value});
+    EXPECT_TRUE(at::equal(found, at::where(is_seen, value, -3.4e38)));
+  }
+  // Another operation reads the mask, too.
+  Program program = ProgramOf(MaskedText(", " + Call("sin", 9, "", 10), 9));
+  const WantedForms forms = WantedFormsOf(Rewriter(program));
+  EXPECT_FALSE(forms.contiguous.contains(9));
+  EXPECT_FALSE(forms.rounded.contains(9));
+}
+
 TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItIsAGroupNorm) {
   EXPECT_EQ(SizeOf(Text({Call("softmax", 0, ", -1, null", 9)}, 9), 0), 0);
   EXPECT_EQ(
@@ -294,13 +398,41 @@ TEST(GeneratedGroupTest, AddsTheBiasOfAConvolution) {
                  R"("parameters": {"weight": 20, "bias": 21})");
     Program program = ProgramOf(text);
     const Rewriter rewriter(program);
-    const auto group = GeneratedGroupOf(rewriter, 1, /*is_rounded=*/false);
+    const auto group = GeneratedGroupOf(rewriter, 1, /*forms=*/{});
     return group ? group->biases.size() : 0;
   };
   EXPECT_EQ(biases_of({convolution("1"), Call("silu", 9, "", 10)}, 10), 1);
   EXPECT_EQ(biases_of({convolution("4"), Call("silu", 9, "", 10)}, 10), 0);
   // The output is the convolution's result.
   EXPECT_EQ(biases_of({convolution("1"), Call("silu", 9, "", 10)}, 9), 0);
+}
+
+// Linear layers that read transposed matrices leave their biases to what follows.
+TEST(GeneratedGroupTest, AddsTheBiasOfALinearLayerOfColumns) {
+  const auto biases_of = [](const std::string& transpose) {
+    std::string text =
+        Text({transpose,
+              R"({"op": "aten::linear", "overload": "", "args": [{"v": 9}, {"v": 20}, {"v": 21}],
+                                 "out": [10]})",
+              Call("gelu", 10, R"(, "none")", 11)},
+             11);
+    text.replace(text.find(R"("parameters": {})"), 16,
+                 R"("parameters": {"weight": 20, "bias": 21})");
+    Program program = ProgramOf(text);
+    const Rewriter rewriter(program);
+    const auto group = GeneratedGroupOf(rewriter, 2, /*forms=*/{});
+    return group ? group->biases.size() : 0;
+  };
+  const auto transposed = [](int first, int second) {
+    return fmt::format(
+        R"({{"op": "aten::transpose", "overload": "int", "args": [{{"v": 0}}, {}, {}], "out": [9]}})",
+        first, second);
+  };
+  EXPECT_EQ(biases_of(transposed(1, 2)), 1);
+  EXPECT_EQ(biases_of(transposed(-1, -2)), 1);
+  EXPECT_EQ(biases_of(Call("permute", 0, ", [0, 2, 1]", 9)), 1);
+  EXPECT_EQ(biases_of(transposed(0, 1)), 0);
+  EXPECT_EQ(biases_of(Call("permute", 0, ", [1, 0, 2]", 9)), 0);
 }
 
 TEST(GeneratedGroupTest, LeavesWritesToWhatOthersSee) {

@@ -34,8 +34,24 @@ FusedOperation LinearThen(Activation activation) {
 
 }  // namespace
 
+bool ReadsColumns(const Rewriter& rewriter, int64_t node) {
+  const Node& linear = rewriter.At(node);
+  if (NameOf(linear) != "aten::linear" || !IsValue(linear.arguments[kInput])) return false;
+  const int64_t maker = rewriter.MakerOf(linear.arguments[kInput].value);
+  if (maker < 0) return false;
+  const std::vector<Argument>& arguments = rewriter.At(maker).arguments;
+  const auto swaps = [&](int64_t first, int64_t second) {
+    return (IsConstant(arguments[1], first) && IsConstant(arguments[2], second)) ||
+           (IsConstant(arguments[1], second) && IsConstant(arguments[2], first));
+  };
+  return NameOf(rewriter.At(maker)) == "aten::permute"
+             ? AreIntegers(arguments[1], {0, 2, 1})
+             : NameOf(rewriter.At(maker)) == "aten::transpose" && (swaps(1, 2) || swaps(-2, -1));
+}
+
 void FuseLinear(Rewriter& rewriter, int64_t node) {
   const Node& linear = rewriter.At(node);
+  if (ReadsColumns(rewriter, node)) return;
   if (!IsValue(linear.arguments[kWeight]) || !IsValue(linear.arguments[kBias])) return;
   const int64_t user = rewriter.OnlyUser(node);
   if (user < 0) return;

@@ -686,6 +686,35 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
 
+// ---- Heads that share keys and values -------------------------------------------------------------
+
+// Returns the nodes of the attention of 4 heads of size 2, of which each two share a head of keys and values.
+std::vector<std::string> SharingNodes(const std::string& expanded, const std::string& reshaped) {
+  std::vector<std::string> nodes = {Linear(0, 3, 5), Reshape(5, "[-1, 6, 4, 2]", 6),
+                                    Call("transpose", "int", 6, ", 1, 2", 7),
+                                    Call("slice", "Tensor", 7, ", 1, 0, 2, 1", 8)};
+  for (const int repeated : {10, 20}) {
+    nodes.push_back(View("unsqueeze", 8, "2", repeated));
+    nodes.push_back(Call("expand", "", repeated, ", " + expanded + ", false", repeated + 1));
+    nodes.push_back(Reshape(repeated + 1, reshaped, repeated + 2));
+  }
+  nodes.push_back(
+      R"({"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{"v": 7}, {"v": 12}, {"v": 22}, null,
+          {"f": 0.0}, true, {"f": 0.7}, false], "out": [23]})");
+  return nodes;
+}
+
+TEST(Fuse, SharesKeysAndValues) {
+  const std::string text = RowsText(Chain(SharingNodes("[-1, 2, 2, 6, 2]", "[-1, 4, 6, 2]")), 23);
+  EXPECT_EQ(NodesOf(text), 5);
+  ExpectComputesRows(text, [](auto& x, auto& tensors) {
+    const Tensor q =
+        at::linear(x, tensors.parameters.at("square")).view({4, 6, 4, 2}).transpose(1, 2);
+    const Tensor k = q.narrow(1, 0, 2).repeat_interleave(2, 1);
+    return at::scaled_dot_product_attention(q, k, k, {}, 0, /*is_causal=*/true, 0.7);
+  });
+}
+
 // ---- torch.nn.MultiheadAttention ------------------------------------------------------------------
 
 TEST(Fuse, TransposesNothingInMultiheadAttention) {
@@ -974,6 +1003,74 @@ TEST(Fuse, LeavesOutAPadOfNothing) {
   const std::string pad = Pad(0, 5);
   EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu", 5, 6)}), 6)), 1);
   EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu_", 5, 6)}), 6)), 2);
+}
+
+// ---- Concatenations ------------------------------------------------------------------------------
+
+std::string Cat(const std::vector<int>& of, int out) {
+  std::vector<std::string> values;
+  for (const int value : of) values.push_back(fmt::format(R"({{"v": {}}})", value));
+  return fmt::format(R"({{"op": "aten::cat", "overload": "", "args": [[{}], 1], "out": [{}]}})",
+                     fmt::join(values, ", "), out);
+}
+
+// Returns a graph that puts x behind an empty cache, value 20, and then calls `user`, which takes value 7 and returns
+// value 8.
+std::string CacheText(const std::string& user) {
+  std::string text =
+      RowsText(Chain({Of("lift_fresh_copy", 20, 5), Of("detach_", 5, 6), Cat({6, 0}, 7), user}), 8);
+  const std::string none = R"("constants": {})";
+  return text.replace(text.find(none), none.size(), R"("constants": {"0": 20})");
+}
+
+ExportedGraph::Tensors WithCache() {
+  ExportedGraph::Tensors tensors = RowsTensors();
+  tensors.constants["0"] = at::empty({0});
+  return tensors;
+}
+
+size_t NodesWithCache(const std::string& text) {
+  const exported::SharedStatistics shared;
+  exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
+  program.empty_constants.insert(20);
+  exported::Fuse(program, shared);
+  return program.nodes.size();
+}
+
+TEST(Fuse, LeavesOutACacheThatIsEmpty) {
+  const std::string rounds = CacheText(Linear(7, 3, 8));
+  EXPECT_EQ(NodesWithCache(rounds), 3);
+  const ExpectedOf expected = [](const Tensor& x, const ExportedGraph::Tensors& tensors) {
+    return at::linear(x, tensors.parameters.at("square"));
+  };
+  ExpectAlikeAndRounded(rounds, {4, 6, kChannels}, WithCache, expected);
+  // Without the cache, the result of bfloat16 x would not be float32.
+  EXPECT_EQ(NodesWithCache(CacheText(Of("sin", 7, 8))), 4);
+  EXPECT_EQ(NodesWithCache(CacheText(Of("sin_", 7, 8))), 4);
+}
+
+TEST(Fuse, ReadsWhatIsConcatenatedAlready) {
+  // As in a DenseNet: each layer reads the results of all layers before it.
+  const std::vector<std::string> nodes = {Of("sin", 0, 5),   Cat({0, 5}, 6),       Of("sin", 6, 7),
+                                          Cat({0, 5, 7}, 8), Cat({0, 5, 7, 5}, 9), Of("sin", 8, 10),
+                                          Cat({9, 10}, 11)};
+  const std::string text = RowsText(Chain(nodes), 11);
+  const exported::Program program = Fused(text);
+  const auto read = [&](size_t node) {
+    return exported::ValuesOf(program.nodes[node].arguments[0]);
+  };
+  EXPECT_EQ(read(1), (std::vector<int64_t>{0, 5}));
+  EXPECT_EQ(read(3), (std::vector<int64_t>{6, 7}));
+  EXPECT_EQ(read(4), (std::vector<int64_t>{8, 5}));
+  ExpectComputesRows(text, [](auto& x, auto&) {
+    const Tensor a = x.sin(), b = at::cat({x, a}, 1).sin(), all = at::cat({x, a, b}, 1);
+    return at::cat({all, a, all.sin()}, 1);
+  });
+  // A concatenation that is changed in place is not what the later one would concatenate.
+  std::vector<std::string> written = nodes;
+  written[2] = Of("sin_", 6, 7);
+  EXPECT_EQ(exported::ValuesOf(Fused(RowsText(Chain(written), 11)).nodes[3].arguments[0]),
+            (std::vector<int64_t>{0, 5, 7}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,7 @@ struct Program {
   int64_t values = 0;
   std::vector<int64_t> inputs;  // for each input: its value; -1: the graph does not use it
   std::map<std::string, int64_t> parameters, buffers, constants;
+  std::set<int64_t> empty_constants;  // the constants of shape [0]
   std::vector<Node> nodes;
   int64_t output = 0;
   int64_t least_batch = 1, most_batch = 1;  // the smallest and the largest batch of the graph

@@ -143,6 +143,10 @@ bool Rewriter::IsRoundedBy(int64_t user, int64_t value) const {
     return node.autocast && IsValue(node.arguments[0]) && node.arguments[0].value == value &&
            !(IsValue(node.arguments[1]) && node.arguments[1].value == value);
   }
+  if (name == "aten::scaled_dot_product_attention" || name == "aten::matmul" ||
+      name == "aten::bmm") {
+    return node.autocast;
+  }
   return Moves(node) && IsRoundedByAll(node.results[0].value);
 }
 
@@ -228,6 +232,14 @@ int64_t Rewriter::PassOn(int64_t input, int64_t node) {
   const int64_t passed = NewValue(input);
   Replace(input, passed, later);
   return passed;
+}
+
+void Rewriter::SetArguments(int64_t node, std::vector<Argument> arguments) {
+  for (const int64_t value : ValuesOf(At(node))) std::erase(users_[value], node);
+  program_.nodes[node].arguments = std::move(arguments);
+  for (const int64_t value : ValuesOf(At(node))) {
+    users_[value].insert(std::ranges::upper_bound(users_[value], node), node);
+  }
 }
 
 void Rewriter::LeaveOut(int64_t node, int64_t value) {

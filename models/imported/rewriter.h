@@ -105,6 +105,9 @@ class Rewriter {
   // the graph's input).
   int64_t PassOn(int64_t input, int64_t node);
 
+  // Gives the node other arguments.
+  void SetArguments(int64_t node, std::vector<Argument> arguments);
+
   // Removes a node that returns its argument `value` unchanged.
   void LeaveOut(int64_t node, int64_t value);
 
