@@ -104,8 +104,8 @@ std::vector<std::string> FoldFolders(const std::string& path) {
   int64_t count = FoldsOfCrew(path);
   if (count == 0) {
     const std::vector<int64_t> folds = FoldsIn(path);
-    for (const int64_t fold : folds) {
-      if ((count = CountIn(FoldRunDir(path, fold))) > 0) break;
+    for (size_t i = 0; i < folds.size() && count == 0; ++i) {
+      count = CountIn(FoldRunDir(path, folds[i]));
     }
     if (!folds.empty()) count = std::max(count, folds.back() + 1);
   }
