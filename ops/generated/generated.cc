@@ -86,7 +86,7 @@ std::vector<at::Tensor> Run(const KernelPlan& plan, std::vector<at::Tensor> tens
       pointers.push_back(const_cast<void*>(tensors[tensor].const_data_ptr()));
     }
     std::vector<void*> arguments;
-    for (void*& pointer : pointers) arguments.push_back(static_cast<void*>(&pointer));
+    for (void*& pointer : pointers) arguments.push_back(reinterpret_cast<void*>(&pointer));
     Launch(on, [&](cudaStream_t stream) {
       C10_CUDA_CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(CompiledKernel(kernel.text)),
                                       dim3(kernel.grid_x, kernel.grid_y),
