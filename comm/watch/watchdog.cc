@@ -47,8 +47,8 @@ constexpr double kTermS = 0.5;     // the time from SIGTERM to the end of this p
 
 class Watchdog::Impl {
  public:
-  Impl(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
-       std::function<void(const std::string&)> say, std::function<bool()> take_term)
+  Impl(Communicator& host, int first_elsewhere, FlightRecorder& recorder, Say say,
+       std::function<bool()> take_term)
       : rank_(host.rank()),
         world_size_(host.world_size()),
         one_machine_(first_elsewhere == world_size_),
@@ -127,7 +127,7 @@ class Watchdog::Impl {
     if (message.type() == Message::TROUBLE) StartInvestigation(message.text());
   }
 
-  void Say(const std::string& error) const { say_(error); }
+  void Say(const std::string& error) const { say_(error, /*is_silence=*/false); }
 
   Message New(Message::Type type) const {
     Message message;
@@ -543,10 +543,18 @@ class Watchdog::Impl {
     lost_verdict_ = std::move(verdict);
   }
 
+  // Returns whether a rank has not sent what each rank sends twice a second.
+  bool IsOneSilent() const {
+    constexpr double kSilence = 3 * kBeatS;
+    return std::ranges::any_of(peers_, [now = Now()](const Peer& peer) {
+      return !peer.left && now - peer.heard > kSilence;
+    });
+  }
+
   [[noreturn]] void Proclaim(std::string verdict) {
     if (!run_dir_.empty()) verdict += fmt::format("; lockstep flight {} tells more", run_dir_);
     recorder_.SetVerdict(verdict);
-    say_(verdict);
+    say_(verdict, IsOneSilent());
     Message message = New(Message::VERDICT);
     message.set_text(verdict);
     SendToAll(message);
@@ -565,7 +573,7 @@ class Watchdog::Impl {
   const bool one_machine_;
   const int deputy_;  // the rank that prints the verdict if the hub is lost
   FlightRecorder& recorder_;
-  const std::function<void(const std::string&)> say_;
+  const Watchdog::Say say_;
   const std::function<bool()> take_term_;
 
   std::atomic<bool> stopping_ = false;
@@ -608,8 +616,8 @@ class Watchdog::Impl {
   std::thread poller_;
 };
 
-Watchdog::Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
-                   std::function<void(const std::string&)> say, std::function<bool()> take_term)
+Watchdog::Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder, Say say,
+                   std::function<bool()> take_term)
     : impl_(std::make_unique<Impl>(host, first_elsewhere, recorder, std::move(say),
                                    std::move(take_term))) {}
 

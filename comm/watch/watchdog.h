@@ -61,11 +61,13 @@ struct WatchdogLimits {
 class Watchdog {
  public:
   // Connects the ranks through `host`. Every rank must call this constructor. `first_elsewhere` is the first rank on
-  // another machine than rank 0, or the world size if there is none. `say` prints an error to the user. `take_term` is
+  // another machine than rank 0, or the world size if there is none. `say` prints an error to the user; its second
+  // argument says whether a rank gives no sign of life, so that its machine may be gone. `take_term` is
   // called when SIGTERM has come, and returns whether the process keeps running. Keeps a reference to `recorder`.
   // SIGTERM must be blocked in every thread. Throws Error (kPeer).
-  Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
-           std::function<void(const std::string&)> say, std::function<bool()> take_term);
+  using Say = std::function<void(const std::string& error, bool is_silence)>;
+  Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder, Say say,
+           std::function<bool()> take_term);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

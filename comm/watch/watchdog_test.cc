@@ -21,7 +21,7 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
   for (int time = 0; time < 3; ++time) {
     Watchdog watchdog(
         World(), /*first_elsewhere=*/World().world_size(), Recorder(),
-        [&](const std::string&) { ++said; }, [] { return false; });
+        [&](const std::string&, bool) { ++said; }, [] { return false; });
     watchdog.SetLimits({.collective_s = 5, .heartbeat_s = 5});
     watchdog.Watch(&World());
     const at::Tensor tensor = at::ones({1000});
@@ -39,7 +39,8 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
 // ranks are on this machine.
 TEST(Watchdog, MeetsOverTheNetwork) {
   Watchdog watchdog(
-      World(), /*first_elsewhere=*/1, Recorder(), [](const std::string&) {}, [] { return false; });
+      World(), /*first_elsewhere=*/1, Recorder(), [](const std::string&, bool) {},
+      [] { return false; });
   World().Barrier({});
   watchdog.Leave();
   World().Barrier({});

@@ -96,7 +96,11 @@ Job::Job() {
   host_ = std::move(mpi);
   RequireAllRanks(host_->world_size());
   flight_.SetRank(host_->rank(), host_->world_size());
-  watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, PrintError, StopSignals::TakeTerm);
+  const auto say = [](const std::string& error, bool is_silence) {
+    if (is_silence) Give(Sign::kSilence);
+    PrintError(error);
+  };
+  watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, say, StopSignals::TakeTerm);
   if (host_->rank() == 0) Give(Sign::kMet);
 }
 

@@ -78,10 +78,11 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
     command.insert(command.end(), words);
   };
   // The settings are environment variables, because Open MPI 5 fails at options that only Open MPI 4 has.
-  // orte_execute_quiet keeps mpirun from printing long texts when a rank fails. On one machine plm=isolated and
-  // btl=self,vader avoid ssh and the network. btl_vader_single_copy_mechanism=none keeps ranks from calling
-  // process_vm_readv, which containers may forbid.
-  add({"env", "OMPI_MCA_orte_execute_quiet=1"});
+  // orte_execute_quiet keeps mpirun from printing long texts when a rank fails. On several machines these texts name the
+  // machine that is lost, and the relay holds them back. On one machine plm=isolated and btl=self,vader avoid ssh and the
+  // network. btl_vader_single_copy_mechanism=none keeps ranks from calling process_vm_readv, which containers may forbid.
+  add({"env"});
+  if (machines.one()) add({"OMPI_MCA_orte_execute_quiet=1"});
   // On one machine the mpirun of Open MPI 4 gives its ranks the address of the loopback interface only. It still listens
   // on all interfaces, as that of Open MPI 5 does, which ends with an error if it is given the loopback interface.
   if (machines.one()) add({"OMPI_MCA_plm=isolated", "OMPI_MCA_oob_tcp_if_include=lo"});

@@ -1,4 +1,4 @@
-// Signs: messages from a job's rank 0 to the process that supervises the job.
+// Signs: messages from a job's ranks to the process that supervises the job. All but kSilence are of rank 0.
 //
 // A sign is written to standard error, between two control characters, and ends with a newline. Standard error is used
 // because every launcher passes it on to the supervisor, from every machine; a pipe or a socket of our own would end at
@@ -13,6 +13,8 @@ enum class Sign : char {
   kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
   kTrains = 't',  // the job has begun to train, so it has work that must be saved
   kLeaves = 'l',  // all ranks end together (Job::Leave()), and not because a single rank failed
+  kSilence =
+      's',  // the ranks end because one of them gives no sign of life: its machine may be gone
 };
 
 // Returns the text that represents the sign.

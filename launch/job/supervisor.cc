@@ -21,9 +21,10 @@ constexpr double kLongTime = 3600;
 
 // `kHeldInterval` is the interval, in seconds, at which Run() checks whether the job's rank 0 still runs. `kAlone` is
 // how many seconds mpirun may run after the end of rank 0. Ten seconds are enough: if a job ends regularly, all ranks
-// leave within a second after rank 0, and if a job fails, all ranks have ended within five seconds.
-constexpr double kHeldInterval = 1;
-constexpr double kAlone = 10;
+// leave within a second after rank 0, and if a job fails, all ranks have ended within five seconds. After
+// Sign::kSilence mpirun probably waits for a machine that is gone.
+constexpr double kHeldInterval = 0.5;
+constexpr std::chrono::milliseconds kAlone{10'000}, kAloneInSilence{1200};
 
 // The exit statuses with which a rank of Lockstep can end.
 constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
@@ -62,7 +63,8 @@ Supervisor::End Supervisor::Run(const Program& program) {
     if (is_held || !was_held) held_at = Clock::now();
     // The last condition is for the case that this process was stopped (SIGSTOP) for some time, and that the job ended
     // in that time.
-    if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone) && !job.Poll()) {
+    const auto alone = relay.Has(Sign::kSilence) ? kAloneInSilence : kAlone;
+    if (was_held && Clock::now() - held_at > alone && !job.Poll()) {
       job.Abandon();
       return {.status = static_cast<int>(ExitStatus::kPeer),
               .error = fmt::format("the ranks have ended, and {} waits for a machine that does not "

@@ -70,7 +70,7 @@ class Supervisor {
     bool launches = true;
     // Returns whether the job's rank 0 holds the lock of its run folder. This function is set only for jobs on several
     // machines. If a machine does not answer, mpirun waits until TCP gives up. The supervisor therefore kills mpirun if
-    // mpirun still runs ten seconds after rank 0 has ended.
+    // mpirun still runs ten seconds after rank 0 has ended, or one if a rank gave no sign of life.
     std::function<bool()> is_held{};
   };
 
