@@ -1,4 +1,4 @@
-"""Tests fifteen small models: two of its own, and others from timm, torchvision and Hugging Face. They train as in PyTorch,
+"""Tests eighteen small models: two of its own, and others from timm, torchvision and Hugging Face. They train as in PyTorch,
 also on several ranks and in micro-batches. On a CPU, the distance of their gradients from float64's is at most about
 twice that of PyTorch's. On a GPU they learn in bfloat16 as in PyTorch."""
 
@@ -67,6 +67,20 @@ class Groups(nn.Module):
         return self.last(x.mean((2, 3)))
 
 
+class T5(nn.Module):
+    """T5's encoder, whose attention adds a learned bias, and a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = transformers.T5EncoderModel(T5_CONFIG)
+        self.head = nn.Linear(T5_CONFIG.d_model, CLASSES)
+
+    def forward(self, input_ids, attention_mask):
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        weights = attention_mask.unsqueeze(-1).to(states.dtype)
+        return self.head((states * weights).sum(1) / weights.sum(1))
+
+
 def of_timm(name, **options):
     return lambda: timm.create_model(name, num_classes=CLASSES, drop_rate=0.0, drop_path_rate=0.0, **options)
 
@@ -116,6 +130,11 @@ MODERNBERT = transformers.ModernBertConfig(
     mlp_dropout=0.0,
     classifier_dropout=0.0,
 )
+T5_CONFIG = transformers.T5Config(
+    vocab_size=WORDS, d_model=32, d_ff=64, d_kv=16, num_layers=2, num_heads=2, dropout_rate=0.0, feed_forward_proj="gated-gelu"
+)
+DENSENET = {"growth_rate": 4, "block_config": (3, 3), "num_init_features": 8, "bn_size": 2}
+MIXER = {"img_size": 32, "patch_size": 8, "num_blocks": 2, "embed_dim": 48}
 SWIN = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (1, 2)}
 
 # Maps the name of a model to (a function that makes it; the shape of an image, or None if the model takes texts).
@@ -135,6 +154,9 @@ MODELS = {
     "convnextv2": (of_timm("test_convnext", conv_mlp=False, use_grn=True, ls_init_value=None), (3, 64, 64)),
     "mobilevit": (of_timm("mobilevitv2_050"), (3, 64, 64)),
     "groups": (Groups, (3, 16, 16)),
+    "t5": (T5, None),
+    "densenet": (lambda: torchvision.models.DenseNet(num_classes=CLASSES, **DENSENET), (3, 64, 64)),
+    "mixer": (lambda: timm.models.mlp_mixer.MlpMixer(num_classes=CLASSES, **MIXER), (3, 32, 32)),
 }
 
 
@@ -167,7 +189,8 @@ class Case:
 
     def output(self, model, x):
         if x.dtype == torch.int64:
-            return model(input_ids=x[:, 0], attention_mask=x[:, 1]).logits
+            output = model(input_ids=x[:, 0], attention_mask=x[:, 1])
+            return getattr(output, "logits", output)
         return model(x.to(next(model.parameters()).dtype))
 
     def config(self, lr, more):

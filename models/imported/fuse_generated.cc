@@ -46,6 +46,8 @@ struct Operation {
   ResultType type = ResultType::kPromoted;
   // Returns whether the arguments after the operands are of a kind that `term` takes; none: they are numbers.
   std::function<bool(const Node& node)> takes{};
+  // The operand that is a condition. LibTorch computes otherwise with bools, so they can be no other operands.
+  std::optional<size_t> condition{};
 };
 
 TermId Least(TensorTerms& to, TermId a, TermId b) { return to.IfAtMost(a, b, a, b); }
@@ -421,7 +423,8 @@ const Operation* OperationOf(const Node& node) {
          const auto is_operand = [](const Argument& of) { return IsValue(of) || IsNumber(of); };
          return arguments.size() == 3 && IsValue(arguments[0]) && is_operand(arguments[1]) &&
                 is_operand(arguments[2]) && (IsValue(arguments[1]) || IsValue(arguments[2]));
-       }},
+       },
+       /*condition=*/0},
       {"aten::masked_fill",
        {0, 1, 2},
        [](auto& to, const auto& of, const Node&) {
@@ -431,7 +434,8 @@ const Operation* OperationOf(const Node& node) {
        [](const Node& node) {
          return IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&
                 IsNumber(node.arguments[2]);
-       }},
+       },
+       /*condition=*/1},
       {"aten::upsample_nearest2d",
        {0},
        [](auto& to, const auto& of, const Node& node) {
@@ -607,7 +611,10 @@ ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_
           continue;
         }
         const ops::GeneratedResult& operand = known.at(argument.value);
+        const bool is_condition = operation.condition == operands.size();
+        if (is_condition != (operand.type == at::kBool)) return {operand.term, at::kBool};
         operands.push_back(operand.term);
+        if (is_condition) continue;
         const bool decides = !type || !IsInPlace(node);
         if (decides) type = type ? at::promoteTypes(*type, operand.type) : operand.type;
       }

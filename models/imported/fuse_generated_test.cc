@@ -40,8 +40,8 @@ std::string Text(const std::vector<std::string>& nodes, int output) {
 std::string Call(const std::string& op, int x, const std::string& more, int out) {
   const bool has_tensors = op == "add" || op == "sub" || op == "mul" || op == "div";
   const std::map<std::string, std::string> overloads = {
-      {"rsub", "Scalar"}, {"pow", "Tensor_Scalar"}, {"sum", "dim_IntList"},
-      {"mean", "dim"},    {"softmax", "int"},       {"slice", "Tensor"}};
+      {"rsub", "Scalar"}, {"pow", "Tensor_Scalar"}, {"sum", "dim_IntList"},   {"mean", "dim"},
+      {"softmax", "int"}, {"slice", "Tensor"},      {"masked_fill", "Scalar"}};
   const std::string overload = has_tensors              ? "Tensor"
                                : overloads.contains(op) ? overloads.at(op)
                                                         : "";
@@ -377,6 +377,32 @@ TEST(GeneratedGroupTest, MakesAMaskAsAttentionWantsIt) {
   const WantedForms forms = WantedFormsOf(Rewriter(program));
   EXPECT_FALSE(forms.contiguous.contains(9));
   EXPECT_FALSE(forms.rounded.contains(9));
+}
+
+// LibTorch computes otherwise with bools than with 0 and 1: the sum of two is true, and that of many an integer.
+TEST(GeneratedGroupTest, TakesBoolsAsConditionsAlone) {
+  const auto type_of = [](const std::vector<std::string>& nodes, int output,
+                          const std::vector<at::ScalarType>& types) {
+    Program program = ProgramOf(Text(nodes, output));
+    const Rewriter rewriter(program);
+    const auto group =
+        GeneratedGroupOf(rewriter, static_cast<int64_t>(nodes.size()) - 1, /*forms=*/{});
+    TensorTerms terms;
+    std::vector<TermId> inputs;
+    for (size_t i = 0; i < types.size(); ++i) {
+      inputs.push_back(terms.Input(static_cast<int64_t>(i), {4, 50}));
+    }
+    return group ? group->build(terms, inputs, types, at::kBFloat16).type : at::kByte;
+  };
+  const std::vector<std::string> filled = {
+      Of("mul", 0, 1, 9), Call("masked_fill", 9, R"(, {"v": 2}, {"f": -2.0})", 10)};
+  EXPECT_EQ(type_of(filled, 10, {at::kBool, at::kFloat, at::kHalf}), at::kFloat);
+  EXPECT_EQ(type_of(filled, 10, {at::kFloat, at::kFloat, at::kHalf}), at::kBool);
+  const std::vector<std::string> summed = {Call("sum", 0, ", [1], true, null", 9),
+                                           Of("mul", 9, 1, 10)};
+  EXPECT_EQ(type_of(summed, 10, {at::kBool, at::kFloat}), at::kBool);
+  EXPECT_EQ(type_of(summed, 10, {at::kFloat, at::kBool}), at::kBool);
+  EXPECT_EQ(type_of(summed, 10, {at::kFloat, at::kFloat}), at::kFloat);
 }
 
 TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItIsAGroupNorm) {

@@ -55,6 +55,9 @@ at::Tensor GroupedAttention(const at::Tensor& query, const at::Tensor& key, cons
   const AutocastState autocast = AutocastState::Now(query.device().type());
   const at::Tensor q = Rounded(query, autocast);
   at::Tensor k = Rounded(key, autocast), v = Rounded(value, autocast);
+  TORCH_CHECK(k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type(),
+              "attention of queries, keys and values of ", q.scalar_type(), ", ", k.scalar_type(),
+              " and ", v.scalar_type());
   std::optional<at::Tensor> mask;
   if (options.mask.defined()) {
     mask = Rounded(options.mask, autocast);

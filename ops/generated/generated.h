@@ -24,7 +24,7 @@ namespace lockstep::ops {
 using GeneratedTwin = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
 
 // The result of a function: a term, the type that LibTorch's operations give it, and whether it must be contiguous.
-// Otherwise it lies as the largest input does.
+// Otherwise it lies as the largest input does. If the type is no float type, there are no kernels for the function.
 struct GeneratedResult {
   TermId term;
   at::ScalarType type;
