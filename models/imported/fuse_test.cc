@@ -19,6 +19,7 @@
 #include "base/tensor/autocast.h"
 #include "models/imported/exported_graph.h"
 #include "models/imported/program.h"
+#include "models/imported/rewriter.h"
 
 namespace lockstep {
 namespace {
@@ -1047,6 +1048,16 @@ TEST(Fuse, LeavesOutACacheThatIsEmpty) {
   // Without the cache, the result of bfloat16 x would not be float32.
   EXPECT_EQ(NodesWithCache(CacheText(Of("sin", 7, 8))), 4);
   EXPECT_EQ(NodesWithCache(CacheText(Of("sin_", 7, 8))), 4);
+}
+
+// The argument of the copy is no value of the graph.
+TEST(Fuse, LeavesAConcatenationWithTheCopyOfANumber) {
+  const std::string number =
+      R"({"op": "aten::clone", "overload": "", "args": [{"f": 2.5}, null], "out": [5]})";
+  const std::string text = RowsText(Chain({number, Cat({5, 0}, 7), Linear(7, 3, 8)}), 8);
+  EXPECT_EQ(NodesOf(text), 3);
+  exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
+  EXPECT_EQ(exported::Rewriter(program).MakerOf(program.nodes[0].arguments[0].value), -1);
 }
 
 TEST(Fuse, ReadsWhatIsConcatenatedAlready) {

@@ -110,7 +110,7 @@ Rewriter::Rewriter(Program& program)
 }
 
 int64_t Rewriter::MakerOf(int64_t value) const {
-  const int64_t maker = maker_[value];
+  const int64_t maker = value < 0 ? -1 : maker_[value];
   return maker >= 0 && !IsGone(maker) ? maker : -1;
 }
 

@@ -59,7 +59,8 @@ class Rewriter {
   // Returns whether the node was replaced by a fused operation or left out.
   bool IsGone(int64_t node) const { return gone_.contains(node); }
 
-  // Returns the node that computes a value, if the node is still in the program; -1 if there is none.
+  // Returns the node that computes a value, if the node is still in the program; -1 if there is none, also for the value
+  // -1 of an argument that is no value.
   int64_t MakerOf(int64_t value) const;
 
   // Returns the nodes that use a value. A node that uses the value twice occurs twice.
