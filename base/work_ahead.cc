@@ -35,9 +35,10 @@ std::string WorkAhead::Take(const std::string& key) {
   std::unique_lock lock(mutex_);
   Value& value = values_[key];
   const bool is_own = !std::exchange(value.is_begun, true);
+  const std::shared_future<std::string> future = value.future;
   lock.unlock();
   if (is_own) Fill(key, value);
-  return value.future.get();
+  return future.get();
 }
 
 void WorkAhead::Work() {

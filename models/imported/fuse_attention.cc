@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/imported/attention_arguments.h"
 #include "models/imported/node_chain.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/window_attention.h"
@@ -16,9 +17,6 @@ namespace lockstep::exported {
 namespace {
 
 using c10::IValue;
-
-// The arguments of aten::scaled_dot_product_attention.
-enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale };
 
 // ---- The operations ------------------------------------------------------------------------------
 
@@ -273,9 +271,7 @@ void FuseAttention(Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& own = attention.arguments;
   const bool is_masked = IsValue(own[kMask]);
   const bool is_plain = IsValue(own[kQuery]) && IsValue(own[kKey]) && IsValue(own[kValue]) &&
-                        (is_masked || IsConstant(own[kMask], IValue())) &&
-                        IsConstant(own[kDropout]) && own[kDropout].constant.isDouble() &&
-                        IsConstant(own[kCausal]) && own[kCausal].constant.isBool() &&
+                        (is_masked || IsConstant(own[kMask], IValue())) && AreOptionsKnown(own) &&
                         IsConstant(own[kScale], IValue());
   if (!is_plain) return;
   const double dropout = own[kDropout].constant.toDouble();

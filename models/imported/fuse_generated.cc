@@ -203,16 +203,8 @@ bool CutsIntoTiles(const Node& node) {
 // Returns the means of the square tiles of `side` pixels into which the images x [..., height, width] are cut. Pixels at
 // the edges that fill no tile are left out.
 TermId MeanOfTiles(TensorTerms& to, TermId x, int64_t side) {
-  const size_t rows = to.SizesOf(x).size() - 2, columns = rows + 1;
-  const int64_t height = to.SizesOf(x)[rows] / side, width = to.SizesOf(x)[columns] / side;
-  TermId sum = -1;
-  for (int64_t i = 0; i < side; ++i) {
-    const TermId row = to.Slice(x, rows, i, height, side);
-    for (int64_t j = 0; j < side; ++j) {
-      const TermId pixels = to.Slice(row, columns, j, width, side);
-      sum = sum < 0 ? pixels : to.Sum(sum, pixels);
-    }
-  }
+  const size_t rows = to.SizesOf(x).size() - 2;
+  const TermId sum = to.SumOfGroups(to.SumOfGroups(x, rows, side), rows + 1, side);
   return Times(to, sum, 1 / static_cast<double>(side * side));
 }
 

@@ -54,6 +54,13 @@ std::string Of(const std::string& op, int x, int y, int out) {
   return Call(op, x, fmt::format(R"(, {{"v": {}}})", y), out);
 }
 
+// Returns the text with these parameters, such as "\"weight\": 20".
+std::string WithParameters(std::string text, const std::string& parameters) {
+  const std::string none = R"("parameters": {})";
+  return text.replace(text.find(none), none.size(),
+                      fmt::format(R"("parameters": {{{}}})", parameters));
+}
+
 Program ProgramOf(const std::string& text) {
   return ReadProgram(Json::parse(text), "net.lsm", kInputs);
 }
@@ -244,9 +251,7 @@ TEST(GeneratedGroupTest, HasAtMostSixteenInputs) {
   }
   std::string text = Text(nodes, 27);
   text.replace(text.find(R"("values": 30)"), 12, R"("values": 60)");
-  text.replace(text.find(R"("parameters": {})"), 16,
-               fmt::format(R"("parameters": {{{}}})", fmt::join(parameters, ", ")));
-  EXPECT_EQ(SizeOf(text, 18), 15);
+  EXPECT_EQ(SizeOf(WithParameters(text, fmt::format("{}", fmt::join(parameters, ", "))), 18), 15);
 }
 
 TEST(GeneratedGroupTest, TakesWhatSeveralOfItsNodesUse) {
@@ -413,41 +418,31 @@ TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItIsAGroupNorm) {
       1);
 }
 
+// Returns how many biases of layers the group adds that ends with `node`. Values 20 and 21 are a layer's weight and bias.
+size_t BiasesOf(const std::string& text, int64_t node) {
+  Program program = ProgramOf(WithParameters(text, R"("weight": 20, "bias": 21)"));
+  const Rewriter rewriter(program);
+  const auto group = GeneratedGroupOf(rewriter, node, /*forms=*/{});
+  return group ? group->biases.size() : 0;
+}
+
 TEST(GeneratedGroupTest, AddsTheBiasOfAConvolution) {
   const auto convolution = [](const std::string& groups) {
     return R"({"op": "aten::conv2d", "overload": "", "args": [{"v": 0}, {"v": 20}, {"v": 21}, [1, 1], [0, 0], [1, 1], )" +
            groups + R"(], "out": [9]})";
   };
-  const auto biases_of = [](const std::vector<std::string>& nodes, int output) {
-    std::string text = Text(nodes, output);
-    text.replace(text.find(R"("parameters": {})"), 16,
-                 R"("parameters": {"weight": 20, "bias": 21})");
-    Program program = ProgramOf(text);
-    const Rewriter rewriter(program);
-    const auto group = GeneratedGroupOf(rewriter, 1, /*forms=*/{});
-    return group ? group->biases.size() : 0;
-  };
-  EXPECT_EQ(biases_of({convolution("1"), Call("silu", 9, "", 10)}, 10), 1);
-  EXPECT_EQ(biases_of({convolution("4"), Call("silu", 9, "", 10)}, 10), 0);
+  EXPECT_EQ(BiasesOf(Text({convolution("1"), Call("silu", 9, "", 10)}, 10), 1), 1);
+  EXPECT_EQ(BiasesOf(Text({convolution("4"), Call("silu", 9, "", 10)}, 10), 1), 0);
   // The output is the convolution's result.
-  EXPECT_EQ(biases_of({convolution("1"), Call("silu", 9, "", 10)}, 9), 0);
+  EXPECT_EQ(BiasesOf(Text({convolution("1"), Call("silu", 9, "", 10)}, 9), 1), 0);
 }
 
 // Linear layers that read transposed matrices leave their biases to what follows.
 TEST(GeneratedGroupTest, AddsTheBiasOfALinearLayerOfColumns) {
   const auto biases_of = [](const std::string& transpose) {
-    std::string text =
-        Text({transpose,
-              R"({"op": "aten::linear", "overload": "", "args": [{"v": 9}, {"v": 20}, {"v": 21}],
-                                 "out": [10]})",
-              Call("gelu", 10, R"(, "none")", 11)},
-             11);
-    text.replace(text.find(R"("parameters": {})"), 16,
-                 R"("parameters": {"weight": 20, "bias": 21})");
-    Program program = ProgramOf(text);
-    const Rewriter rewriter(program);
-    const auto group = GeneratedGroupOf(rewriter, 2, /*forms=*/{});
-    return group ? group->biases.size() : 0;
+    const std::string linear =
+        R"({"op": "aten::linear", "overload": "", "args": [{"v": 9}, {"v": 20}, {"v": 21}], "out": [10]})";
+    return BiasesOf(Text({transpose, linear, Call("gelu", 10, R"(, "none")", 11)}, 11), 2);
   };
   const auto transposed = [](int first, int second) {
     return fmt::format(

@@ -7,15 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "models/imported/attention_arguments.h"
 #include "ops/attention/grouped_attention.h"
 
 namespace lockstep::exported {
 namespace {
 
 using c10::IValue;
-
-// The arguments of aten::scaled_dot_product_attention.
-enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale, kShares };
 
 // The further arguments of the fused operation: the shapes to which keys and then values are expanded and reshaped.
 enum RepeatArgument : size_t {
@@ -95,11 +93,7 @@ std::optional<Repeat> FindRepeat(const Rewriter& rewriter, int64_t attention, si
 
 void FuseGroupedAttention(Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& own = rewriter.At(node).arguments;
-  const bool is_plain = own.size() > kShares && IsConstant(own[kShares], false) &&
-                        IsConstant(own[kDropout]) && own[kDropout].constant.isDouble() &&
-                        IsConstant(own[kCausal]) && own[kCausal].constant.isBool() &&
-                        IsConstant(own[kScale]);
-  if (!is_plain) return;
+  if (!AreOptionsKnown(own) || !IsConstant(own[kShares], false)) return;
   std::vector<int64_t> chain;
   std::vector<Argument> arguments(own.begin(), own.begin() + kShares);
   const auto keys = FindRepeat(rewriter, node, kKey);

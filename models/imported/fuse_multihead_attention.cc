@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/imported/attention_arguments.h"
 #include "models/imported/node_chain.h"
 #include "ops/attention/attention.h"
 
@@ -14,8 +15,7 @@ namespace {
 
 using c10::IValue;
 
-// The arguments of aten::scaled_dot_product_attention, and of aten::linear.
-enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale };
+// The arguments of aten::linear.
 enum LinearArgument : size_t { kInput, kWeight, kBias };
 
 std::optional<at::Tensor> MaybeTensor(const IValue& value) {
@@ -59,9 +59,8 @@ std::optional<Part> FindPart(const Rewriter& rewriter, int64_t attention, size_t
 void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   const Node& attention = rewriter.At(node);
   const std::vector<Argument>& own = attention.arguments;
-  const bool is_plain = IsConstant(own[kMask], IValue()) && IsConstant(own[kDropout]) &&
-                        own[kDropout].constant.isDouble() && IsConstant(own[kCausal]) &&
-                        own[kCausal].constant.isBool() && IsConstant(own[kScale], IValue());
+  const bool is_plain =
+      IsConstant(own[kMask], IValue()) && AreOptionsKnown(own) && IsConstant(own[kScale], IValue());
   if (!is_plain) return;
   std::vector<int64_t> nodes{node};
   std::vector<int64_t> selects;

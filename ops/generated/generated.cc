@@ -202,13 +202,10 @@ std::shared_ptr<const KernelPlan> Prepared::BackwardFor(const TensorLayout& grad
 }
 
 void Prepared::CompileKernels(const at::Tensor& on) const {
-  for (const PlannedKernel& kernel : forward.kernels) {
-    Launch(on, [&](cudaStream_t) { CompileAhead(kernel.text); });
-  }
-  const bool has_backward = std::ranges::any_of(gradients, [](TermId of) { return of >= 0; });
-  for (const PlannedKernel& kernel : backward[0].second->kernels) {
-    if (has_backward) Launch(on, [&](cudaStream_t) { CompileAhead(kernel.text); });
-  }
+  Launch(on, [&](cudaStream_t) {
+    for (const PlannedKernel& kernel : forward.kernels) CompileAhead(kernel.text);
+    for (const PlannedKernel& kernel : backward[0].second->kernels) CompileAhead(kernel.text);
+  });
 }
 
 std::shared_ptr<const Prepared> GeneratedFunction::Prepare(

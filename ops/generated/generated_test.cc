@@ -162,12 +162,8 @@ const std::vector<FunctionCase>& Cases() {
        {8, 1, 1},
        {2, 8, 3, 4},
        [](TensorTerms& to, const Terms& of) {
-         TermId sum = of[2];
-         for (const int64_t i : {0, 1}) {
-           const TermId row = to.Slice(of[0], 2, i, 3, 2);
-           for (const int64_t j : {0, 1}) sum = to.Sum(sum, to.Slice(row, 3, j, 4, 2));
-         }
-         return to.Product(sum, of[1]);
+         const TermId sums = to.SumOfGroups(to.SumOfGroups(of[0], 2, 2), 3, 2);
+         return to.Product(to.Sum(sums, of[2]), of[1]);
        },
        [](const Tensors& of) { return (4 * at::avg_pool2d(of[0], {2, 2}) + of[2]) * of[1]; }},
       // Images that are enlarged.

@@ -145,6 +145,13 @@ TermId TensorTerms::Pad(TermId a, size_t dim, int64_t begin, int64_t size, int64
   return Along(Primitive::kPad, a, dim, begin, size, step);
 }
 
+TermId TensorTerms::SumOfGroups(TermId a, size_t dim, int64_t count) {
+  const int64_t size = SizesOf(a)[dim] / count;
+  TermId sum = Slice(a, dim, 0, size, count);
+  for (int64_t k = 1; k < count; ++k) sum = Sum(sum, Slice(a, dim, k, size, count));
+  return sum;
+}
+
 TermId TensorTerms::Repeat(TermId a, size_t dim, int64_t times) {
   return Along(Primitive::kRepeat, a, dim, 0, SizesOf(a)[dim] * times, times);
 }
@@ -239,13 +246,7 @@ std::vector<TermId> TensorTerms::Gradients(TermId result, TermId gradient,
       }
       case Primitive::kRepeat: {
         const auto dim = static_cast<size_t>(std::countr_zero(term.dims));
-        const TermId whole = Expand(g, term.sizes);
-        TermId sum = -1;
-        for (int64_t k = 0; k < term.step; ++k) {
-          const TermId part = Slice(whole, dim, k, terms_[a].sizes[dim], term.step);
-          sum = sum < 0 ? part : Sum(sum, part);
-        }
-        give_whole(sum);
+        give_whole(SumOfGroups(Expand(g, term.sizes), dim, term.step));
         break;
       }
     }

@@ -109,6 +109,8 @@ class TensorTerms {
   // Returns `size` elements along dimension `dim`: those of `a` at `begin`, `begin` + `step`, ..., and zeros elsewhere.
   TermId Pad(TermId a, size_t dim, int64_t begin, int64_t size, int64_t step = 1);
 
+  // Returns the sums of each `count` successive elements of `a` along dimension `dim`. A rest of fewer is left out.
+  TermId SumOfGroups(TermId a, size_t dim, int64_t count);
   // Returns each element of `a`, `times` times one after the other along dimension `dim`.
   TermId Repeat(TermId a, size_t dim, int64_t times);
 

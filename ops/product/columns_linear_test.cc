@@ -6,28 +6,16 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "ops/testing/op_test.h"
+#include "ops/testing/linear_op_test.h"
 
 namespace lockstep::ops {
 namespace {
 
-class ColumnsLinearTest : public OpTest {
+class ColumnsLinearTest : public LinearOpTest {
  protected:
-  double tolerance() const {
-    return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
-  }
-  // The products on a GPU do not round the gradients of weights.
-  double weight_tolerance() const { return Is16BitOnGpu() ? 1e-4 : tolerance(); }
   // Returns a tensor [count, rows, columns] that lies by columns.
   at::Tensor Columns(int64_t count, int64_t rows, int64_t columns) const {
-    return at::randn({count, columns, rows}, options()).transpose(1, 2);
-  }
-  at::Tensor Parameter(at::IntArrayRef sizes) const {
-    return at::randn(sizes, options().dtype(at::kFloat)).requires_grad_();
-  }
-  // Returns the tensor in float64, after rounding it to dtype() as the operation rounds weights.
-  at::Tensor Exact(const at::Tensor& tensor) const {
-    return tensor.detach().to(dtype()).to(at::kDouble).requires_grad_();
+    return Random({count, columns, rows}).transpose(1, 2);
   }
 };
 
@@ -46,7 +34,7 @@ TEST_P(ColumnsLinearTest, IsPyTorchs) {
       const at::Tensor y = ColumnsLinear(x, weight, bias);
       EXPECT_EQ(y.scalar_type(), dtype());
       EXPECT_EQ(y.transpose(1, 2).is_contiguous(), Is16BitOnGpu() || shape.outputs == 1);
-      const at::Tensor dy = at::randn(y.sizes(), options());
+      const at::Tensor dy = Random(y.sizes());
       y.backward(dy);
 
       const at::Tensor exact_x = Exact(x), exact_weight = Exact(weight);
@@ -65,7 +53,7 @@ TEST_P(ColumnsLinearTest, IsPyTorchs) {
 
 TEST_P(ColumnsLinearTest, AddsToTheGradientsThatAreThere) {
   const at::Tensor x = Columns(3, 16, 24);
-  const at::Tensor dy = at::randn({3, 16, 40}, options());
+  const at::Tensor dy = Random({3, 16, 40});
   const at::Tensor weight = Parameter({40, 24}), bias = Parameter({40});
   ExpectAddsToGradients([&] { ColumnsLinear(x, weight, bias).backward(dy); }, {weight, bias});
 }
@@ -74,7 +62,7 @@ TEST_P(ColumnsLinearTest, ComputesOnlyTheGradientsAskedFor) {
   for (const int asked : {0, 1, 2}) {
     const at::Tensor leaves[] = {Columns(2, 8, 16), Parameter({16, 16}), Parameter({16})};
     for (int i = 0; i < 3; ++i) leaves[i].set_requires_grad(i == asked);
-    ColumnsLinear(leaves[0], leaves[1], leaves[2]).backward(at::randn({2, 8, 16}, options()));
+    ColumnsLinear(leaves[0], leaves[1], leaves[2]).backward(Random({2, 8, 16}));
     for (int i = 0; i < 3; ++i) EXPECT_EQ(leaves[i].grad().defined(), i == asked) << i;
   }
 }
