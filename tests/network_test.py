@@ -37,6 +37,8 @@ HOSTS = "a:2,b:2"
 MPIRUN = "mpirun --bind-to none --mca pml ob1 --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none"
 # Matches an error line that names machine b, or rank 2 or 3, which run on it.
 OF_B = r"lockstep: error: (ranks? [23]\b|mpirun has lost b: )"
+# Matches the beginning of a page that mpirun prints when a job fails.
+PAGE = r"^(Primary job|mpirun|prterun|ORTE|PRTE) "
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the machines are one, whose GPUs they would share")
 
@@ -191,10 +193,26 @@ def test_a_cable_is_pulled(network, tmp_path, whole):
         job.wait_until_no_ranks("a", "b")
         status, out, err = job.end()
         assert status == PEER, (out, err)
-        assert re.search(OF_B, err), err
+        assert re.search(OF_B, err) and not re.search(PAGE, err, re.M), err
     network.mend("b")
     network.wait_until_empty()
     expect_to_go_on(network, tmp_path, whole)
+
+
+@with_both_series
+@pytest.mark.all_tier("a cable that is pulled ends the job in the same way, whichever ranks it leads to")
+def test_the_cable_of_the_first_ranks_is_pulled(cluster, tmp_path, whole):
+    """Checks that rank 2, the first rank on machine b, reports the loss of machine a."""
+    with Job(cluster, tmp_path, "login") as job:
+        job.wait_until_trains()
+        cluster.cut("a")
+        status, out, err = job.end()
+        assert status == PEER, (out, err)
+        assert "error: rank 0 gives no sign of life for 2 s" in err and "; rank 2 is " in err, err
+        assert not re.search(PAGE, err, re.M), err
+    cluster.mend("a")
+    cluster.wait_until_empty()
+    expect_to_go_on(cluster, tmp_path, whole, on="login")
 
 
 @pytest.mark.all_tier("ranks end in the same way under the user's mpirun")
@@ -280,7 +298,7 @@ def test_a_daemon_is_killed(network, tmp_path, whole):
         network["b"].kill(("orted", "prted"))
         status, out, err = job.end()
         assert status == PEER, (out, err)
-        assert re.search(OF_B, err), err
+        assert re.search(OF_B, err) and not re.search(PAGE, err, re.M), err
         network.wait_until_empty()
     expect_to_go_on(network, tmp_path, whole)
 

@@ -23,7 +23,13 @@ constexpr size_t kMostHeld = size_t{64} << 10;
 constexpr std::string_view kOurs = "lockstep: ";
 constexpr std::string_view kError = "lockstep: error: ";
 // The words with which Open MPI's pages about the end of a job and about a lost machine begin.
-constexpr std::string_view kPages[] = {"prterun ", "mpirun ", "PRTE has lost ", "ORTE has lost ",
+constexpr std::string_view kPages[] = {"prterun ",
+                                       "mpirun ",
+                                       "Primary job ",
+                                       "PRTE has lost ",
+                                       "ORTE has lost ",
+                                       "PRTE does not know ",
+                                       "ORTE does not know ",
                                        "A daemon failed to report back"};
 
 // Returns whether the line is one of the lines of dashes around the pages that mpirun prints.

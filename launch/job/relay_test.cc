@@ -54,6 +54,19 @@ TEST(SignReader, HoldsBackThePageOfAnEnd) {
   }
 }
 
+TEST(SignReader, HoldsBackThePagesOfOpenMpi4) {
+  const std::string rule = std::string(74, '-') + "\n";
+  for (const std::string first :
+       {"Primary job  terminated normally, but 1 process returned\n",
+        "mpirun noticed that process rank 3 with PID 0 on node b exited\n",
+        "ORTE does not know how to route a message to the daemon\n"}) {
+    SignReader reader;
+    const std::string page = rule + first + "more of it\n" + rule;
+    EXPECT_EQ(reader.Add(kMetText + page + "a\n"), "a\n");
+    EXPECT_EQ(reader.held(), page);
+  }
+}
+
 TEST(SignReader, HoldsBackThePageOfALostMachine) {
   const std::string rule = std::string(60, '-') + "\n";
   const std::string page = rule + "PRTE has lost communication with a remote daemon.\n" + rule;
