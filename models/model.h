@@ -114,6 +114,10 @@ class Model : public torch::nn::Module {
   // modules of class lockstep::BatchNorm.
   virtual bool SharesStatistics() const;
 
+  // Returns whether steps on a GPU run kernels that are generated for the sizes of the samples
+  // (ops/generated/generated.h).
+  virtual bool GeneratesKernels() const { return false; }
+
   // Sets the gradient, float32 and 0-dimensional, that backward will receive for the result of LossSum(); undefined if
   // it is not known before forward. A LossSum() that passes this gradient to ops::CrossEntropySum() must return the
   // result of that function unchanged.

@@ -102,6 +102,14 @@ struct MicroBatchChosen {
   std::string why;
 };
 
+// The first step is done, and has run kernels that were generated for it on rank 0 (ops/generated/kernel_cache.h).
+struct KernelsGenerated {
+  int64_t compiled = 0;    // in this process
+  int64_t kept = 0;        // found in the cache folder
+  double compiling_s = 0;  // the time of the compilations, added up
+  double waited_s = 0;     // how long the step has waited for them
+};
+
 // A step ran out of GPU memory. The run continues, and copies the snapshots for its checkpoints to the host's memory
 // instead of the GPU's memory.
 struct CheckpointsLeftDevice {
@@ -203,9 +211,10 @@ struct RunFailed {
 
 using RunEvent =
     std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, MicroBatchChosen,
-                 OutOfMemory, CheckpointsLeftDevice, GraphsGaveWay, BadSample, EpochDone, Evaluated,
-                 CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning, Profiled,
-                 RunStopped, RunFailed, RunDone, MachineReading, SecondsReport, Histograms>;
+                 KernelsGenerated, OutOfMemory, CheckpointsLeftDevice, GraphsGaveWay, BadSample,
+                 EpochDone, Evaluated, CheckpointSaved, CheckpointLate, CheckpointFailed,
+                 RunWarning, Profiled, RunStopped, RunFailed, RunDone, MachineReading,
+                 SecondsReport, Histograms>;
 
 // Receives the events of a run, for example to write them to a log. On() is called on the training thread.
 class EventSink {

@@ -58,8 +58,9 @@ _USES = {
         "config/schema", "models/losses",
     ],
     "models/imported": [
-        "base", "base/tensor", "base/files", "comm", "ops/product", "ops/convolution", "ops/norm",
-        "ops/attention", "ops/generated", "ops/token", "data/dataset", "models",
+        "base", "base/tensor", "base/files", "comm", "ops/product", "ops/convolution",
+        "ops/autocast", "ops/norm", "ops/attention", "ops/generated", "ops/token", "data/dataset",
+        "models",
     ],
     "models/built_in": [
         "base", "base/tensor", "ops/product", "ops/convolution", "ops/norm", "ops/attention",
@@ -88,10 +89,10 @@ _USES = {
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "ckpt", "ops/autocast",
-        "data/dataset", "data/tables", "data/images", "data/feed", "config/schema",
-        "config/formats", "config", "models", "observe/machine", "observe/verdict",
-        "observe/memory", "observe", "observe/profile", "observe/sinks", "observe/history",
-        "observe/page", "trainer/step",
+        "ops/generated", "data/dataset", "data/tables", "data/images", "data/feed",
+        "config/schema", "config/formats", "config", "models", "observe/machine",
+        "observe/verdict", "observe/memory", "observe", "observe/profile", "observe/sinks",
+        "observe/history", "observe/page", "trainer/step",
     ],
     "use": [
         "base", "base/files", "comm", "comm/reduce", "ckpt", "data/dataset", "data/arrays",
@@ -129,9 +130,9 @@ _USES = {
         "observe/history", "observe/page", "trainer/run", "use", "launch/cli/command",
     ],
     "launch/cli/machine": [
-        "base", "base/files", "comm", "ops/product", "ops/convolution", "data/images", "data/feed",
-        "config", "trainer/step", "trainer/run", "launch/machine", "launch/job", "launch/bundle",
-        "launch/cli/command",
+        "base", "base/files", "comm", "ops/product", "ops/convolution", "ops/generated",
+        "data/images", "data/feed", "config", "trainer/step", "trainer/run", "launch/machine",
+        "launch/job", "launch/bundle", "launch/cli/command",
     ],
     "launch/cli": [
         "base", "launch/cli/command", "launch/cli/data", "launch/cli/training", "launch/cli/runs",

@@ -5,6 +5,8 @@
 
 #include <c10/core/Device.h>
 
+#include <optional>
+
 namespace lockstep {
 
 // The properties of a GPU that decide which kernels run and how much they allocate.
@@ -23,7 +25,11 @@ inline bool IsOnGpu(const c10::Device& device) { return device.is_cuda() || devi
 // Returns the traits of the GPU `device` of this machine, or of the foretold GPU if `device` is META.
 GpuTraits TraitsOf(const c10::Device& device);
 
-// Sets the traits of the foretold GPU. Without this call the foretold GPU has the traits of an H100.
-void Foretell(const GpuTraits& traits);
+// Sets the traits of the foretold GPU. Without this call the foretold GPU has the traits of an H100. `stands_for` is the
+// GPU of this machine that will run the foretold steps; nothing: the machine has no such GPU.
+void Foretell(const GpuTraits& traits, std::optional<c10::Device> stands_for);
+
+// Returns `device` if it is a GPU, and the GPU that the foretold GPU stands for if `device` is META.
+std::optional<c10::Device> RealGpuOf(const c10::Device& device);
 
 }  // namespace lockstep

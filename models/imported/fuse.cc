@@ -18,7 +18,7 @@
 #include "models/imported/fuse_scaled_sum.h"
 #include "models/imported/fuse_squeeze_excite.h"
 #include "models/imported/fuse_windows.h"
-#include "models/imported/leave_out_pad.h"
+#include "models/imported/leave_out_idle.h"
 #include "models/imported/rewriter.h"
 #include "models/imported/shorten_cat.h"
 
@@ -48,7 +48,9 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
     FuseBatchNorm(rewriter, node, shared);
   };
   // Operations that do nothing are left out first, because they would separate a norm from its users.
-  const std::vector<Pattern> idle = {{"aten::pad", LeaveOutEmptyPad}, {"aten::cat", ShortenCat}};
+  const std::vector<Pattern> idle = {{"aten::pad", LeaveOutEmptyPad},
+                                     {"aten::dropout", LeaveOutIdleDropout},
+                                     {"aten::cat", ShortenCat}};
   // The patterns run in this order. Convolutions come before the norms: FuseFork looks for later operations that read
   // the convolution's input, and does not see operations that are already fused, such as a residual sum that is fused
   // with a norm. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes

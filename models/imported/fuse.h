@@ -2,7 +2,7 @@
 //
 // The table in fuse.cc names the operation at which each pattern is looked for. The patterns are
 //
-//   leave_out_pad.h             pads of size 0
+//   leave_out_idle.h            pads of size 0, and dropouts that drop nothing
 //   shorten_cat.h               concatenations with empty constants, and with what others concatenate
 //   fuse_fork.h                 1x1 convolutions whose input is also read by other operations
 //   fuse_squeeze_excite.h       products of an image and a gate that is computed from the image's mean
@@ -16,7 +16,7 @@
 //   fuse_grouped_attention.h    other attention, whose heads of queries may share heads of keys and values
 //   fuse_max_pool.h             max-pooling
 //   fuse_windows.h              the windows into which Swin transformers divide images
-//   fuse_linear.h               linear layers with the activation that follows
+//   fuse_linear.h               linear layers with the activation that follows, or whose input others read, too
 //   fuse_generated.h            element-wise operations, reductions and norms that the other patterns have not fused
 //
 // A chain is fused only if no node outside it uses its intermediate results (rewriter.h). A fused operation gives the

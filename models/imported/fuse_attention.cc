@@ -248,12 +248,6 @@ Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   return added;
 }
 
-// Returns whether the dropout `dropout` returns its input unchanged: its probability is 0, or it is not in training
-// mode.
-bool DropsNothing(const Node& dropout) {
-  return IsConstant(dropout.arguments[1], 0.0) || IsConstant(dropout.arguments[2], false);
-}
-
 // Returns the factor of a multiplication by a constant number; nothing if the factor is a tensor.
 std::optional<double> FactorOf(const Node& product) {
   const Argument& factor = product.arguments[1];
@@ -314,22 +308,14 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
     return;
   }
 
-  // These nodes come after the softmax: a dropout that drops nothing, and the product with the values.
-  std::vector<int64_t> inner{scaled, transposed};
-  inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
-  inner.push_back(node);
-  int64_t weights = node;
-  int64_t mixed = rewriter.OnlyUser(node);
-  if (mixed >= 0 && NameOf(rewriter.At(mixed)) == "aten::dropout" &&
-      DropsNothing(rewriter.At(mixed))) {
-    inner.push_back(mixed);
-    weights = mixed;
-    mixed = rewriter.OnlyUser(mixed);
-  }
+  // The product with the values comes after the softmax.
+  const int64_t mixed = rewriter.OnlyUser(node);
   if (mixed < 0 || NameOf(rewriter.At(mixed)) != "aten::matmul") return;
   const std::vector<Argument>& mixing = rewriter.At(mixed).arguments;
-  if (!IsValue(mixing[1]) || mixing[0].value != rewriter.At(weights).results[0].value) return;
-  inner.push_back(mixed);
+  if (!IsValue(mixing[1]) || mixing[0].value != softmax.results[0].value) return;
+  std::vector<int64_t> inner{scaled, transposed};
+  inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
+  inner.insert(inner.end(), {node, mixed});
 
   const auto packed =
       FindPacked(rewriter, {rewriter.At(scaled).arguments[0].value, keys[0].value, mixing[1].value},

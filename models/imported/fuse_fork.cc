@@ -42,10 +42,9 @@ void FuseFork(Rewriter& rewriter, int64_t node) {
                                 IsConstant(own[kBias], IValue()) && SingleOf(own[kStride]) == 1 &&
                                 SingleOf(own[kPadding]) == 0 && SingleOf(own[kDilation]) == 1 &&
                                 IsConstant(own[kGroups], 1) && convolution.grad;
-  if (!may_be_pointwise) return;
-  const int64_t shortcut = rewriter.PassOn(own[kInput].value, node);
-  if (shortcut < 0) return;
-  rewriter.Put({node}, Fork, own, {rewriter.At(node).results[0].value, shortcut}, node);
+  if (!may_be_pointwise || rewriter.LaterReaders(own[kInput].value, node).empty()) return;
+  rewriter.Put({node}, Fork, own, {convolution.results[0].value, -1}, node);
+  rewriter.PassOn(own[kInput].value, node, /*result=*/1);
 }
 
 }  // namespace lockstep::exported

@@ -35,6 +35,7 @@ using Terms = std::vector<TermId>;  // the operands of an operation; numbers are
 // Which type LibTorch gives the result of an operation.
 enum class ResultType {
   kPromoted,  // that to which the operands' types are promoted
+  kFirst,     // that of the first operand
   kWide,      // as kPromoted, and float32 under autocast
 };
 
@@ -42,6 +43,7 @@ struct Operation {
   std::string_view name;
   std::vector<size_t>
       operands;  // the arguments that are operands, or lists of them; the others are constants
+  // Returns the term of the result; -1: there is none for the operands' sizes.
   std::function<TermId(TensorTerms& to, const Terms& of, const Node& node)> term;
   ResultType type = ResultType::kPromoted;
   // Returns whether the arguments after the operands are of a kind that `term` takes; none: they are numbers.
@@ -52,11 +54,17 @@ struct Operation {
 
 TermId Least(TensorTerms& to, TermId a, TermId b) { return to.IfAtMost(a, b, a, b); }
 
-// Returns x, limited to the range from `low` to `high`.
-TermId Between(TensorTerms& to, TermId x, double low, double high) {
+// Return x, limited to a range. NaN stays NaN.
+TermId AtLeast(TensorTerms& to, TermId x, double low) {
   const TermId least = to.Constant(low);
+  return to.IfAtMost(x, least, least, x);
+}
+TermId AtMost(TensorTerms& to, TermId x, double high) {
   const TermId most = to.Constant(high);
-  return to.IfAtMost(x, least, least, to.IfAtMost(most, x, most, x));
+  return to.IfAtMost(most, x, most, x);
+}
+TermId Between(TensorTerms& to, TermId x, double low, double high) {
+  return AtMost(to, AtLeast(to, x, low), high);
 }
 
 TermId Times(TensorTerms& to, TermId x, double number) {
@@ -162,48 +170,70 @@ TermId Piece(TensorTerms& to, TermId x, const Node& slice) {
   return to.Slice(x, dim, begin, std::max<int64_t>(CeilDivide(end - begin, step), 0), step);
 }
 
-// Returns the group norm of x [samples, channels, ...]. The mean and the variance of each channel are computed from the
-// differences to its first value, so that they are right where the values are large beside their differences; then
-// those of the groups are put together.
+// The mean and the biased variance of a term over some dimensions. They are computed from the differences to the first
+// value, so that they are right where the values are large beside their differences.
+struct Moments {
+  TermId mean, variance;
+};
+Moments MomentsOf(TensorTerms& to, TermId x, Dims dims) {
+  const TermId first = to.FirstOver(x, dims);
+  const TermId shifted = to.Difference(x, first);
+  const TermId mean_shift = to.MeanOver(shifted, dims);
+  return {.mean = to.Sum(first, mean_shift),
+          .variance = to.Difference(to.MeanOver(to.Product(shifted, shifted), dims),
+                                    to.Product(mean_shift, mean_shift))};
+}
+
+// Returns (x - mean) / sqrt(variance + epsilon).
+TermId Standardized(TensorTerms& to, TermId x, TermId mean, TermId variance, double epsilon) {
+  const TermId scale = to.Quotient(to.Constant(1), to.Sqrt(to.Sum(variance, to.Constant(epsilon))));
+  return to.Product(to.Difference(x, mean), scale);
+}
+
+// Returns the norm of x over its last dimension, without weights.
+TermId LayerNorm(TensorTerms& to, TermId x, double epsilon) {
+  const Moments moments = MomentsOf(to, x, 1U << (to.SizesOf(x).size() - 1));
+  return Standardized(to, x, moments.mean, moments.variance, epsilon);
+}
+
+// Returns the group norm of x [samples, channels, ...]. The means and variances of the channels are put together to those
+// of the groups.
 TermId GroupNorm(TensorTerms& to, TermId x, int64_t groups, double epsilon) {
   const Sizes sizes = to.SizesOf(x);
-  const Dims pixels = ((1U << sizes.size()) - 1) & ~3U;
-  const TermId first = to.FirstOver(x, pixels);
-  const TermId shifted = to.Difference(x, first);
-  const TermId mean_shift = to.MeanOver(shifted, pixels);
-  const TermId of_channel = to.Difference(to.MeanOver(to.Product(shifted, shifted), pixels),
-                                          to.Product(mean_shift, mean_shift));
+  const Moments of_channel = MomentsOf(to, x, ((1U << sizes.size()) - 1) & ~3U);
   Sizes per_channel(sizes.size(), 1);
   per_channel[0] = sizes[0];
   per_channel[1] = sizes[1];
   const Sizes by_group = {sizes[0], groups, sizes[1] / groups};
   constexpr Dims kChannels = 1U << 2;
-  const TermId means = to.Reshape(to.Sum(first, mean_shift), by_group);
+  const TermId means = to.Reshape(of_channel.mean, by_group);
   const TermId mean = to.MeanOver(means, kChannels);
   const TermId apart = to.Difference(means, mean);
-  const TermId variance =
-      to.MeanOver(to.Sum(to.Reshape(of_channel, by_group), to.Product(apart, apart)), kChannels);
-  const TermId scale = to.Quotient(to.Constant(1), to.Sqrt(to.Sum(variance, to.Constant(epsilon))));
+  const TermId variance = to.MeanOver(
+      to.Sum(to.Reshape(of_channel.variance, by_group), to.Product(apart, apart)), kChannels);
   const auto for_channels = [&](TermId term) {
     return to.Reshape(to.Expand(term, by_group), per_channel);
   };
-  return to.Product(to.Difference(x, for_channels(mean)), for_channels(scale));
+  return Standardized(to, x, for_channels(mean), for_channels(variance), epsilon);
 }
 
-// Returns whether an average pooling cuts images into small square tiles without padding.
+// Returns whether an average pooling cuts images into small square tiles without padding, if their sizes are multiples of
+// the tiles' or it leaves out what fills no tile.
 bool CutsIntoTiles(const Node& node) {
   constexpr int64_t kMostSide = 4;
   const std::vector<Argument>& arguments = node.arguments;
   const auto side = SingleOf(arguments[1]);
   const bool steps = IntegersOf(arguments[2]).empty() || SingleOf(arguments[2]) == side;
   return IsValue(arguments[0]) && side && *side > 0 && *side <= kMostSide && steps &&
-         SingleOf(arguments[3]) == 0 && IsConstant(arguments[4], false) && IsNone(arguments[6]);
+         SingleOf(arguments[3]) == 0 && IsFlag(arguments[4]) && IsNone(arguments[6]);
 }
 
 // Returns the means of the square tiles of `side` pixels into which the images x [..., height, width] are cut. Pixels at
-// the edges that fill no tile are left out.
-TermId MeanOfTiles(TensorTerms& to, TermId x, int64_t side) {
+// the edges that fill no tile are left out; if `keeps_rest` they must not be, and -1 is returned where there are some.
+TermId MeanOfTiles(TensorTerms& to, TermId x, int64_t side, bool keeps_rest) {
   const size_t rows = to.SizesOf(x).size() - 2;
+  const bool has_rest = to.SizesOf(x)[rows] % side != 0 || to.SizesOf(x)[rows + 1] % side != 0;
+  if (keeps_rest && has_rest) return -1;
   const TermId sum = to.SumOfGroups(to.SumOfGroups(x, rows, side), rows + 1, side);
   return Times(to, sum, 1 / static_cast<double>(side * side));
 }
@@ -226,6 +256,12 @@ TermId ForChannels(TensorTerms& to, TermId weights, TermId x) {
   Sizes sizes(to.SizesOf(x).size() - 1, 1);
   sizes[0] = to.SizesOf(weights)[0];
   return to.Reshape(weights, sizes);
+}
+
+// Returns whether the node is a dropout that drops elements.
+bool Draws(const Node& node) {
+  return NameOf(node) == "aten::dropout" && IsConstant(node.arguments[2], true) &&
+         NumberOf(node.arguments[1]) != 0;
 }
 
 // Returns the entry of the table for the node's operation. Returns null if there is no entry, or if an argument does
@@ -295,6 +331,33 @@ const Operation* OperationOf(const Node& node) {
        [](auto& to, const auto& of, const Node& node) {
          return Between(to, of[0], number(node, 1), number(node, 2));
        }},
+      {"aten::clamp",
+       {0},
+       [](auto& to, const auto& of, const Node& node) {
+         const auto low = NumberOf(node.arguments[1]), high = NumberOf(node.arguments[2]);
+         const TermId raised = low ? AtLeast(to, of[0], *low) : of[0];
+         return high ? AtMost(to, raised, *high) : raised;
+       },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         const auto is_limit = [](const Argument& of) { return IsNumber(of) || IsNone(of); };
+         return is_limit(node.arguments[1]) && is_limit(node.arguments[2]);
+       }},
+      {"aten::clamp_min",
+       {0},
+       [](auto& to, const auto& of, const Node& node) {
+         return AtLeast(to, of[0], number(node, 1));
+       }},
+      {"aten::clamp_max",
+       {0},
+       [](auto& to, const auto& of, const Node& node) {
+         return AtMost(to, of[0], number(node, 1));
+       }},
+      {"aten::expand_as",
+       {0, 1},
+       [](auto& to, const auto& of, const Node&) { return to.Expand(of[0], to.SizesOf(of[1])); },
+       ResultType::kFirst,
+       [](const Node& node) { return IsValue(node.arguments[0]) && IsValue(node.arguments[1]); }},
       {"aten::relu6",
        {0},
        [](auto& to, const auto& of, const Node&) { return Between(to, of[0], 0, 6); }},
@@ -332,10 +395,17 @@ const Operation* OperationOf(const Node& node) {
        }},
       {"aten::dropout",
        {0},
-       [](auto&, const auto& of, const Node&) { return of[0]; },
+       [](auto& to, const auto& of, const Node& node) {
+         if (!Draws(node)) return of[0];
+         // The second operand is the key. The value's number tells the dropouts of a group apart.
+         return to.Product(
+             of[0], to.Keep(of[1], number(node, 1), node.results[0].value, to.SizesOf(of[0])));
+       },
        ResultType::kPromoted,
        [](const Node& node) {
-         return NumberOf(node.arguments[1]) == 0 || IsConstant(node.arguments[2], false);
+         const auto drops = NumberOf(node.arguments[1]);
+         return IsFlag(node.arguments[2]) &&
+                (IsConstant(node.arguments[2], false) || (drops && *drops >= 0 && *drops < 1));
        }},
       {"aten::sum",
        {0},
@@ -400,7 +470,8 @@ const Operation* OperationOf(const Node& node) {
       {"aten::avg_pool2d",
        {0},
        [](auto& to, const auto& of, const Node& node) {
-         return MeanOfTiles(to, of[0], *SingleOf(node.arguments[1]));
+         return MeanOfTiles(to, of[0], *SingleOf(node.arguments[1]),
+                            /*keeps_rest=*/node.arguments[4].constant.toBool());
        },
        ResultType::kPromoted,
        CutsIntoTiles},
@@ -437,6 +508,17 @@ const Operation* OperationOf(const Node& node) {
        },
        ResultType::kPromoted,
        [](const Node& node) { return IsValue(node.arguments[0]) && TimesEnlarged(node); }},
+      {"aten::layer_norm",
+       {0, 2, 3},
+       [](auto& to, const auto& of, const Node& node) {
+         return to.Sum(to.Product(LayerNorm(to, of[0], number(node, 4)), of[1]), of[2]);
+       },
+       ResultType::kWide,
+       [](const Node& node) {
+         const std::vector<Argument>& arguments = node.arguments;
+         return IntegersOf(arguments[1]).size() == 1 && IsValue(arguments[0]) &&
+                IsValue(arguments[2]) && IsValue(arguments[3]) && IsNumber(arguments[4]);
+       }},
       {"aten::group_norm",
        {0, 2, 3},
        [](auto& to, const auto& of, const Node& node) {
@@ -576,7 +658,8 @@ ops::GeneratedTwin TwinOf(const std::vector<Node>& nodes, const std::vector<int6
   };
 }
 
-// Returns a function that adds the terms of the nodes. The first inputs are those of `inputs`, the others are `biases`.
+// Returns a function that adds the terms of the nodes. The first inputs are those of `inputs`, the next are `biases`, and
+// the last is the key if a node draws.
 ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_t>& inputs,
                         const std::vector<LayersBias>& biases, bool is_rounded,
                         bool is_contiguous) {
@@ -607,19 +690,33 @@ ops::BuildTerms BuildOf(const std::vector<Node>& nodes, const std::vector<int64_
         if (is_condition != (operand.type == at::kBool)) return {operand.term, at::kBool};
         operands.push_back(operand.term);
         if (is_condition) continue;
-        const bool decides = !type || !IsInPlace(node);
+        const bool decides = !type || (!IsInPlace(node) && operation.type != ResultType::kFirst);
         if (decides) type = type ? at::promoteTypes(*type, operand.type) : operand.type;
       }
+      if (Draws(node)) operands.push_back(terms.back());
       const bool is_widened =
           operation.type == ResultType::kWide && autocast != at::kFloat && !IsInPlace(node);
       result = {.term = operation.term(to, operands, node),
                 .type = is_widened ? at::kFloat : *type,
                 .is_contiguous = is_contiguous};
+      if (result.term < 0) return {operands[0], at::kBool};
       known[node.results[0].value] = result;
     }
     if (is_rounded && autocast != at::kFloat) result.type = autocast;
     return result;
   };
+}
+
+// Returns whether a group of this one node pays. One operation is one kernel of LibTorch, too, except a group norm, and a
+// layer norm, which begins and ends with conversions under autocast. LibTorch's kernels for images and for a softmax over
+// another dimension than the last are slow, and the result of a choice, such as attention's mask, may be rounded and made
+// contiguous afterwards.
+bool PaysAlone(const Node& node) {
+  constexpr std::array<std::string_view, 5> kAlone = {"aten::group_norm", "aten::layer_norm",
+                                                      "aten::avg_pool2d",
+                                                      "aten::upsample_nearest2d", "aten::where"};
+  return std::ranges::find(kAlone, NameOf(node)) != kAlone.end() ||
+         (NameOf(node) == "aten::softmax" && NumberOf(node.arguments[1]) != -1);
 }
 
 // Returns whether the node makes its argument `value` contiguous, or reads it as attention's mask.
@@ -653,7 +750,7 @@ WantedForms WantedFormsOf(const Rewriter& rewriter) {
 std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t node,
                                                const WantedForms& forms) {
   if (!CanTakePart(rewriter, node) || IsMove(rewriter.At(node))) return std::nullopt;
-  GeneratedGroup group{.nodes = {node}, .inputs = {}, .biases = {}, .build = {}, .twin = {}};
+  GeneratedGroup group{.nodes = {node}, .inputs = {}, .build = {}, .twin = {}};
   const auto add_input = [](std::vector<int64_t>& inputs, int64_t value) {
     if (std::ranges::find(inputs, value) == inputs.end()) inputs.push_back(value);
   };
@@ -702,17 +799,13 @@ std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t
                             .node = maker,
                             .is_channels = NameOf(rewriter.At(maker)) == "aten::conv2d"});
   }
-  // One operation is one kernel of LibTorch, too, except a group norm. LibTorch's kernels for images are slow, and the
-  // result of a choice, such as attention's mask, may be rounded and made contiguous afterwards.
-  constexpr std::array<std::string_view, 4> kAlone = {"aten::group_norm", "aten::avg_pool2d",
-                                                      "aten::upsample_nearest2d", "aten::where"};
-  const bool pays = group.nodes.size() + group.biases.size() > 1 ||
-                    std::ranges::find(kAlone, NameOf(rewriter.At(node))) != kAlone.end();
+  const bool pays = group.nodes.size() + group.biases.size() > 1 || PaysAlone(rewriter.At(node));
   if (!pays || group.inputs.size() > kMostInputs || !writes_within || !inputs_stay) {
     return std::nullopt;
   }
   std::vector<Node> nodes;
   for (const int64_t member : group.nodes) nodes.push_back(rewriter.At(member));
+  group.draws = std::ranges::any_of(nodes, Draws);
   group.twin = TwinOf(nodes, group.inputs, group.biases);
   const int64_t result = rewriter.At(node).results[0].value;
   group.build = BuildOf(nodes, group.inputs, group.biases, forms.rounded.contains(result),
@@ -727,7 +820,8 @@ void FuseGenerated(Rewriter& rewriter, const WantedForms& forms) {
     const int64_t result = rewriter.At(i).results[0].value;
     const std::optional<GeneratedGroup> group = GeneratedGroupOf(rewriter, i, forms);
     if (!group) continue;
-    const auto function = std::make_shared<const ops::GeneratedFunction>(group->build, group->twin);
+    const auto function =
+        std::make_shared<const ops::GeneratedFunction>(group->build, group->twin, group->draws);
     const auto operation =
         [function](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
       std::vector<at::Tensor> inputs;

@@ -30,6 +30,7 @@ struct GeneratedGroup {
   std::vector<int64_t> nodes;   // in the order of the program
   std::vector<int64_t> inputs;  // values that the group reads
   std::vector<LayersBias> biases{};
+  bool draws = false;  // whether it has a dropout that drops elements
   ops::BuildTerms build;
   ops::GeneratedTwin twin;
 };

@@ -139,6 +139,8 @@ at::Tensor ValueOf(const TensorTerms& terms, TermId term, const std::vector<at::
     }
     case Primitive::kRepeat:
       return value(0).repeat_interleave(of.step, reduced()[0]);
+    case Primitive::kKeep:
+      break;  // LibTorch draws other numbers
   }
   return {};
 }
@@ -215,6 +217,12 @@ INSTANTIATE_TEST_SUITE_P(
         OperationCase{"Hardtanh", Call("hardtanh", 9, ", 0, 6", 10)},
         OperationCase{"LeakyRelu", Call("leaky_relu", 9, R"(, {"f": 0.1})", 10)},
         OperationCase{"Elu", Call("elu", 9, R"(, {"f": 1.5}, 1, 1)", 10)},
+        OperationCase{"Clamp", Call("clamp", 9, R"(, {"f": -2.0}, 1)", 10)},
+        OperationCase{"ClampAbove", Call("clamp", 9, ", null, 1", 10)},
+        OperationCase{"ClampMin", Call("clamp_min", 9, R"(, {"f": 0.5})", 10)},
+        OperationCase{"ClampMax", Call("clamp_max", 9, R"(, {"f": 0.5})", 10)},
+        OperationCase{"LayerNorm", Call("layer_norm", 9,
+                                        R"(, [50], {"v": 7}, {"v": 8}, {"f": 1e-5}, true)", 10)},
         OperationCase{"Exp", Call("exp", 9, "", 10)},
         OperationCase{"Power", Call("pow", 9, ", 3", 10)},
         OperationCase{"Addcmul", Call("addcmul", 9, R"(, {"v": 3}, {"v": 7}, 2)", 10)},
@@ -312,10 +320,17 @@ TEST(GeneratedGroupTest, PoolsTiles) {
   ExpectIsGroup(text, {2, 3, 6, 9}, wanted);
   ExpectIsGroup(text, {3, 5, 4}, wanted);
   EXPECT_EQ(SizeOf(pool(", [3, 3], [], [0, 0], false, true, null"), 0), 1);
+  // With a rest that would be a tile of its own there is no term, which is known when the sizes are.
+  const std::string ceils = pool(", [2, 2], [2, 2], [0, 0], true, false, null");
+  ExpectIsGroup(ceils, {2, 3, 6, 8}, wanted);
+  Program program = ProgramOf(ceils);
+  TensorTerms terms;
+  const auto group = GeneratedGroupOf(Rewriter(program), 0, /*forms=*/{});
+  EXPECT_EQ(group->build(terms, {terms.Input(0, {2, 3, 6, 9})}, {at::kFloat}, at::kFloat).type,
+            at::kBool);
   for (const char* const other :
        {", [3, 3], [2, 2], [0, 0], false, true, null",
-        ", [2, 2], [2, 2], [1, 1], false, true, null", ", [2, 2], [2, 2], [0, 0], true, true, null",
-        ", [2, 2], [2, 2], [0, 0], false, true, 3",
+        ", [2, 2], [2, 2], [1, 1], false, true, null", ", [2, 2], [2, 2], [0, 0], false, true, 3",
         ", [7, 7], [7, 7], [0, 0], false, true, null"}) {
     EXPECT_EQ(SizeOf(pool(other), 0), 0) << other;
   }
@@ -384,6 +399,23 @@ TEST(GeneratedGroupTest, MakesAMaskAsAttentionWantsIt) {
   EXPECT_FALSE(forms.rounded.contains(9));
 }
 
+// The type of an expanded tensor is its own, not that of the tensor whose sizes it gets.
+TEST(GeneratedGroupTest, ExpandsInItsOwnType) {
+  Program program = ProgramOf(Text({Of("mul", 0, 1, 9), Of("expand_as", 9, 2, 10)}, 10));
+  const auto group = GeneratedGroupOf(Rewriter(program), 1, /*forms=*/{});
+  TensorTerms terms;
+  std::vector<TermId> inputs;
+  std::vector<at::ScalarType> types;
+  for (const int64_t value : group->inputs) {
+    const bool is_other = value == 2;
+    inputs.push_back(terms.Input(value, is_other ? Sizes{3, 4, 50} : Sizes{4, 1}));
+    types.push_back(is_other ? at::kFloat : at::kHalf);
+  }
+  const auto result = group->build(terms, inputs, types, at::kHalf);
+  EXPECT_EQ(result.type, at::kHalf);
+  EXPECT_EQ(terms.SizesOf(result.term), (Sizes{3, 4, 50}));
+}
+
 // LibTorch computes otherwise with bools than with 0 and 1: the sum of two is true, and that of many an integer.
 TEST(GeneratedGroupTest, TakesBoolsAsConditionsAlone) {
   const auto type_of = [](const std::vector<std::string>& nodes, int output,
@@ -410,8 +442,33 @@ TEST(GeneratedGroupTest, TakesBoolsAsConditionsAlone) {
   EXPECT_EQ(type_of(summed, 10, {at::kFloat, at::kFloat}), at::kFloat);
 }
 
-TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItIsAGroupNorm) {
+// A dropout belongs to a group; alone it is LibTorch's. What it draws depends on the key, which is the last input.
+TEST(GeneratedGroupTest, DrawsForDropout) {
+  const auto group_of = [](const std::string& arguments) {
+    Program program = ProgramOf(Text({Of("mul", 0, 1, 9), Call("dropout", 9, arguments, 10)}, 10));
+    return GeneratedGroupOf(Rewriter(program), 1, /*forms=*/{});
+  };
+  EXPECT_FALSE(group_of(R"(, {"f": 0.0}, true)")->draws);
+  EXPECT_FALSE(group_of(R"(, {"f": 0.3}, false)")->draws);
+  EXPECT_FALSE(group_of(R"(, {"f": 1.0}, true)"));
+  EXPECT_EQ(SizeOf(Text({Call("dropout", 0, R"(, {"f": 0.3}, true)", 9)}, 9), 0), 0);
+  const auto group = group_of(R"(, {"f": 0.3}, true)");
+  ASSERT_TRUE(group && group->draws);
+  TensorTerms terms;
+  const std::vector<TermId> inputs = {terms.Input(0, {4, 50}), terms.Input(1, {4, 50}),
+                                      terms.Input(2, {2})};
+  const auto result = group->build(terms, inputs, {at::kHalf, at::kHalf, at::kFloat}, at::kHalf);
+  EXPECT_EQ(result.type, at::kHalf);
+  const ops::Term& product = terms.At(result.term);
+  EXPECT_EQ(product.primitive, Primitive::kMultiply);
+  EXPECT_EQ(product.operands[0], terms.Product(inputs[0], inputs[1]));
+  EXPECT_EQ(product.operands[1], terms.Keep(inputs[2], 0.3, 10, {4, 50}));
+}
+
+TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItPays) {
+  EXPECT_EQ(SizeOf(Text({Call("silu", 0, "", 9)}, 9), 0), 0);
   EXPECT_EQ(SizeOf(Text({Call("softmax", 0, ", -1, null", 9)}, 9), 0), 0);
+  EXPECT_EQ(SizeOf(Text({Call("softmax", 0, ", 0, null", 9)}, 9), 0), 1);
   EXPECT_EQ(
       SizeOf(Text({Call("group_norm", 0, R"(, 5, {"v": 7}, {"v": 8}, {"f": 1e-5}, true)", 9)}, 9),
              0),

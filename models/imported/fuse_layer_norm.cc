@@ -89,6 +89,10 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   }
   const bool adds = in_front(maker) && IsSum(rewriter.At(maker)) && !rewriter.IsWritten(input);
   if (adds) chain.insert(chain.begin(), maker);
+  // Under autocast the norm of a product is float32. The kernels of RowsNorm() would first need the product in float32,
+  // and what comes after the norm, such as a residual sum, can be in one kernel with it: this is left to
+  // fuse_generated.h.
+  if (!adds && uses.wide && rewriter.IsOfProduct(input) && IsValue(norm.arguments[kBias])) return;
 
   const int64_t rounded = rewriter.NewValue(y);
   rewriter.Replace(y, rounded, rounding);

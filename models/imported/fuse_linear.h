@@ -1,10 +1,15 @@
-// Linear layers with the activation that follows (fuse.h):
+// Linear layers with the activation that follows, and linear layers whose input is also read by later operations (fuse.h),
+// for example the layers that compute queries, keys and values:
 //
 //   linear with a bias -> gelu, silu, relu or hardswish      linear without the bias -> BiasActivation()
+//   linear                                                   LinearAndInput(), which also returns its input, for later
+//                                                            operations
 //
-// One kernel adds the bias and applies the activation, and one kernel computes the gradients of both: backward needs no
-// separate pass over the hidden layer's gradient for the bias. These kernels are for rows that are contiguous. What
-// follows a linear layer that reads columns is left to fuse_generated.h.
+// In the first case one kernel adds the bias and applies the activation, and one kernel computes the gradients of both:
+// backward needs no separate pass over the hidden layer's gradient for the bias. In the second case backward receives
+// the input's gradient from the later operations, and adds it in the kernel of its own matrix product. Both may be true
+// of one layer. These kernels are for rows that are contiguous. What follows a linear layer that reads columns is left
+// to fuse_generated.h.
 #pragma once
 
 #include <cstdint>

@@ -20,16 +20,16 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
       !IsConstant(pool.arguments[kCeils], false)) {
     return;
   }
-  // Operations that read the input later get the input from the pooling, so that the pooling's backward can add their
-  // gradients.
-  const int64_t passed = rewriter.PassOn(pool.arguments[kInput].value, node);
   const auto run = [window = *window, stride = *stride, padding = *padding](
                        const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {
     const auto [pooled, of_later] =
         ops::ForkedMaxPool(arguments[0].toTensor(), window, stride, padding);
     return {pooled, of_later};
   };
-  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value, passed}, node);
+  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value, -1}, node);
+  // Operations that read the input later get the input from the pooling, so that the pooling's backward can add their
+  // gradients.
+  rewriter.PassOn(pool.arguments[kInput].value, node, /*result=*/1);
 }
 
 }  // namespace lockstep::exported

@@ -327,6 +327,40 @@ void ExpectComputesRows(const std::string& text, const ExpectedOf& expected) {
   ExpectAlikeAndRounded(text, {4, 6, kChannels}, RowsTensors, expected);
 }
 
+// Checks that a linear layer returns its input for other layers and for the sum after it, also with an activation, but
+// not for operations that do not need the layer.
+TEST(Fuse, AddsGradientsWhereALinearLayerForks) {
+  const auto text = [](const std::string& nodes, int output) {
+    return fmt::format(
+        R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"square": 3, "bias": 2}}, "buffers": {{}},
+            "constants": {{}}, "nodes": [{}], "output": {}}})",
+        nodes, output);
+  };
+  const auto make = [] {
+    at::manual_seed(1);
+    ExportedGraph::Tensors tensors;
+    tensors.parameters["square"] = at::randn({kChannels, kChannels}).requires_grad_();
+    tensors.parameters["bias"] = at::randn({kChannels}).requires_grad_();
+    return tensors;
+  };
+  const std::string biased = Call("linear", "", 4, R"(, {"v": 3}, {"v": 2})", 5);
+  const std::string both = text(Chain({Of("sigmoid", 0, 4), biased, Of("relu", 5, 6),
+                                       Linear(4, 3, 7), Sum("add", 6, 7, 8), Sum("add", 8, 4, 9)}),
+                                9);
+  const exported::Program program = Fused(both);
+  ASSERT_EQ(program.nodes.size(), 4) << "a sigmoid, two layers, and the sums";
+  for (const int layer : {1, 2}) EXPECT_GE(program.nodes[layer].results[1].value, 0);
+  ExpectAlikeAndRounded(both, {4, 6, kChannels}, make, [](auto& of, auto& tensors) {
+    const Tensor x = at::sigmoid(of), square = tensors.parameters.at("square");
+    return at::relu(at::linear(x, square, tensors.parameters.at("bias"))) + at::linear(x, square) +
+           x;
+  });
+  // Here the cosine could be in one kernel with the sigmoid.
+  const std::string apart =
+      text(Chain({Of("sigmoid", 0, 4), Linear(4, 3, 5), Of("cos", 4, 6), Sum("add", 5, 6, 7)}), 7);
+  EXPECT_TRUE(Fused(apart).nodes[1].operation);
+}
+
 Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
   return at::layer_norm(x, {kChannels}, tensors.parameters.at("weight"),
                         tensors.parameters.at("bias"), 1e-5);
@@ -675,10 +709,10 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
       ExpectComputesWindows(is_explicit, hides, 0.5, WindowsTensors);
       // WindowAttention() does not support a bias that all heads share, so LibTorch's operations are called.
       ExpectComputesWindows(is_explicit, hides, 0.5, OneHeadsTensors);
-      // With dropout, scaled_dot_product_attention is still fused. Of explicit scores only the softmax and the bias are one
-      // operation; with a mask views lie between the two.
+      // With dropout, scaled_dot_product_attention is still fused. Of explicit scores only the bias, the softmax and the
+      // dropout are one operation; with a mask views lie between the bias and the softmax.
       const auto dropping = WindowNodes(is_explicit, hides, 0.5, /*dropout=*/0.1);
-      const size_t apart = dropping.size() - (hides ? 0 : 1);
+      const size_t apart = dropping.size() - (hides ? 1 : 2);
       EXPECT_EQ(NodesOf(WindowsText(dropping)), is_explicit ? apart : left + 1);
     }
   }
@@ -962,6 +996,21 @@ TEST(Fuse, SqueezesAndExcites) {
   }
 }
 
+// ECA-Net's gates: a mean without the dimensions of the pixels, and a gate that is expanded.
+TEST(Fuse, ExcitesByAnExpandedGate) {
+  const std::string text =
+      ExciteText({Of("sin", 0, 9), PixelMean(9, 10, "false"), Of("sigmoid", 10, 11),
+                  View("view", 11, "[4, 8, 1, 1]", 12),
+                  Call("expand_as", "", 12, R"(, {"v": 9})", 13), Sum("mul", 9, 13, 15)},
+                 15);
+  EXPECT_EQ(NodesOf(text), 5);
+  EXPECT_EQ(FusedNodesOf(text), 2);
+  ExpectAlikeAndRounded(text, {4, kChannels, 6, 5}, ExciteTensors, [](auto& x, auto&) {
+    const Tensor y = at::sin(x);
+    return y * at::sigmoid(y.mean({2, 3}, /*keepdim=*/true));
+  });
+}
+
 TEST(Fuse, LeavesAProductThatIsNoExcitation) {
   const std::vector<std::string> nodes = ExciteNodes(PixelMean(9, 10), /*gate_first=*/false);
   // The mean and the product are not fused, because value 9 has another user or is the output. Three fused nodes remain:
@@ -974,11 +1023,10 @@ TEST(Fuse, LeavesAProductThatIsNoExcitation) {
   std::vector<std::string> other = nodes;
   other.back() = Sum("mul", 9, 7, 15);
   EXPECT_EQ(FusedNodesOf(ExciteText(other, 15)), 3);
-  // The mean and the product are not fused if the mean is not over all pixels, or drops the dimensions of the pixels.
+  // The mean and the product are not fused if the mean is not over all pixels.
   EXPECT_EQ(FusedNodesOf(
                 ExciteText(ExciteNodes(View("adaptive_avg_pool2d", 9, "[1, 2]", 10), false), 15)),
             3);
-  EXPECT_EQ(FusedNodesOf(ExciteText(ExciteNodes(PixelMean(9, 10, "false"), false), 15)), 3);
   // The same holds if value 9 is changed in place, through a view, between the mean and the product.
   std::vector<std::string> written = nodes;
   written.insert(written.begin() + 1, View("view", 8, "[-1]", 20));
@@ -990,6 +1038,25 @@ TEST(Fuse, LeavesAProductThatIsNoExcitation) {
 
 std::string Pad(int x, int out) {
   return Call("pad", "", x, R"(, [0, 0, 0, 0], "constant", null)", out);
+}
+
+TEST(Fuse, LeavesOutADropoutOfNothing) {
+  const auto nodes_of = [](const std::string& arguments) {
+    return NodesOf(RowsText(Chain({Linear(0, 3, 5), Call("dropout", "", 5, arguments, 6),
+                                   Of("relu_", 6, 7), Sum("add", 7, 5, 8)}),
+                            8));
+  };
+  EXPECT_EQ(nodes_of(R"(, {"f": 0.0}, true)"), 3);
+  EXPECT_EQ(nodes_of(R"(, {"f": 0.5}, false)"), 3);
+  EXPECT_EQ(nodes_of(R"(, {"f": 0.5}, true)"), 4);
+  // The sum reads what relu_ has written.
+  ExpectComputesRows(
+      RowsText(Chain({Linear(0, 3, 5), Call("dropout", "", 5, R"(, {"f": 0.0}, true)", 6),
+                      Of("relu_", 6, 7), Sum("add", 7, 5, 8)}),
+               8),
+      [](auto& x, auto& tensors) {
+        return 2 * at::relu(at::linear(x, tensors.parameters.at("square")));
+      });
 }
 
 TEST(Fuse, LeavesOutAPadOfNothing) {

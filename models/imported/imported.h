@@ -49,6 +49,7 @@ class Imported : public Model {
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   bool SharesStatistics() const override { return training_->batch_norms() > 0; }
+  bool GeneratesKernels() const override { return true; }
 
  private:
   at::Tensor OutputOf(const at::Tensor& input, bool has_samples) const;

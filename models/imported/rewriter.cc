@@ -15,6 +15,11 @@ constexpr std::array<std::string_view, 14> kMoves = {
     "aten::flatten", "aten::unsqueeze", "aten::squeeze", "aten::alias",     "aten::roll",
     "aten::clone",   "aten::expand",    "aten::slice",   "aten::unflatten"};
 
+// Operations that autocast computes in 16 bits.
+constexpr std::array<std::string_view, 5> kProducts = {"aten::linear", "aten::conv2d",
+                                                       "aten::matmul", "aten::bmm",
+                                                       "aten::scaled_dot_product_attention"};
+
 bool Moves(const Node& node) {
   return node.results.size() == 1 && !node.results[0].is_list &&
          std::ranges::find(kMoves, NameOf(node)) != kMoves.end();
@@ -143,10 +148,7 @@ bool Rewriter::IsRoundedBy(int64_t user, int64_t value) const {
     return node.autocast && IsValue(node.arguments[0]) && node.arguments[0].value == value &&
            !(IsValue(node.arguments[1]) && node.arguments[1].value == value);
   }
-  if (name == "aten::scaled_dot_product_attention" || name == "aten::matmul" ||
-      name == "aten::bmm") {
-    return node.autocast;
-  }
+  if (std::ranges::find(kProducts, name) != kProducts.end()) return node.autocast;
   return Moves(node) && IsRoundedByAll(node.results[0].value);
 }
 
@@ -164,13 +166,21 @@ bool Rewriter::IsRoundedByAll(int64_t value) const {
          std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
 }
 
-bool Rewriter::IsParameter(int64_t value) const {
+int64_t Rewriter::BeforeMoves(int64_t value) const {
   for (int64_t maker = MakerOf(value);
        maker >= 0 && Moves(At(maker)) && IsValue(At(maker).arguments[0]); maker = MakerOf(value)) {
     value = At(maker).arguments[0].value;
   }
-  return parameters_.contains(value);
+  return value;
 }
+
+bool Rewriter::IsOfProduct(int64_t value) const {
+  const int64_t maker = MakerOf(BeforeMoves(value));
+  return maker >= 0 && At(maker).autocast &&
+         std::ranges::find(kProducts, NameOf(At(maker))) != kProducts.end();
+}
+
+bool Rewriter::IsParameter(int64_t value) const { return parameters_.contains(BeforeMoves(value)); }
 
 bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {
   const auto last = last_written_.find(groups_.Of(value));
@@ -216,22 +226,47 @@ int64_t Rewriter::NewValue(int64_t like) {
 
 void Rewriter::Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes) {
   for (const int64_t i : in_nodes) {
-    for (Argument& argument : program_.nodes[i].arguments) Rename(argument, value, by);
+    const auto fused = fused_.find(i);
+    Node& node = fused != fused_.end() ? fused->second : program_.nodes[i];
+    for (Argument& argument : node.arguments) Rename(argument, value, by);
     users_[by].push_back(i);
     std::erase(users_[value], i);
   }
 }
 
-int64_t Rewriter::PassOn(int64_t input, int64_t node) {
+std::vector<int64_t> Rewriter::LaterReaders(int64_t input, int64_t node) const {
   const bool arises = input >= values_ || maker_[input] >= 0;
-  if (!arises || IsWrittenAfter(input, node)) return -1;
-  std::vector<int64_t> later;
-  std::ranges::copy_if(users_[input], std::back_inserter(later),
-                       [&](int64_t user) { return user > node && !IsGone(user); });
-  if (later.empty()) return -1;
+  std::vector<int64_t> readers;
+  if (!arises || IsWrittenAfter(input, node)) return readers;
+  std::set<int64_t> dependent;  // the values that need a result of `node`
+  const auto add_results = [&](const Node& of) {
+    for (const int64_t value : ResultsOf(of)) dependent.insert(value);
+  };
+  add_results(At(node));
+  for (int64_t i = node + 1; i < size(); ++i) {
+    const auto fused = fused_.find(i);
+    const Node& later = fused != fused_.end() ? fused->second : At(i);
+    const std::vector<int64_t> read = ValuesOf(later);
+    const bool depends =
+        std::ranges::any_of(read, [&](int64_t value) { return dependent.contains(value); });
+    if (depends) {
+      add_results(At(i));
+      add_results(later);
+    }
+    if (std::ranges::find(read, input) == read.end()) continue;
+    const bool is_fused = fused != fused_.end();
+    const bool is_product = std::ranges::find(kProducts, NameOf(later)) != kProducts.end();
+    if (is_fused || (!IsGone(i) && (depends || is_product))) readers.push_back(i);
+  }
+  return readers;
+}
+
+void Rewriter::PassOn(int64_t input, int64_t node, size_t result) {
+  const std::vector<int64_t> readers = LaterReaders(input, node);
+  if (readers.empty()) return;
   const int64_t passed = NewValue(input);
-  Replace(input, passed, later);
-  return passed;
+  Replace(input, passed, readers);
+  fused_.at(node).results[result].value = passed;
 }
 
 void Rewriter::SetArguments(int64_t node, std::vector<Argument> arguments) {

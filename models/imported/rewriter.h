@@ -80,6 +80,10 @@ class Rewriter {
   // operations that only move values, such as a transpose. Returns no nodes if `node` itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
 
+  // Returns whether the value has 16 bits under autocast: whether it is the result of a product, or of moving the values of
+  // one.
+  bool IsOfProduct(int64_t value) const;
+
   // Returns whether the value is a parameter, or the result of moving a parameter's values, such as a reshape.
   bool IsParameter(int64_t value) const;
 
@@ -99,12 +103,16 @@ class Rewriter {
   int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
 
-  // Adds a new value for a tensor `input` that the operation at `node` reads and also returns, makes the nodes that
-  // read `input` after `node` read the new value, and returns the number of the new value. The backward of the
-  // operation then receives the gradients from those nodes. Returns -1 and changes nothing if there are no such nodes,
-  // if an operation may write to `input` after `node`, or if `input` is not the result of a node (for example, if it is
-  // the graph's input).
-  int64_t PassOn(int64_t input, int64_t node);
+  // Returns the nodes after `node` that may read `input` from `node` instead, if `node` also returned it: those that
+  // need a result of `node` anyway, products, and fused operations. (Other nodes could be in one kernel with the maker
+  // of `input`, and must not wait for `node`.) Returns no nodes if an operation may write to `input` after `node`, or if
+  // `input` is not the result of a node (for example, if it is the graph's input).
+  std::vector<int64_t> LaterReaders(int64_t input, int64_t node) const;
+
+  // Makes LaterReaders(input, node) read the result number `result` of the operation that Put() placed at `node`. This
+  // result must be `input` itself. The backward of the operation then receives the gradients from those nodes. The
+  // result is not used if there are no such nodes.
+  void PassOn(int64_t input, int64_t node, size_t result);
 
   // Gives the node other arguments.
   void SetArguments(int64_t node, std::vector<Argument> arguments);
@@ -117,6 +125,7 @@ class Rewriter {
 
  private:
   bool ChangesATensor(const Node& node) const;
+  int64_t BeforeMoves(int64_t value) const;
   bool IsRoundedByAll(int64_t value) const;
   bool IsRoundedBy(int64_t user, int64_t value) const;
 

@@ -94,6 +94,14 @@ Json LineOf(const MicroBatchChosen& event) {
           {"why", event.why}};
 }
 
+Json LineOf(const KernelsGenerated& event) {
+  return {{"event", "kernels"},
+          {"compiled", event.compiled},
+          {"kept", event.kept},
+          {"compiling_s", Round(event.compiling_s, 3)},
+          {"waited_s", Round(event.waited_s, 3)}};
+}
+
 Json LineOf(const OutOfMemory& event) {
   Json line{{"event", "out_of_memory"},
             {"step", event.step},

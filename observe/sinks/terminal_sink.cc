@@ -87,6 +87,15 @@ class TerminalSink final : public EventSink {
                           event.micro_batch, event.why));
   }
 
+  void Tell(const KernelsGenerated& event) {
+    if (event.compiled == 0) return;
+    line_.Say(
+        fmt::format("kernels: {} were compiled for this model and GPU, for which the first step "
+                    "waited {:.1f} s, and {} were "
+                    "there already: the next run finds them all",
+                    event.compiled, event.waited_s, event.kept));
+  }
+
   void Tell(const OutOfMemory& event) {
     line_.Say(fmt::format(
         "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "

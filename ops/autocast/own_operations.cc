@@ -14,7 +14,6 @@
 #include "ops/convolution/depthwise_convolution.h"
 #include "ops/convolution/stem_convolution.h"
 #include "ops/product/columns_linear.h"
-#include "ops/product/linear.h"
 
 namespace lockstep::ops {
 namespace {
@@ -132,14 +131,18 @@ at::Tensor AnyConvolution(const at::Tensor& x, const at::Tensor& weight, const M
                           benchmark, deterministic, cudnn_enabled, allow_tf32);
 }
 
+// Returns whether Lockstep's operations compute a linear layer under autocast that rounds to `type`.
+bool IsOwnLinear(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                 std::optional<at::ScalarType> type) {
+  return type && IsWeight(weight, x, 2) && weight.is_contiguous() && x.dim() > 1 &&
+         x.size(-1) == weight.size(1) &&
+         (!IsDefined(bias) || IsFloatVector(*bias, weight.size(0), x));
+}
+
 at::Tensor LinearOf(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias) {
   const std::optional<at::ScalarType> type = RoundedType();
-  const bool has_bias = IsDefined(bias);
-  const bool is_own = type && IsWeight(weight, x, 2) && weight.is_contiguous() && x.dim() > 1 &&
-                      x.size(-1) == weight.size(1) &&
-                      (!has_bias || IsFloatVector(*bias, weight.size(0), x));
-  if (is_own) {
-    const at::Tensor input = Rounded16(x, type), added = has_bias ? *bias : at::Tensor();
+  if (IsOwnLinear(x, weight, bias, type)) {
+    const at::Tensor input = Rounded16(x, type), added = IsDefined(bias) ? *bias : at::Tensor();
     return IsForColumnsLinear(input, weight)
                ? ColumnsLinear(input, weight, added)
                : Linear(input, weight, added, WeightLayout::kOutputsInputs);
@@ -178,6 +181,14 @@ class NoWarning : public c10::WarningHandler {
 
 void RegisterOwnOperations(torch::Library& library) {
   for (const auto& [name, kernel] : kOwnOperations) library.impl(name.data(), kernel());
+}
+
+LinearFork LinearAndInput(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const std::optional<at::ScalarType> type = RoundedType();
+  const bool is_own = IsOwnLinear(x, weight, bias, type) && x.scalar_type() == *type &&
+                      !IsForColumnsLinear(x, weight);
+  if (is_own) return ForkedLinear(x, weight, bias, WeightLayout::kOutputsInputs);
+  return {at::linear(x, weight, bias.defined() ? MaybeTensor(bias) : std::nullopt), x};
 }
 
 bool IsOwnOperation(std::string_view name) {

@@ -23,9 +23,12 @@
 //   sizes or types that do not fit together -> LibTorch's exception -> OwnOperationsTest.SayWhatDoesNotFit
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
 #include <string_view>
+
+#include "ops/product/linear.h"
 
 namespace lockstep::ops {
 
@@ -35,6 +38,10 @@ void UseOwnOperations();
 // Registers the same operations in `library`, whose dispatch key replaces autocast's key. The simulated ("foretold")
 // GPU, on which Lockstep predicts the memory of a run (base/tensor/foretold_gpu.h), uses this function.
 void RegisterOwnOperations(torch::Library& library);
+
+// Returns what at::linear(x, weight, bias) returns in the autocast mode that is on, and x itself, as ForkedLinear() does
+// (linear.h). Where LibTorch computes the linear layer, x is the tensor that was given.
+LinearFork LinearAndInput(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // Returns whether RegisterOwnOperations() registers the operation `name`, for example "conv2d".
 bool IsOwnOperation(std::string_view name);

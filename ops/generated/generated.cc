@@ -1,13 +1,16 @@
 #include "ops/generated/generated.h"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/tensor/autocast.h"
+#include "base/tensor/foretold_gpu.h"
 #include "ops/common/launch_arguments.h"
 #include "ops/common/second_derivative.h"
 #include "ops/generated/kernel_cache.h"
@@ -34,7 +37,8 @@ struct GeneratedFunction::Prepared {
   bool PassesGradient(size_t input) const;
   std::vector<WantedTerm> WantedGradients() const;
   std::shared_ptr<const KernelPlan> BackwardFor(const TensorLayout& gradient) const;
-  // Begins to compile the kernels of forward and of the usual backward for the tensor's GPU.
+  // Begins to compile the kernels of forward and of the usual backward for the tensor's GPU, or for the GPU that a
+  // foretold GPU stands for.
   void CompileKernels(const at::Tensor& on) const;
 };
 
@@ -134,6 +138,9 @@ class GeneratedOperation : public torch::autograd::Function<GeneratedOperation> 
     const size_t inputs = prepared.inputs.size();
     variable_list results(inputs + 1);
     if (IsDifferentiatedAgain()) {
+      TORCH_CHECK(!kept->function->draws(),
+                  "a gradient of a gradient passes through dropout, whose random numbers are not "
+                  "kept: take a model without dropout");
       variable_list own(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(inputs));
       for (size_t i = 0; i < inputs; ++i) {
         if (own[i].defined()) continue;
@@ -166,6 +173,13 @@ class GeneratedOperation : public torch::autograd::Function<GeneratedOperation> 
     return results;
   }
 };
+
+// Returns a key of TensorTerms::Keep() for the tensor's GPU. It comes from LibTorch's generator, whose state checkpoints
+// keep.
+at::Tensor NewKey(const at::Tensor& on) {
+  constexpr int64_t kBelow = int64_t{1} << 24;
+  return at::randint(kBelow, {2}, on.options().dtype(at::kFloat).requires_grad(false));
+}
 
 }  // namespace
 
@@ -202,10 +216,11 @@ std::shared_ptr<const KernelPlan> Prepared::BackwardFor(const TensorLayout& grad
 }
 
 void Prepared::CompileKernels(const at::Tensor& on) const {
-  Launch(on, [&](cudaStream_t) {
-    for (const PlannedKernel& kernel : forward.kernels) CompileAhead(kernel.text);
-    for (const PlannedKernel& kernel : backward[0].second->kernels) CompileAhead(kernel.text);
-  });
+  const std::optional<c10::Device> gpu = RealGpuOf(on.device());
+  if (!gpu) return;
+  const c10::cuda::CUDAGuard guard(*gpu);
+  for (const PlannedKernel& kernel : forward.kernels) CompileAhead(kernel.text);
+  for (const PlannedKernel& kernel : backward[0].second->kernels) CompileAhead(kernel.text);
 }
 
 std::shared_ptr<const Prepared> GeneratedFunction::Prepare(
@@ -286,9 +301,11 @@ ElementType ElementTypeOf(at::ScalarType type) {
 
 at::Tensor Generated(const std::shared_ptr<const GeneratedFunction>& function,
                      const std::vector<at::Tensor>& inputs) {
-  const std::shared_ptr<const Prepared> prepared = function->Prepare(inputs);
+  std::vector<at::Tensor> all = inputs;
+  if (function->draws() && IsOnGpu(inputs[0])) all.push_back(NewKey(inputs[0]));
+  const std::shared_ptr<const Prepared> prepared = function->Prepare(all);
   if (!prepared) return function->Twin(inputs);
-  return GeneratedOperation::apply(at::TensorList(inputs),
+  return GeneratedOperation::apply(at::TensorList(all),
                                    c10::make_intrusive<Kept>(function, prepared));
 }
 

@@ -39,9 +39,12 @@ using BuildTerms = std::function<GeneratedResult(
 
 class GeneratedFunction {
  public:
-  // `build` and `twin` must describe the same function.
-  GeneratedFunction(BuildTerms build, GeneratedTwin twin)
-      : build_(std::move(build)), twin_(std::move(twin)) {}
+  // `build` and `twin` must describe the same function. If `draws`, the function draws random numbers, as dropout does:
+  // `build` gets one more input, the key of TensorTerms::Keep(), and its gradients have no gradients.
+  GeneratedFunction(BuildTerms build, GeneratedTwin twin, bool draws = false)
+      : build_(std::move(build)), twin_(std::move(twin)), draws_(draws) {}
+
+  bool draws() const { return draws_; }
 
   at::Tensor Twin(const std::vector<at::Tensor>& inputs) const { return twin_(inputs); }
 
@@ -63,6 +66,7 @@ class GeneratedFunction {
 
   BuildTerms build_;
   GeneratedTwin twin_;
+  bool draws_;
   // The mutex is needed because activation checkpointing runs forward in backward's thread.
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Key, std::shared_ptr<const Prepared>>> prepared_;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -363,6 +364,49 @@ TEST(GeneratedText, ReadsBools) {
   EXPECT_TRUE(IsNear(found, wanted, 1e-5));
 }
 
+// Returns x times the factors of dropout, as the text computes them on the CPU.
+at::Tensor DroppedOnHost(const at::Tensor& x, const at::Tensor& key, double drops, int64_t number) {
+  TensorTerms terms;
+  const TermId of_x = terms.Input(0, x.sizes().vec()), of_key = terms.Input(1, {2});
+  const TermId result = terms.Product(of_x, terms.Keep(of_key, drops, number, x.sizes().vec()));
+  PlanRequest request{
+      .inputs = {LayoutOf(x), LayoutOf(key)}, .given = {}, .wanted = {}, .order = {}};
+  request.order = OrderOf(request.inputs);
+  request.wanted = {{.term = result, .type = ElementType::kFloat32, .sizes = x.sizes().vec()}};
+  const KernelPlan plan = PlanOf(terms, request);
+  return RunOnHost(plan, {x, key})[plan.results[0]];
+}
+
+// Dropout's factors depend on the key, the number and an element's place, but not on where it lies in memory.
+TEST(GeneratedText, DropsTheSameInEachLayout) {
+  const at::Tensor x = at::ones({6, 16, 10, 12});
+  const at::Tensor key = at::tensor({12345.0F, 16777215.0F});
+  const at::Tensor dropped = DroppedOnHost(x, key, 0.25, 7);
+  EXPECT_TRUE(at::equal(dropped, (dropped > 0) * (1 / 0.75F)));
+  const auto count = static_cast<double>(x.numel());
+  const auto is_share = [&](const at::Tensor& are, double share) {
+    const double off = are.to(at::kDouble).mean().item<double>() - share;
+    return std::abs(off) < 5 * std::sqrt(share * (1 - share) / count);
+  };
+  EXPECT_TRUE(is_share(dropped == 0, 0.25));
+  for (const at::Tensor& laid : {x.contiguous(at::MemoryFormat::ChannelsLast),
+                                 x.transpose(2, 3).contiguous().transpose(2, 3),
+                                 x.to(at::kBFloat16), at::ones({1, 16, 10, 1}).expand(x.sizes())}) {
+    EXPECT_TRUE(at::equal(DroppedOnHost(laid, key, 0.25, 7), dropped));
+  }
+  // With another number or key, whether an element is dropped has nothing to do with whether it was.
+  const at::Tensor other_key = at::tensor({12345.0F, 16777214.0F});
+  for (const at::Tensor& other :
+       {DroppedOnHost(x, key, 0.25, 8), DroppedOnHost(x, other_key, 0.25, 7)}) {
+    EXPECT_TRUE(is_share((other == 0) & (dropped == 0), 0.25 * 0.25));
+  }
+  // Nor is it that of its neighbours.
+  for (const int64_t dim : {1, 2, 3}) {
+    EXPECT_TRUE(is_share((dropped.roll(1, dim) == 0) & (dropped == 0), 0.25 * 0.25));
+  }
+  EXPECT_TRUE(at::equal(DroppedOnHost(x, key, 0, 7), x));
+}
+
 TEST(GeneratedTerms, SumsOfTheSameValuesAreOneSum) {
   // The gradient of weights and that of the statistics need the sum of dy * x over the pixels; the weights' is summed
   // over the samples, too.
@@ -456,6 +500,36 @@ TEST_P(GeneratedOnGpu, IsLibTorchs) {
       EXPECT_TRUE(at::equal(y, Generated(FunctionOf(function), inputs)));
     }
   }
+}
+
+// x * w with dropout, whose gradients are those of the elements that were kept.
+TEST_P(GeneratedOnGpu, DropsTheSameInBackward) {
+  constexpr double kDrops = 0.3;
+  const auto function = std::make_shared<const GeneratedFunction>(
+      [](TensorTerms& to, const Terms& of, const std::vector<at::ScalarType>& types,
+         at::ScalarType) -> GeneratedResult {
+        const TermId product = to.Product(of[0], of[1]);
+        return {to.Product(product, to.Keep(of[2], kDrops, 5, to.SizesOf(product))), types[0]};
+      },
+      [](const Tensors& of) { return at::dropout(of[0] * of[1], kDrops, true); }, /*draws=*/true);
+  const at::Tensor x = (at::rand({96, 1000}, device()) + 0.5).to(dtype()).requires_grad_();
+  const at::Tensor weight = (at::rand({1000}, device()) + 0.5).to(dtype()).requires_grad_();
+  at::manual_seed(4);
+  const at::Tensor y = Generated(function, {x, weight});
+  const at::Tensor keeps = (y != 0).to(at::kDouble) / (1 - kDrops);
+  EXPECT_NEAR((y == 0).to(at::kDouble).mean().item<double>(), kDrops, 0.01);
+  EXPECT_TRUE(IsNear(y, x.to(at::kDouble) * weight.to(at::kDouble) * keeps, 1e-2));
+  const at::Tensor dy = at::randn_like(y);
+  y.backward(dy);
+  const at::Tensor kept = dy.to(at::kDouble) * keeps;
+  EXPECT_TRUE(IsNear(x.grad(), kept * weight.to(at::kDouble), 1e-2));
+  EXPECT_TRUE(IsNear(weight.grad(), (kept * x.to(at::kDouble)).sum(0), 1e-2));
+  EXPECT_FALSE(at::equal(y, Generated(function, {x, weight})));
+  at::manual_seed(4);
+  EXPECT_TRUE(at::equal(y, Generated(function, {x, weight})));
+  EXPECT_THROW(torch::autograd::grad({Generated(function, {x, weight}).sum()}, {x}, {}, true,
+                                     /*create_graph=*/true),
+               c10::Error);
 }
 
 TEST_P(GeneratedOnGpu, GradientsHaveGradients) {

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/files/cache_folder.h"
@@ -84,19 +85,51 @@ std::string Compile(const std::string& text, const Target& target) {
   return code;
 }
 
+class Reports {
+ public:
+  void Add(const KernelReport& more) {
+    const std::scoped_lock lock(mutex_);
+    report_.compiled += more.compiled;
+    report_.kept += more.kept;
+    report_.compiling_s += more.compiling_s;
+    report_.waited_s += more.waited_s;
+  }
+  KernelReport Report() {
+    const std::scoped_lock lock(mutex_);
+    return report_;
+  }
+
+ private:
+  std::mutex mutex_;
+  KernelReport report_;
+};
+
+Reports& AllReports() {
+  static Reports reports;
+  return reports;
+}
+
+std::string CompileAndReport(const std::string& text, const Target& target) {
+  const double begin = SecondsSinceBoot();
+  std::string code = Compile(text, target);
+  AllReports().Add({.compiled = 1, .compiling_s = SecondsSinceBoot() - begin});
+  return code;
+}
+
 // Returns the compiled text, from the cache folder if it is there.
 std::string CodeOf(const std::string& text, const Target& target) {
   static const std::string folder = KernelFolder(CacheFolder());
-  if (folder.empty()) return Compile(text, target);
+  if (folder.empty()) return CompileAndReport(text, target);
   int major = 0, minor = 0;
   Check(nvrtcVersion(&major, &minor), "version");
   const std::string path =
       fmt::format("{}/{:016x}-{}-nvrtc{}.{}", folder, Xxh3Of(text), target.Name(), major, minor);
   // The file has the text, too, so that no kernel of another text with the same hash is taken.
   if (std::optional<std::string> kept = KeptKernel(path); kept && kept->starts_with(text)) {
+    AllReports().Add({.kept = 1});
     return kept->substr(text.size());
   }
-  std::string code = Compile(text, target);
+  std::string code = CompileAndReport(text, target);
   KeepKernel(path, text + code);
   return code;
 }
@@ -118,7 +151,9 @@ class DeviceKernels {
     std::unique_lock lock(mutex_);
     if (const auto at = kernels_.find(text); at != kernels_.end()) return at->second;
     lock.unlock();
+    const double begin = SecondsSinceBoot();
     const std::string code = code_.Take(text);
+    AllReports().Add({.waited_s = SecondsSinceBoot() - begin});
     lock.lock();
     if (const auto at = kernels_.find(text); at != kernels_.end()) return at->second;
     // The code is never unloaded, because captured graphs may use it as long as the process lives.
@@ -154,6 +189,8 @@ DeviceKernels& CurrentKernels() {
 void CompileAhead(const std::string& text) { CurrentKernels().Begin(text); }
 
 cudaKernel_t CompiledKernel(const std::string& text) { return CurrentKernels().Of(text); }
+
+KernelReport GeneratedKernels() { return AllReports().Report(); }
 
 std::string KernelFolder(const std::string& cache) { return OwnCacheFolder(cache, "kernels"); }
 

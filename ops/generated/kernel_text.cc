@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <bit>
+#include <cstdint>
 
 namespace lockstep::ops {
 namespace {
@@ -110,6 +111,12 @@ std::string KernelText::Computed(TermId term, const Place& place) {
     case Primitive::kIfAtMost:
       text = fmt::format("{} <= {} ? {} : {}", value(0), value(1), value(2), value(3));
       break;
+    case Primitive::kKeep:
+      // The place of the operands, which are single numbers, is any.
+      text = fmt::format("Kept({}, {}, {}u, {}, {}u, float({:.17e}))", value(0), value(1), of.step,
+                         Position(place), static_cast<uint32_t>(of.number * 0x1p32),
+                         1 / (1 - of.number));
+      break;
     case Primitive::kInput:
     case Primitive::kSum:
     case Primitive::kMax:
@@ -118,6 +125,18 @@ std::string KernelText::Computed(TermId term, const Place& place) {
   const std::string name = fmt::format("v{}", names_++);
   per_lane_ += fmt::format("      const float {} = {};\n", name, text);
   return name;
+}
+
+// Returns the number of the element at the place, in the order of a contiguous tensor.
+std::string KernelText::Position(const Place& place) {
+  const Sizes strides = ContiguousStrides(place.sizes);
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < place.sizes.size(); ++i) {
+    if (place.sizes[i] == 1) continue;
+    parts.push_back(fmt::format("{} * {}", place.index[i], strides[i]));
+    if (place.lane == static_cast<int>(i)) parts.push_back(fmt::format("l * {}", strides[i]));
+  }
+  return SumText(parts);
 }
 
 std::string KernelText::Loaded(const KernelTensor& tensor, const Place& place) {

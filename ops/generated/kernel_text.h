@@ -53,6 +53,7 @@ class KernelText {
   std::string ValueAt(TermId term, const Place& place);
   std::string Computed(TermId term, const Place& place);
   std::string Loaded(const KernelTensor& tensor, const Place& place);
+  static std::string Position(const Place& place);
   Place Reshaped(const Place& place, const Sizes& sizes);
   std::string Padded(const Term& of, const Place& place);
   Place Stepped(Place place, size_t dim, int64_t step) const;

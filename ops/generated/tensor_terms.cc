@@ -32,6 +32,7 @@ size_t OperandsOf(Primitive primitive) {
     case Primitive::kSubtract:
     case Primitive::kMultiply:
     case Primitive::kDivide:
+    case Primitive::kKeep:
       return 2;
     case Primitive::kIfAtMost:
       return 4;
@@ -156,6 +157,14 @@ TermId TensorTerms::Repeat(TermId a, size_t dim, int64_t times) {
   return Along(Primitive::kRepeat, a, dim, 0, SizesOf(a)[dim] * times, times);
 }
 
+TermId TensorTerms::Keep(TermId key, double drops, int64_t number, Sizes sizes) {
+  return Add({.primitive = Primitive::kKeep,
+              .operands = {Slice(key, 0, 0, 1), Slice(key, 0, 1, 1)},
+              .number = drops,
+              .sizes = std::move(sizes),
+              .step = number});
+}
+
 std::vector<TermId> TensorTerms::Gradients(TermId result, TermId gradient,
                                            const std::vector<TermId>& inputs) {
   std::vector<TermId> of(result + 1, -1);  // for each term, the term of its gradient so far, or -1
@@ -181,6 +190,7 @@ std::vector<TermId> TensorTerms::Gradients(TermId result, TermId gradient,
       case Primitive::kStop:
       case Primitive::kMax:
       case Primitive::kFirst:
+      case Primitive::kKeep:
         break;
       case Primitive::kAdd:
         give(a, g);

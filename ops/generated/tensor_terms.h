@@ -45,6 +45,7 @@ enum class Primitive {
   kSlice,     // elements `number`, `number` + `step`, ... along the dimension of `dims`
   kPad,       // the elements of a, put there by kSlice's rule, and zeros elsewhere
   kRepeat,    // each element of a, `step` times one after the other along the dimension of `dims`
+  kKeep,  // 0 with the probability `number`, otherwise 1 / (1 - number): drawn from the keys a and b and `step`
 };
 
 // The index of a term in TensorTerms.
@@ -62,7 +63,7 @@ struct Term {
       0;  // the value of a constant, the index of an input, or where a slice or what is padded begins
   Dims dims = 0;  // of reductions, kFirst, kSlice, kPad and kRepeat
   Sizes sizes;
-  int64_t step = 1;  // of kSlice, kPad and kRepeat
+  int64_t step = 1;  // of kSlice, kPad and kRepeat; the number of a kKeep
 
   auto Key() const { return std::tuple(primitive, operands, number, dims, sizes, step); }
 };
@@ -113,6 +114,12 @@ class TensorTerms {
   TermId SumOfGroups(TermId a, size_t dim, int64_t count);
   // Returns each element of `a`, `times` times one after the other along dimension `dim`.
   TermId Repeat(TermId a, size_t dim, int64_t times);
+
+  // Returns what dropout multiplies elements of `sizes` by: 0 with the probability `drops`, which is at least 0 and below
+  // 1, and otherwise 1 / (1 - drops). `key` is a vector of two whole numbers from 0 to 2^24 - 1 that were drawn at
+  // random. The values depend on the key, on `number` and on an element's place, so they are the same wherever they are
+  // computed. The term has no derivative.
+  TermId Keep(TermId key, double drops, int64_t number, Sizes sizes);
 
   const Term& At(TermId term) const { return terms_[term]; }
   const Sizes& SizesOf(TermId term) const { return terms_[term].sizes; }

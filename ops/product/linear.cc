@@ -37,17 +37,36 @@ void SumColumns(const at::Tensor& x, const SumsTo& to) {
   });
 }
 
+// Returns the gradient of x, dy W^T, as a tensor with x's sizes. `of_others` is undefined, or the gradient from other
+// operations that read x, which is added.
+at::Tensor InputGradient(const at::Tensor& like, const at::Tensor& dy, const at::Tensor& matrix,
+                         const at::Tensor& of_others) {
+  if (!of_others.defined()) {
+    return WithRowsOf(like, MatrixProduct(dy, matrix.t(), dy.scalar_type()));
+  }
+  const bool is_usable = IsOwn(of_others) && of_others.is_contiguous();
+  const at::Tensor sum = is_usable ? of_others : of_others.clone(at::MemoryFormat::Contiguous);
+  MatrixProduct(Rows(sum), dy, matrix.t(), {.adds = true});
+  return sum;
+}
+
+// Computes y, and if `forks` is true also x itself.
 class FusedLinear : public torch::autograd::Function<FusedLinear> {
  public:
-  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                          const std::optional<Variable>& bias, bool inputs_first, bool trains) {
+  static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                               const std::optional<Variable>& bias, bool inputs_first, bool trains,
+                               bool forks) {
     const WeightLayout layout =
         inputs_first ? WeightLayout::kInputsOutputs : WeightLayout::kOutputsInputs;
     const at::Tensor rows = Rows(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     const at::Tensor matrix = WeightMatrix(rounded, layout);
-    const at::Tensor y = at::empty({rows.size(0), matrix.size(1)}, x.options());
-    MatrixProduct(y, rows, matrix,
+    // y is allocated with all its dimensions. If y were a view of a matrix, autograd would forbid in-place changes of y
+    // where this Function returns two results.
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = matrix.size(1);
+    const at::Tensor y = at::empty(sizes, x.options());
+    MatrixProduct(Rows(y), rows, matrix,
                   {.bias = bias ? bias->to(x.scalar_type()) : at::Tensor(), .searches = trains});
     // The gradient of x needs the weight, and the gradient of the weight needs x.
     context->save_for_backward(
@@ -57,7 +76,8 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     context->saved_data["inputs_first"] = inputs_first;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
-    return WithRowsOf(x, y);
+    context->set_materialize_grads(!forks);
+    return forks ? variable_list{y, x} : variable_list{y};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -66,7 +86,13 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
         inputs_first ? WeightLayout::kInputsOutputs : WeightLayout::kOutputsInputs;
     const variable_list saved = context->get_saved_variables();
     const at::Tensor bias = context->saved_data["bias"].toTensor();
-    variable_list results(5);
+    const at::Tensor none;
+    const at::Tensor& of_others = gradients.size() > 1 ? gradients[1] : none;
+    variable_list results(6);
+    if (!gradients[0].defined()) {
+      results[0] = of_others;
+      return results;
+    }
     if (IsDifferentiatedAgain()) {
       const at::Tensor weight = context->saved_data["weight"].toTensor();
       const int64_t inputs = weight.size(inputs_first ? 0 : 1);
@@ -75,12 +101,14 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
         return LinearTwin(of[0], of[1], of[2], layout);
       };
       std::ranges::copy(GradientsOfTwin({x, weight, bias}, gradients[0], twin), results.begin());
+      if (of_others.defined()) {
+        results[0] = results[0].defined() ? results[0] + of_others : of_others;
+      }
       return results;
     }
     const at::Tensor dy = Rows(gradients[0]).contiguous();
     if (context->needs_input_grad(0)) {
-      const at::Tensor dx = MatrixProduct(dy, WeightMatrix(saved[1], layout).t(), dy.scalar_type());
-      results[0] = WithRowsOf(gradients[0], dx);
+      results[0] = InputGradient(gradients[0], dy, WeightMatrix(saved[1], layout), of_others);
     }
     if (context->needs_input_grad(1)) {
       results[1] =
@@ -93,6 +121,13 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     return results;
   }
 };
+
+variable_list Apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    WeightLayout layout, bool forks) {
+  return FusedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+                            layout == WeightLayout::kInputsOutputs,
+                            /*trains=*/at::GradMode::is_enabled(), forks);
+}
 
 }  // namespace
 
@@ -123,10 +158,17 @@ at::Tensor BiasGradient(const at::Tensor& to, const at::Tensor& dy) {
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout) {
   if (!IsOnGpu(x) || !Is16Bit(x)) return LinearTwin(x, weight, bias, layout);
-  return FusedLinear::apply(x.contiguous(), weight,
-                            bias.defined() ? std::optional(bias) : std::nullopt,
-                            layout == WeightLayout::kInputsOutputs,
-                            /*trains=*/at::GradMode::is_enabled());
+  return Apply(x.contiguous(), weight, bias, layout, /*forks=*/false)[0];
+}
+
+LinearFork ForkedLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        WeightLayout layout) {
+  // If x needs no gradient, the second result must not depend on the Function: backward would otherwise wait for its
+  // gradient.
+  const bool forks = IsOnGpu(x) && Is16Bit(x) && x.is_contiguous() && x.requires_grad();
+  if (!forks) return {Linear(x, weight, bias, layout), x};
+  const variable_list results = Apply(x, weight, bias, layout, /*forks=*/true);
+  return {results[0], results[1]};
 }
 
 at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

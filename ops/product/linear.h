@@ -17,6 +17,17 @@ namespace lockstep::ops {
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout);
 
+struct LinearFork {
+  at::Tensor y;
+  at::Tensor x;
+};
+
+// Returns Linear(), and x itself for other operations that read x. The gradients from those operations arrive in
+// backward, and the matrix product that computes x's gradient adds them while it writes the result, where a separate
+// addition would read both gradients and write the sum.
+LinearFork ForkedLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        WeightLayout layout);
+
 // Computes the same result as Linear() with plain ATen calls, on any device. The gradients of weight and bias are
 // computed in x's type and then converted to float32.
 at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

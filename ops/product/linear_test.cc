@@ -108,6 +108,44 @@ TEST_P(LinearTest, AddsToTheGradientsThatAreThere) {
   }
 }
 
+// Computes the sum of two linear layers and a product of their input, each weighted by random numbers. The input is a
+// result, as in a model, and not a leaf.
+TEST_P(LinearTest, AddsTheGradientsFromOtherReadersOfItsInput) {
+  const at::Tensor first = Parameter({32, 24}), second = Parameter({40, 24}),
+                   bias = Parameter({32});
+  const at::Tensor leaf = Random({6, 5, 24}).requires_grad_();
+  const at::Tensor weights[] = {Random({6, 5, 32}), Random({6, 5, 40}), Random({6, 5, 24})};
+  for (const bool is_expanded :
+       {false, true}) {  // whether all values of the last gradient share one place
+    for (const bool uses_layers : {true, false}) {
+      SCOPED_TRACE(testing::Message() << is_expanded << uses_layers);
+      leaf.mutable_grad() = first.mutable_grad() = second.mutable_grad() = at::Tensor();
+      const at::Tensor x = leaf.neg();
+      const LinearFork one = ForkedLinear(x, first, bias, WeightLayout::kOutputsInputs);
+      const LinearFork two = ForkedLinear(one.x, second, /*bias=*/{}, WeightLayout::kOutputsInputs);
+      EXPECT_TRUE(at::equal(two.x, x));
+      EXPECT_TRUE(at::equal(one.y, Linear(x, first, bias, WeightLayout::kOutputsInputs)));
+      at::Tensor loss = is_expanded ? two.x.sum() : (two.x * weights[2]).sum();
+      if (uses_layers) loss = loss + (one.y * weights[0]).sum() + (two.y * weights[1]).sum();
+      loss.backward();
+
+      const at::Tensor exact = Exact(leaf), exact_first = Exact(first),
+                       exact_second = Exact(second);
+      const at::Tensor same = -exact;
+      at::Tensor expected = is_expanded ? same.sum() : (same * weights[2]).sum();
+      if (uses_layers) {
+        expected = expected + (at::matmul(same, exact_first.t()) * weights[0]).sum() +
+                   (at::matmul(same, exact_second.t()) * weights[1]).sum();
+      }
+      expected.backward();
+      EXPECT_TRUE(IsNear(leaf.grad(), exact.grad(), tolerance()));
+      if (!uses_layers) continue;
+      EXPECT_TRUE(IsNear(first.grad(), exact_first.grad(), weight_tolerance()));
+      EXPECT_TRUE(IsNear(second.grad(), exact_second.grad(), weight_tolerance()));
+    }
+  }
+}
+
 TEST_P(LinearTest, GradientsWithoutRowsAreZeros) {
   const at::Tensor weight = Parameter({24, 40});
   const at::Tensor bias = Parameter({40});

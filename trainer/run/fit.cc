@@ -66,6 +66,9 @@ void Fit::Begin() {
     accumulation_ = chosen->accumulation;
     SeekTo(0);
   }
+  // The foretold steps begin to compile the generated kernels, all of which the first step would otherwise have to wait
+  // for, one after another.
+  if (model_->GeneratesKernels()) ForetoldMemory();
 }
 
 void Fit::ResumeAt(int64_t step, int64_t accumulation) {
@@ -127,10 +130,14 @@ void Fit::SeekTo(int64_t step) {
   step_->SetMicroBatches(static_cast<int>(accumulation_), sampler_.max_micro_batch());
 }
 
-std::optional<MemoryReport> Fit::ForetoldMemory() {
+const std::optional<MemoryReport>& Fit::ForetoldMemory() {
   if (!foreteller_) foreteller_ = ForetellerOf(config_, models_, world_);
   const StepForm form = StepFormOf(config_, accumulation_, world_.size());
-  return ForetoldMemoryOf(foreteller_.get(), form, world_);
+  if (form != foretold_form_) {
+    foretold_memory_ = ForetoldMemoryOf(foreteller_.get(), form, world_);
+    foretold_form_ = form;
+  }
+  return foretold_memory_;
 }
 
 void MakeFit(std::optional<Fit>& fit, config::Config& config, const Extensions& extensions,

@@ -54,7 +54,8 @@ class Fit {
   // Returns lines of text that must be the same on all ranks so that the ranks' collectives match.
   std::vector<std::string> Facts() const;
 
-  // Constructs the Step, and broadcasts the weights of rank 0 to all ranks. Every rank must call it. Throws Error.
+  // Constructs the Step, broadcasts the weights of rank 0 to all ranks, and begins to compile the kernels that are
+  // generated for the steps. Every rank must call it. Throws Error.
   void Begin();
   // Puts the parameters into gradient buckets in `bucket_order`, the order of the job that saved the state
   // (Step::Resume()).
@@ -103,7 +104,7 @@ class Fit {
   int64_t EpochOf(int64_t steps_done) const { return 1 + (steps_done - 1) / steps_per_epoch(); }
 
   // Returns the predicted memory of this rank's GPU (ForetoldMemoryOf()). Draws no random numbers.
-  std::optional<MemoryReport> ForetoldMemory();
+  const std::optional<MemoryReport>& ForetoldMemory();
 
  private:
   void SeekTo(int64_t step);
@@ -119,6 +120,9 @@ class Fit {
   const std::shared_ptr<Model> model_;
   std::unique_ptr<Foreteller> foreteller_;  // constructed when it is first needed
   std::optional<MicroBatchChoice> micro_batches_;
+  StepForm foretold_form_{
+      .micro_batch = 0};  // the form of foretold_memory_; 0 samples: nothing was predicted yet
+  std::optional<MemoryReport> foretold_memory_;
   std::optional<Step> step_;
   int64_t accumulation_;
   Sampler sampler_;

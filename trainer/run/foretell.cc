@@ -132,12 +132,12 @@ MemoryReport ReportOfStep(Step& step, int number, const CachingAllocator& alloca
 }  // namespace
 
 Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
-                       const GpuTraits& gpu, int ranks)
+                       const GpuTraits& gpu, int ranks, std::optional<at::Device> device)
     : config_(config),
       spec_(spec),
       ranks_(std::make_unique<Unanswered>(kForetold, ranks)),
       host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
-  Foretell(gpu);
+  Foretell(gpu, device);
   RegisterForetoldKernels();
   // PrecisionOn() throws if a GPU like `gpu` does not support the precision.
   const config::Precision precision = PrecisionOn(kForetold, config_.precision());
@@ -251,7 +251,7 @@ std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Mod
                                          const World& world) {
   if (!world.device.is_cuda() || !models.CanForetell(config.model().name())) return nullptr;
   return std::make_unique<Foreteller>(config, SpecOf(config.data()), models, TraitsOf(world.device),
-                                      world.size());
+                                      world.size(), world.device);
 }
 
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,

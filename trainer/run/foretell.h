@@ -32,14 +32,18 @@ namespace lockstep {
 struct StepForm {
   int64_t micro_batch = 1;  // samples in a micro-batch of one rank
   int accumulation = 1;     // micro-batches in a step
+
+  bool operator==(const StepForm&) const = default;
 };
 
 class Foreteller {
  public:
   // Constructs the model of `config`, to predict the memory of one of `ranks` ranks that train it on samples as `spec`
-  // describes them. Draws no numbers from the process's random number generators. Throws Error.
+  // describes them. If `device` is this machine's GPU that will run the steps, Memory() also begins to compile the
+  // kernels that are generated for them (ops/generated/generated.h). Draws no numbers from the process's random number
+  // generators. Throws Error.
   Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
-             const GpuTraits& gpu, int ranks);
+             const GpuTraits& gpu, int ranks, std::optional<at::Device> device = std::nullopt);
   ~Foreteller();
   Foreteller(const Foreteller&) = delete;
   Foreteller& operator=(const Foreteller&) = delete;

@@ -23,6 +23,9 @@
 //     predicted before training, the line also has foretold_bytes (the predicted peak)
 //   memory_foretold  the predicted values of a memory line's fields. The line comes before the first step on a GPU, if
 //     the memory can be predicted (trainer/run/foretell.h)
+//   kernels  after the first step of a model whose kernels are generated for the sizes of its samples: compiled (how many
+//     rank 0 compiled), kept (how many it found in the cache folder), compiling_s (the seconds of all compilations, added
+//     up), waited_s (how long the step waited for them)
 //   micro_batch  step (the first step to which the values apply), micro_batch (the samples of a rank's micro-batch),
 //     accumulation (the micro-batches of a step) and why: `micro_batch: AUTO` has chosen these values
 //   machine  host (the name of rank 0's machine), cpu_use (the fraction of all the machine's cores that was busy since

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "ops/generated/kernel_cache.h"
 #include "trainer/run/device_wait.h"
 
 namespace lockstep {
@@ -85,6 +86,12 @@ void RunWatch::CountFromHere() {
   first_step_s_ = SecondsSinceBoot() - start_.command_start_s;
   time_.CountFromHere(fit_.input());
   progress_->CountFromHere();
+  const ops::KernelReport kernels = ops::GeneratedKernels();
+  if (kernels.compiled + kernels.kept == 0) return;
+  events_.Emit(KernelsGenerated{.compiled = kernels.compiled,
+                                .kept = kernels.kept,
+                                .compiling_s = kernels.compiling_s,
+                                .waited_s = kernels.waited_s});
 }
 
 bool RunWatch::IsTold(int64_t steps_done, bool is_last) const {

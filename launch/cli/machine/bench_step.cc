@@ -17,6 +17,7 @@
 #include "launch/cli/command/rank_command.h"
 #include "launch/cli/machine/bench.h"
 #include "ops/convolution/convolution_planner.h"
+#include "ops/generated/kernel_cache.h"
 #include "ops/product/matrix_product.h"
 #include "trainer/run/measure.h"
 #include "trainer/run/memory_account.h"
@@ -92,6 +93,12 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
   if (peak > 0) line["of_peak"] = Round(flops_per_s / peak, 4);
   for (const Phase phase : kPhases) {
     line["phases_ms"][NameOf(phase)] = Round(measured.phase_ms[static_cast<size_t>(phase)], 4);
+  }
+  if (const ops::KernelReport kernels = ops::GeneratedKernels();
+      kernels.compiled + kernels.kept > 0) {
+    line["kernels_compiled"] = kernels.compiled;
+    line["kernels_kept"] = kernels.kept;
+    line["kernels_waited_s"] = Round(kernels.waited_s, 2);
   }
   if (!measured.why_no_graph.empty()) line["no_graph"] = measured.why_no_graph;
   if (json) {

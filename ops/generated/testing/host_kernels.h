@@ -74,6 +74,21 @@ struct Greatest {
   static float First() { return -INFINITY; }
   static float Of(float a, float b) { return a > b || a != a ? a : b; }
 };
+inline float Kept(float key, float other_key, unsigned number, unsigned position, unsigned threshold,
+                  float scale) {
+  unsigned a = position * 1664525u + 1013904223u;
+  unsigned b = (unsigned)key * 1664525u + 1013904223u;
+  unsigned c = (unsigned)other_key * 1664525u + 1013904223u;
+  unsigned d = number * 1664525u + 1013904223u;
+  a += b * d;
+  b += c * a;
+  c += a * b;
+  d += b * c;
+  a ^= a >> 16;
+  b ^= b >> 16;
+  d ^= d >> 16;
+  return a + b * d < threshold ? 0.0f : scale;
+}
 template <typename By> float Shared(int place, int i, float value) {
   float& part = parts.try_emplace({calls, place, i}, By::First()).first->second;
   return part = By::Of(part, value);
