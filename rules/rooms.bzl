@@ -23,7 +23,7 @@ _USES = {
     "ops/plan": ["base", "base/tensor", "base/files", "ops/common"],
     "ops/product": ["base", "base/tensor", "base/files", "ops/common", "ops/plan"],
     "ops/convolution": ["base", "base/files", "ops/common", "ops/plan", "ops/product"],
-    "ops/autocast": ["base/tensor", "ops/common", "ops/product", "ops/convolution"],
+    "ops/autocast": ["base", "base/tensor", "ops/common", "ops/product", "ops/convolution"],
     "ops/norm": ["base", "ops/common", "ops/product"],
     "ops/attention": ["base", "base/tensor", "ops/common"],
     "ops/generated": ["base", "base/tensor", "base/files", "ops/common"],

@@ -196,6 +196,18 @@ TermId LayerNorm(TensorTerms& to, TermId x, double epsilon) {
   return Standardized(to, x, moments.mean, moments.variance, epsilon);
 }
 
+// Returns x with the zeros around it that a call of aten::pad adds; -1 if it has too few dimensions.
+TermId ZerosAround(TensorTerms& to, TermId x, const Node& pad) {
+  const std::vector<std::optional<int64_t>> pads = IntegersOf(pad.arguments[1]);
+  const size_t rank = to.SizesOf(x).size();
+  if (pads.size() > 2 * rank) return -1;
+  for (size_t i = 0; i < pads.size(); i += 2) {  // from the last dimension on
+    const size_t dim = rank - 1 - i / 2;
+    x = to.Pad(x, dim, *pads[i], to.SizesOf(x)[dim] + *pads[i] + *pads[i + 1]);
+  }
+  return x;
+}
+
 // Returns the group norm of x [samples, channels, ...]. The means and variances of the channels are put together to those
 // of the groups.
 TermId GroupNorm(TensorTerms& to, TermId x, int64_t groups, double epsilon) {
@@ -451,6 +463,17 @@ const Operation* OperationOf(const Node& node) {
          return IsNumber(node.arguments[1]) && is_place(2) && is_place(3) &&
                 NumberOf(node.arguments[4]).value_or(0) >= 1;
        }},
+      {"aten::pad",
+       {0},
+       [](auto& to, const auto& of, const Node& node) { return ZerosAround(to, of[0], node); },
+       ResultType::kPromoted,
+       [](const Node& node) {
+         const std::vector<std::optional<int64_t>> pads = IntegersOf(node.arguments[1]);
+         return IsValue(node.arguments[0]) && pads.size() % 2 == 0 &&
+                std::ranges::all_of(pads, [](const auto& pad) { return pad && *pad >= 0; }) &&
+                IsConstant(node.arguments[2], "constant") &&
+                (IsNone(node.arguments[3]) || NumberOf(node.arguments[3]) == 0);
+       }},
       {"aten::cat",
        {0},
        [](auto& to, const auto& of, const Node& node) {
@@ -556,7 +579,8 @@ const Operation* OperationOf(const Node& node) {
 
 // Returns whether the operation only moves values. Such operations belong to a group that reads their results.
 bool IsMove(const Node& node) {
-  return NameOf(node) == "aten::slice" || NameOf(node) == "aten::cat";
+  return NameOf(node) == "aten::slice" || NameOf(node) == "aten::cat" ||
+         NameOf(node) == "aten::pad";
 }
 
 bool IsInPlace(const Node& node) { return NameOf(node).ends_with('_'); }
@@ -598,6 +622,30 @@ bool IsOnlyUsedBy(const Rewriter& rewriter, const std::vector<int64_t>& group, i
          std::ranges::all_of(rewriter.UsersOf(value), [&](int64_t user) {
            return std::ranges::find(group, user) != group.end();
          });
+}
+
+// Returns whether the operation draws random numbers.
+bool DrawsNumbers(const Node& node) {
+  constexpr size_t kDropout = 4;  // of aten::scaled_dot_product_attention
+  const std::string_view name = NameOf(node);
+  if (name == "aten::dropout") return Draws(node);
+  if (name == "aten::scaled_dot_product_attention") return NumberOf(node.arguments[kDropout]) != 0;
+  constexpr std::array<std::string_view, 5> kWords = {"drop", "rand", "bernoulli", "rrelu",
+                                                      "multinomial"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+}
+
+// Returns whether `maker` may run at the place of `node`: whether no other operation than those of the group draws numbers
+// between the two, if `maker` draws. On a CPU the draws then have PyTorch's order.
+bool KeepsOrderOfDraws(const Rewriter& rewriter, const std::vector<int64_t>& group, int64_t maker,
+                       int64_t node) {
+  if (!Draws(rewriter.At(maker))) return true;
+  for (int64_t i = maker + 1; i < node; ++i) {
+    const bool is_other = std::ranges::find(group, i) == group.end();
+    if (is_other && DrawsNumbers(rewriter.At(i))) return false;
+  }
+  return true;
 }
 
 // Argument number of the bias of a convolution and of a linear layer.
@@ -719,10 +767,20 @@ bool PaysAlone(const Node& node) {
          (NameOf(node) == "aten::softmax" && NumberOf(node.arguments[1]) != -1);
 }
 
-// Returns whether the node makes its argument `value` contiguous, or reads it as attention's mask.
-bool WantsContiguous(const Node& node, int64_t value) {
+bool IsBatchedProduct(const Node& node) {
+  return NameOf(node) == "aten::matmul" || NameOf(node) == "aten::bmm";
+}
+
+// Returns whether the node makes its argument `value` contiguous, as LibTorch's batched products do unless it is the
+// transpose of a contiguous tensor, or reads it as attention's mask.
+bool WantsContiguous(const Rewriter& rewriter, const Node& node, int64_t value) {
   constexpr size_t kMask = 3;
   const std::vector<Argument>& arguments = node.arguments;
+  if (IsBatchedProduct(node)) return true;
+  if (Exchanges(node, -2, -1) && node.results[0].value >= 0) {
+    return std::ranges::all_of(rewriter.UsersOf(node.results[0].value),
+                               [&](int64_t user) { return IsBatchedProduct(rewriter.At(user)); });
+  }
   if (NameOf(node) == "aten::contiguous") return IsConstant(arguments[1], 0);
   return NameOf(node) == "aten::scaled_dot_product_attention" && arguments[kMask].value == value &&
          std::ranges::none_of(arguments.begin(), arguments.begin() + kMask,
@@ -741,7 +799,7 @@ WantedForms WantedFormsOf(const Rewriter& rewriter) {
     if (users.empty()) continue;
     if (rewriter.RoundingUsers(i).size() == users.size()) forms.rounded.insert(value);
     const bool is_contiguous = std::ranges::all_of(
-        users, [&](int64_t user) { return WantsContiguous(rewriter.At(user), value); });
+        users, [&](int64_t user) { return WantsContiguous(rewriter, rewriter.At(user), value); });
     if (is_contiguous) forms.contiguous.insert(value);
   }
   return forms;
@@ -761,8 +819,9 @@ std::optional<GeneratedGroup> GeneratedGroupOf(const Rewriter& rewriter, int64_t
     const int64_t maker = rewriter.MakerOf(group.inputs[i]);
     std::vector<int64_t> inputs = group.inputs;
     inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(i));
-    const bool is_own =
-        maker >= 0 && CanTakePart(rewriter, maker) && IsOnlyUsedBy(rewriter, group.nodes, maker);
+    const bool is_own = maker >= 0 && CanTakePart(rewriter, maker) &&
+                        IsOnlyUsedBy(rewriter, group.nodes, maker) &&
+                        KeepsOrderOfDraws(rewriter, group.nodes, maker, node);
     if (is_own) {
       for (const int64_t more : ValuesOf(rewriter.At(maker))) add_input(inputs, more);
     }

@@ -234,6 +234,7 @@ INSTANTIATE_TEST_SUITE_P(
         OperationCase{"Norm", Call("linalg_vector_norm", 9, ", 2, [1], true, null", 10)},
         OperationCase{"Softmax", Call("softmax", 9, ", -1, null", 10)},
         OperationCase{"EverySecondRow", Call("slice", 9, ", 0, 1, 9, 3", 10)},
+        OperationCase{"Pad", Call("pad", 9, R"(, [0, 0, 0, 0], "constant", null)", 10)},
         OperationCase{"GroupNorm",
                       Call("group_norm", 9, R"(, 5, {"v": 7}, {"v": 8}, {"f": 1e-5}, true)", 10)}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -416,6 +417,61 @@ TEST(GeneratedGroupTest, ExpandsInItsOwnType) {
   EXPECT_EQ(terms.SizesOf(result.term), (Sizes{3, 4, 50}));
 }
 
+TEST(GeneratedGroupTest, PadsWithZeros) {
+  const auto text = [](const std::string& more) {
+    return Text({Of("mul", 0, 1, 9), Call("pad", 9, more, 10), Of("mul", 10, 2, 11)}, 11);
+  };
+  Program program = ProgramOf(text(R"(, [3, 0, 1, 2], "constant", {"f": 0.0})"));
+  const auto group = GeneratedGroupOf(Rewriter(program), 2, /*forms=*/{});
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->nodes.size(), 3);
+  TensorTerms terms;
+  std::vector<at::Tensor> inputs;
+  std::vector<TermId> of;
+  for (const int64_t value : group->inputs) {
+    const Sizes sizes = value == 2 ? Sizes{7, 8} : Sizes{4, 5};
+    of.push_back(terms.Input(static_cast<int64_t>(of.size()), sizes));
+    inputs.push_back(at::randn(sizes, at::kDouble));
+  }
+  const std::vector<at::ScalarType> types(3, at::kFloat);
+  const TermId result = group->build(terms, of, types, at::kFloat).term;
+  const auto at_value = [&](int64_t value) {
+    return inputs[std::ranges::find(group->inputs, value) - group->inputs.begin()];
+  };
+  const at::Tensor wanted =
+      at::constant_pad_nd(at_value(0) * at_value(1), {3, 0, 1, 2}) * at_value(2);
+  EXPECT_TRUE(at::allclose(ValueOf(terms, result, inputs), wanted));
+  for (const char* const other :
+       {R"(, [3, 0], "constant", {"f": 1.0})", R"(, [3, 0], "reflect", null)",
+        R"(, [-3, 0], "constant", null)"}) {
+    EXPECT_EQ(SizeOf(text(other), 2), 0) << other;
+  }
+}
+
+// Batched products copy what does not lie contiguously; the last two dimensions may be exchanged.
+TEST(GeneratedGroupTest, IsContiguousForBatchedProducts) {
+  const auto wants = [](const std::vector<std::string>& users) {
+    std::vector<std::string> nodes = {Of("mul", 0, 1, 9)};
+    nodes.insert(nodes.end(), users.begin(), users.end());
+    Program program = ProgramOf(Text(nodes, 20));
+    return WantedFormsOf(Rewriter(program)).contiguous.contains(9);
+  };
+  const auto transposed = [](int first, int second) {
+    return fmt::format(
+        R"({{"op": "aten::transpose", "overload": "int", "args": [{{"v": 9}}, {}, {}], "out": [10]}})",
+        first, second);
+  };
+  const auto product = [](int x, int y) {
+    return fmt::format(
+        R"({{"op": "aten::matmul", "overload": "", "args": [{{"v": {}}}, {{"v": {}}}], "out": [20]}})",
+        x, y);
+  };
+  EXPECT_TRUE(wants({product(9, 2)}));
+  EXPECT_TRUE(wants({transposed(-1, -2), product(2, 10)}));
+  EXPECT_FALSE(wants({transposed(-1, -3), product(2, 10)}));
+  EXPECT_FALSE(wants({transposed(-1, -2), Of("mul", 10, 2, 20)}));
+}
+
 // LibTorch computes otherwise with bools than with 0 and 1: the sum of two is true, and that of many an integer.
 TEST(GeneratedGroupTest, TakesBoolsAsConditionsAlone) {
   const auto type_of = [](const std::vector<std::string>& nodes, int output,
@@ -463,6 +519,18 @@ TEST(GeneratedGroupTest, DrawsForDropout) {
   EXPECT_EQ(product.primitive, Primitive::kMultiply);
   EXPECT_EQ(product.operands[0], terms.Product(inputs[0], inputs[1]));
   EXPECT_EQ(product.operands[1], terms.Keep(inputs[2], 0.3, 10, {4, 50}));
+}
+
+// A dropout is not moved behind another operation that draws numbers.
+TEST(GeneratedGroupTest, KeepsTheOrderOfDraws) {
+  const auto size_of = [](const std::string& between) {
+    return SizeOf(
+        Text({Call("dropout", 0, R"(, {"f": 0.3}, true)", 9), between, Of("mul", 9, 1, 11)}, 11),
+        2);
+  };
+  EXPECT_EQ(size_of(Call("sin", 2, "", 10)), 2);
+  EXPECT_EQ(size_of(Call("dropout", 2, R"(, {"f": 0.3}, false)", 10)), 2);
+  EXPECT_EQ(size_of(Call("dropout", 2, R"(, {"f": 0.3}, true)", 10)), 0);
 }
 
 TEST(GeneratedGroupTest, OneOperationIsAGroupOnlyIfItPays) {

@@ -43,14 +43,9 @@ bool ReadsColumns(const Rewriter& rewriter, int64_t node) {
   if (NameOf(linear) != "aten::linear" || !IsValue(linear.arguments[kInput])) return false;
   const int64_t maker = rewriter.MakerOf(linear.arguments[kInput].value);
   if (maker < 0) return false;
-  const std::vector<Argument>& arguments = rewriter.At(maker).arguments;
-  const auto swaps = [&](int64_t first, int64_t second) {
-    return (IsConstant(arguments[1], first) && IsConstant(arguments[2], second)) ||
-           (IsConstant(arguments[1], second) && IsConstant(arguments[2], first));
-  };
-  return NameOf(rewriter.At(maker)) == "aten::permute"
-             ? AreIntegers(arguments[1], {0, 2, 1})
-             : NameOf(rewriter.At(maker)) == "aten::transpose" && (swaps(1, 2) || swaps(-2, -1));
+  const Node& move = rewriter.At(maker);
+  return NameOf(move) == "aten::permute" ? AreIntegers(move.arguments[1], {0, 2, 1})
+                                         : Exchanges(move, 1, 2) || Exchanges(move, -2, -1);
 }
 
 void FuseLinear(Rewriter& rewriter, int64_t node) {

@@ -1070,7 +1070,11 @@ TEST(Fuse, LeavesOutAPadOfNothing) {
   });
   const std::string pad = Pad(0, 5);
   EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu", 5, 6)}), 6)), 1);
-  EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu_", 5, 6)}), 6)), 2);
+  EXPECT_FALSE(Fused(RowsText(Chain({pad, Of("relu", 5, 6)}), 6)).nodes[0].fused);
+  // The pad, whose copy relu_ changes, stays, as a part of a group.
+  const exported::Program written = Fused(RowsText(Chain({pad, Of("relu_", 5, 6)}), 6));
+  ASSERT_EQ(written.nodes.size(), 1);
+  EXPECT_TRUE(written.nodes[0].fused);
 }
 
 // ---- Concatenations ------------------------------------------------------------------------------

@@ -91,6 +91,13 @@ std::optional<int64_t> SingleOf(const Argument& argument) {
   return is_single ? numbers[0] : std::nullopt;
 }
 
+bool Exchanges(const Node& node, int64_t first, int64_t second) {
+  const std::vector<Argument>& arguments = node.arguments;
+  return NameOf(node) == "aten::transpose" &&
+         ((IsConstant(arguments[1], first) && IsConstant(arguments[2], second)) ||
+          (IsConstant(arguments[1], second) && IsConstant(arguments[2], first)));
+}
+
 bool IsSum(const Node& node, std::string_view operation) {
   return NameOf(node) == operation && node.operation->schema().overload_name() == "Tensor" &&
          IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&

@@ -42,6 +42,9 @@ bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> intege
 // Returns the number that all elements of the list are equal to; nothing if they differ or there are none.
 std::optional<int64_t> SingleOf(const Argument& argument);
 
+// Returns whether the node is a transpose that exchanges these two dimensions, as they are given, in either order.
+bool Exchanges(const Node& node, int64_t first, int64_t second);
+
 // Returns whether the node is a sum x + y of two values. For a sum in place, pass the operation "aten::add_".
 bool IsSum(const Node& node, std::string_view operation = "aten::add");
 

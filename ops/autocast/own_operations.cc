@@ -1,14 +1,19 @@
 #include "ops/autocast/own_operations.h"
 
 #include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/add_cuda_dispatch.h>
+#include <ATen/ops/cat_cuda_dispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <vector>
 
+#include "ops/autocast/strided_sum.h"
 #include "ops/common/launch_arguments.h"
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/depthwise_convolution.h"
@@ -160,6 +165,78 @@ at::Tensor View(const at::Tensor& x, at::IntArrayRef sizes) {
   return may_copy ? at::reshape(x, sizes) : x.view(sizes);
 }
 
+// Returns a copy, as aten::clone does.
+at::Tensor Clone(const at::Tensor& x, std::optional<at::MemoryFormat> format) {
+  const at::Tensor copy =
+      at::empty_like(x, x.options(), format.value_or(at::MemoryFormat::Preserve));
+  if (!StridedSum(x, /*b=*/{}, copy)) copy.copy_(x);
+  return copy;
+}
+
+// Returns the sum in the layout of the operand that lies without gaps, if there is a kernel for that.
+at::Tensor Add(const at::Tensor& a, const at::Tensor& b, const at::Scalar& factor) {
+  const at::Tensor& dense = a.is_non_overlapping_and_dense() ? a : b;
+  const bool is_plain = a.is_cuda() && b.is_cuda() && Is16Bit(a) &&
+                        a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
+                        factor.equal(1);
+  if (is_plain && a.strides() != b.strides() && dense.is_non_overlapping_and_dense()) {
+    const at::Tensor sum = at::empty_like(dense, at::MemoryFormat::Preserve);
+    if (StridedSum(a, b, sum)) return sum;
+  }
+  return at::cuda::add(a, b, factor);
+}
+
+at::Tensor& AddInPlace(at::Tensor& a, const at::Tensor& b, const at::Scalar& factor) {
+  const bool is_sum = a.is_cuda() && factor.equal(1) && a.sizes() == b.sizes() &&
+                      a.is_non_overlapping_and_dense() && !a.is_alias_of(b) && StridedSum(a, b, a);
+  return is_sum ? a : at::cuda::add_(a, b, factor);
+}
+
+// Returns whether LibTorch's concatenation of the tensors is slow: large tensors of one 16-bit type, of which one does not
+// lie contiguously in the result's format.
+bool JoinsStrided(const at::ITensorListRef& tensors, at::MemoryFormat format) {
+  constexpr int64_t kLarge = 1 << 19;
+  const at::Tensor& first = tensors.front();
+  return std::ranges::all_of(tensors,
+                             [&](const at::Tensor& tensor) {
+                               return tensor.is_cuda() && Is16Bit(tensor) &&
+                                      tensor.device() == first.device() &&
+                                      tensor.scalar_type() == first.scalar_type() &&
+                                      tensor.dim() == first.dim() && tensor.dim() > 0 &&
+                                      tensor.numel() >= kLarge;
+                             }) &&
+         !std::ranges::all_of(
+             tensors, [&](const at::Tensor& tensor) { return tensor.is_contiguous(format); });
+}
+
+// Returns the concatenation, in channels-last format if all tensors are, as LibTorch does.
+at::Tensor Cat(const at::ITensorListRef& tensors, int64_t dim) {
+  if (tensors.size() == 0) return at::cuda::cat(tensors, dim);
+  const bool are_last = std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+    return tensor.dim() == 4 && tensor.suggest_memory_format() == kLast;
+  });
+  const at::MemoryFormat format = are_last ? kLast : at::MemoryFormat::Contiguous;
+  if (!JoinsStrided(tensors, format)) return at::cuda::cat(tensors, dim);
+  const at::Tensor& first = tensors.front();
+  const int64_t along = at::maybe_wrap_dim(dim, first.dim());
+  std::vector<int64_t> sizes = first.sizes().vec();
+  sizes[along] = 0;
+  for (const at::Tensor& tensor : tensors) {
+    for (int64_t i = 0; i < first.dim(); ++i) {
+      if (i != along && tensor.size(i) != sizes[i]) return at::cuda::cat(tensors, dim);
+    }
+    sizes[along] += tensor.size(along);
+  }
+  const at::Tensor joined = at::empty(sizes, first.options(), format);
+  int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor part = joined.narrow(along, begin, tensor.size(along));
+    if (!StridedSum(tensor, /*b=*/{}, part)) part.copy_(tensor);
+    begin += tensor.size(along);
+  }
+  return joined;
+}
+
 struct OwnOperation {
   std::string_view name;
   torch::CppFunction (*kernel)();
@@ -206,6 +283,18 @@ void UseOwnOperations() {
     return made;
   }();
   static_cast<void>(library);
+  static const auto& on_gpu = *[] {
+    NoWarning no_warning;
+    const c10::WarningUtils::WarningHandlerGuard quiet(&no_warning);
+    auto made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__,
+                                   __LINE__);
+    made->impl("clone", TORCH_FN(Clone));
+    made->impl("add.Tensor", TORCH_FN(Add));
+    made->impl("add_.Tensor", TORCH_FN(AddInPlace));
+    made->impl("cat", TORCH_FN(Cat));
+    return made;
+  }();
+  static_cast<void>(on_gpu);
 }
 
 }  // namespace lockstep::ops

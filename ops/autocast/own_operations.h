@@ -14,6 +14,10 @@
 // gradient directly to the weight's .grad (weight_gradient.h). Therefore torch::autograd::grad() does not return the
 // gradient of a weight, unless `create_graph` is true, and a hook on a weight gets an undefined tensor.
 //
+// Copies and sums of 16-bit tensors that do not lie densely in memory on a GPU are StridedSum()'s (strided_sum.h), also
+// without autocast: aten::clone, which at::contiguous and at::reshape call, aten::cat, and aten::add, with which autograd
+// adds up gradients. They give the same bits as LibTorch's.
+//
 // The result of a convolution is channels last if x or the weight is, as with LibTorch. The result of a linear layer on
 // matrices that lie by columns may lie by columns, too. Under autocast, at::view of such a tensor returns a copy if no view
 // is possible, so that models that were written for contiguous results still run. If such a copy is changed in place, the

@@ -2,8 +2,32 @@
 
 namespace lockstep::ops {
 
-const std::string& KernelPrelude() {
+const std::string& KeptText() {
   static const std::string text = R"(
+// Returns the factor of dropout for the element at `position`: 0 if 32 random bits are below `threshold`, otherwise
+// `scale`. The bits are the first number of the hash pcg4d of M. Jarzynski and M. Olano, Hash Functions for GPU
+// Rendering, JCGT 9 (3), 2020.
+__device__ inline float Kept(float key, float other_key, unsigned number, unsigned position, unsigned threshold,
+                              float scale) {
+  unsigned a = position * 1664525u + 1013904223u;
+  unsigned b = (unsigned)key * 1664525u + 1013904223u;
+  unsigned c = (unsigned)other_key * 1664525u + 1013904223u;
+  unsigned d = number * 1664525u + 1013904223u;
+  a += b * d;
+  b += c * a;
+  c += a * b;
+  d += b * c;
+  a ^= a >> 16;
+  b ^= b >> 16;
+  d ^= d >> 16;
+  return a + b * d < threshold ? 0.0f : scale;
+}
+)";
+  return text;
+}
+
+const std::string& KernelPrelude() {
+  static const std::string text = KeptText() + R"(
 struct Bfloat16 { unsigned short bits; };
 struct Float16 { unsigned short bits; };
 
@@ -52,25 +76,6 @@ struct Greatest {
   static __device__ inline float First() { return -__int_as_float(0x7f800000); }
   static __device__ inline float Of(float a, float b) { return a > b || a != a ? a : b; }
 };
-
-// Returns the factor of dropout for the element at `position`: 0 if 32 random bits are below `threshold`, otherwise
-// `scale`. The bits are the first number of the hash pcg4d of M. Jarzynski and M. Olano, Hash Functions for GPU
-// Rendering, JCGT 9 (3), 2020.
-__device__ inline float Kept(float key, float other_key, unsigned number, unsigned position, unsigned threshold,
-                              float scale) {
-  unsigned a = position * 1664525u + 1013904223u;
-  unsigned b = (unsigned)key * 1664525u + 1013904223u;
-  unsigned c = (unsigned)other_key * 1664525u + 1013904223u;
-  unsigned d = number * 1664525u + 1013904223u;
-  a += b * d;
-  b += c * a;
-  c += a * b;
-  d += b * c;
-  a ^= a >> 16;
-  b ^= b >> 16;
-  d ^= d >> 16;
-  return a + b * d < threshold ? 0.0f : scale;
-}
 
 // Reduces the values of the threads with one threadIdx.y. The result is right in the thread with threadIdx.x 0.
 template <typename By, int kThreads>

@@ -29,6 +29,7 @@ inline constexpr char kHostPrelude[] = R"(
 using std::max;
 using std::min;
 #define __global__
+#define __device__
 #define __restrict__ __restrict
 #define __launch_bounds__(threads)
 struct Place { int x, y; };
@@ -74,21 +75,6 @@ struct Greatest {
   static float First() { return -INFINITY; }
   static float Of(float a, float b) { return a > b || a != a ? a : b; }
 };
-inline float Kept(float key, float other_key, unsigned number, unsigned position, unsigned threshold,
-                  float scale) {
-  unsigned a = position * 1664525u + 1013904223u;
-  unsigned b = (unsigned)key * 1664525u + 1013904223u;
-  unsigned c = (unsigned)other_key * 1664525u + 1013904223u;
-  unsigned d = number * 1664525u + 1013904223u;
-  a += b * d;
-  b += c * a;
-  c += a * b;
-  d += b * c;
-  a ^= a >> 16;
-  b ^= b >> 16;
-  d ^= d >> 16;
-  return a + b * d < threshold ? 0.0f : scale;
-}
 template <typename By> float Shared(int place, int i, float value) {
   float& part = parts.try_emplace({calls, place, i}, By::First()).first->second;
   return part = By::Of(part, value);
@@ -123,7 +109,7 @@ inline std::vector<at::Tensor> RunOnHost(const KernelPlan& plan, std::vector<at:
     tensors.push_back(at::empty_strided(made.sizes, made.strides, type));
     tensors.back().fill_(NAN);
   }
-  std::string text = kHostPrelude;
+  std::string text = kHostPrelude + KeptText();
   std::string calls;
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     const PlannedKernel& kernel = plan.kernels[i];
