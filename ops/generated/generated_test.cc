@@ -364,6 +364,107 @@ TEST(GeneratedText, ReadsBools) {
   EXPECT_TRUE(IsNear(found, wanted, 1e-5));
 }
 
+// Compiles the reductions' own text for the CPU, with one thread of the CPU for each of a block.
+TEST(GeneratedText, ReducesOverThreads) {
+  const std::string path = NewPath();
+  WriteFile(path + ".cc", R"(
+#include <barrier>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+#define __device__
+#define __shared__ static
+struct Place { int x, y; };
+static thread_local Place threadIdx;
+static thread_local int self;
+static std::unique_ptr<std::barrier<>> block, warps[8];
+static float slots[256];
+inline void __syncthreads() { block->arrive_and_wait(); }
+inline float __shfl_xor_sync(unsigned, float value, int other) {
+  slots[self] = value;
+  warps[self / 32]->arrive_and_wait();
+  const float got = slots[self ^ other];
+  warps[self / 32]->arrive_and_wait();
+  return got;
+}
+inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
+)" + ReductionsText() + R"(
+void Run(int x, int y, const std::function<void()>& kernel) {
+  block = std::make_unique<std::barrier<>>(256);
+  for (auto& warp : warps) warp = std::make_unique<std::barrier<>>(32);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 256; ++i) {
+    threads.emplace_back([=] { self = i; threadIdx = {i % x, i / x}; kernel(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+int failures = 0;
+float ValueOf(int x, int y) { return float((x * 37 + y * 101) % 64); }
+template <int kThreads> void Rows() {
+  Run(kThreads, 256 / kThreads, [] {
+    const float sum = OverRow<Add, kThreads>(ValueOf(threadIdx.x, threadIdx.y));
+    const float most = OverRow<Greatest, kThreads>(ValueOf(threadIdx.x, threadIdx.y));
+    float wanted = 0, greatest = 0;
+    for (int x = 0; x < kThreads; ++x) {
+      wanted += ValueOf(x, threadIdx.y);
+      greatest = fmaxf(greatest, ValueOf(x, threadIdx.y));
+    }
+    if (threadIdx.x == 0 && (sum != wanted || most != greatest)) failures = kThreads;
+  });
+}
+template <int kX, int kCount> void Columns() {
+  Run(kX, 256 / kX, [] {
+    float values[kCount];
+    for (int i = 0; i < kCount; ++i) values[i] = ValueOf(threadIdx.x * kCount + i, threadIdx.y);
+    OverColumn<Add, kCount, kX, 256 / kX>(values);
+    for (int i = 0; i < kCount && threadIdx.y == 0; ++i) {
+      float wanted = 0;
+      for (int y = 0; y < 256 / kX; ++y) wanted += ValueOf(threadIdx.x * kCount + i, y);
+      if (values[i] != wanted) failures = 1000 + kX;
+    }
+  });
+}
+int main() {
+  Rows<1>(); Rows<2>(); Rows<4>(); Rows<8>(); Rows<16>(); Rows<32>(); Rows<256>();
+  Columns<4, 8>(); Columns<32, 4>(); Columns<16, 1>();
+  printf("%d", failures);
+}
+)");
+  const std::string command = fmt::format(
+      "clang++ -std=c++20 -O1 -w -pthread '{0}.cc' -o '{0}.out' >'{0}.log' 2>&1 && '{0}.out' "
+      ">'{0}.said'",
+      path);
+  ASSERT_EQ(std::system(command.c_str()), 0) << ReadFile(path + ".log");
+  EXPECT_EQ(ReadFile(path + ".said"), "0");
+}
+
+// Short rows are shared by few threads, so that hardly any has nothing to add.
+TEST(GeneratedPlan, ThreadsOfRows) {
+  const auto block_of = [](int64_t size, ElementType type) {
+    TensorTerms terms;
+    const TermId x = terms.Input(0, {100, size});
+    PlanRequest request{.inputs = {DenseLayout(type, {100, size}, {})},
+                        .given = {},
+                        .wanted = {{.term = terms.SumOver(x, 0b10),
+                                    .type = ElementType::kFloat32,
+                                    .sizes = {100, 1}}},
+                        .order = {0, 1}};
+    const PlannedKernel kernel = PlanOf(terms, request).kernels[0];
+    EXPECT_EQ(kernel.block_x * kernel.block_y, 256);
+    return kernel.block_x;
+  };
+  EXPECT_EQ(block_of(32, ElementType::kBFloat16), 2);  // 4 packs
+  EXPECT_EQ(block_of(96, ElementType::kBFloat16), 4);  // 12 packs
+  EXPECT_EQ(block_of(49, ElementType::kBFloat16), 8);  // 49 elements, 7 each
+  EXPECT_EQ(block_of(768, ElementType::kBFloat16), 32);
+  EXPECT_EQ(block_of(3, ElementType::kFloat32), 1);
+  EXPECT_EQ(block_of(8192, ElementType::kFloat32), 256);
+}
+
 // Returns x times the factors of dropout, as the text computes them on the CPU.
 at::Tensor DroppedOnHost(const at::Tensor& x, const at::Tensor& key, double drops, int64_t number) {
   TensorTerms terms;

@@ -37,6 +37,18 @@ const char* TypeText(ElementType type) {
   return "float";
 }
 
+// Returns how many threads share a row of `packs` packs. Those of a short row are few, so that each adds up some packs,
+// and hardly any has nothing to add.
+int64_t ThreadsOfRow(int64_t packs) {
+  if (packs > 16 * kWarp) return kThreads;
+  int64_t threads = kWarp;
+  while (threads > 1 &&
+         (2 * threads > packs || CeilDivide(packs, threads) * threads * 20 > packs * 23)) {
+    threads /= 2;
+  }
+  return threads;
+}
+
 class Planner {
  public:
   Planner(const TensorTerms& terms, const PlanRequest& request)
@@ -344,7 +356,7 @@ class Planner {
     // The threads of a block: x and y. With rows, x goes over the reduced elements, and with columns over the results.
     int64_t x = 0, y = 0, blocks = 0, steps = 0;
     if (by_rows) {
-      x = summed / lanes > 16 * kWarp ? kThreads : kWarp;
+      x = ThreadsOfRow(summed / lanes);
       y = kThreads / x;
       blocks = CeilDivide(results, y);
       steps = CeilDivide(summed / lanes, x);

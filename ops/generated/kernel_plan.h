@@ -8,7 +8,7 @@
 //
 // A kernel goes over its elements in the order in which the largest input lies in memory, so images with channels last
 // are rows of channels. Each thread takes up to eight neighbours, which it loads at once. A sum over the innermost
-// dimension is made by a warp or a block of threads for each result; any other sum by columns, each thread for its
+// dimension is made by one to 32 threads or by a block of threads for each result; any other sum by columns, each thread for its
 // neighbours. If there are few results, several blocks share each, and a further kernel adds their parts. The order of
 // additions depends on sizes alone, so the results are the same bits each time.
 //

@@ -26,8 +26,55 @@ __device__ inline float Kept(float key, float other_key, unsigned number, unsign
   return text;
 }
 
+const std::string& ReductionsText() {
+  static const std::string text = R"(
+struct Add {
+  static __device__ inline float First() { return 0; }
+  static __device__ inline float Of(float a, float b) { return a + b; }
+};
+// NaN stays NaN.
+struct Greatest {
+  static __device__ inline float First() { return -__int_as_float(0x7f800000); }
+  static __device__ inline float Of(float a, float b) { return a > b || a != a ? a : b; }
+};
+
+// Reduces the values of the threads with one threadIdx.y, whose number is a power of two up to 32, or all of a block. The
+// result is right in the thread with threadIdx.x 0.
+template <typename By, int kThreads>
+__device__ inline float OverRow(float value) {
+#pragma unroll
+  for (int other = (kThreads < 32 ? kThreads : 32) / 2; other > 0; other /= 2) value = By::Of(value, __shfl_xor_sync(~0u, value, other));
+  if (kThreads <= 32) return value;
+  __shared__ float parts[(kThreads + 31) / 32];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 1; i < kThreads / 32; ++i) value = By::Of(value, parts[i]);
+  }
+  return value;
+}
+
+// Reduces the values of the threads with one threadIdx.x. The result is right in the threads with threadIdx.y 0.
+template <typename By, int kCount, int kX, int kY>
+__device__ inline void OverColumn(float (&values)[kCount]) {
+  __shared__ float parts[kY * kX * kCount];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) parts[(threadIdx.y * kCount + i) * kX + threadIdx.x] = values[i];
+  __syncthreads();
+  if (threadIdx.y != 0) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    for (int y = 1; y < kY; ++y) values[i] = By::Of(values[i], parts[(y * kCount + i) * kX + threadIdx.x]);
+  }
+}
+)";
+  return text;
+}
+
 const std::string& KernelPrelude() {
-  static const std::string text = KeptText() + R"(
+  static const std::string text = KeptText() + ReductionsText() + R"(
 struct Bfloat16 { unsigned short bits; };
 struct Float16 { unsigned short bits; };
 
@@ -67,46 +114,6 @@ __device__ inline void Store(const float (&from)[kCount], T* to) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-struct Add {
-  static __device__ inline float First() { return 0; }
-  static __device__ inline float Of(float a, float b) { return a + b; }
-};
-// NaN stays NaN.
-struct Greatest {
-  static __device__ inline float First() { return -__int_as_float(0x7f800000); }
-  static __device__ inline float Of(float a, float b) { return a > b || a != a ? a : b; }
-};
-
-// Reduces the values of the threads with one threadIdx.y. The result is right in the thread with threadIdx.x 0.
-template <typename By, int kThreads>
-__device__ inline float OverRow(float value) {
-#pragma unroll
-  for (int other = 16; other > 0; other /= 2) value = By::Of(value, __shfl_xor_sync(~0u, value, other));
-  if (kThreads == 32) return value;
-  __shared__ float parts[kThreads / 32];
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int i = 1; i < kThreads / 32; ++i) value = By::Of(value, parts[i]);
-  }
-  return value;
-}
-
-// Reduces the values of the threads with one threadIdx.x. The result is right in the threads with threadIdx.y 0.
-template <typename By, int kCount, int kX, int kY>
-__device__ inline void OverColumn(float (&values)[kCount]) {
-  __shared__ float parts[kY * kX * kCount];
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) parts[(threadIdx.y * kCount + i) * kX + threadIdx.x] = values[i];
-  __syncthreads();
-  if (threadIdx.y != 0) return;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    for (int y = 1; y < kY; ++y) values[i] = By::Of(values[i], parts[(y * kCount + i) * kX + threadIdx.x]);
-  }
-}
 )";
   return text;
 }

@@ -11,7 +11,9 @@ inline constexpr char kKernelName[] = "generated";
 // Returns the source text that every kernel's text needs in front of it. It needs no header.
 const std::string& KernelPrelude();
 
-// Returns the part of it that is about dropout, which a C++ compiler for CPUs takes, too.
+// Return the parts of it for dropout, and for reductions over threads. A C++ compiler for CPUs takes them, too, if it
+// knows CUDA's words.
 const std::string& KeptText();
+const std::string& ReductionsText();
 
 }  // namespace lockstep::ops
