@@ -47,7 +47,7 @@ enum class Form { kScores, kAttention };
 // Returns the tensor that the attention adds to its scores: the bias, or, if there is a `hiding`, the sum of the bias
 // and `hiding`.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
-  const at::Tensor bias = arguments[kBias].toTensor();
+  at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
   return bias + arguments[kHiding]
                     .toTensor()

@@ -155,7 +155,7 @@ std::string KernelText::Loaded(const KernelTensor& tensor, const Place& place) {
     }
   }
   const std::string offset = SumText(parts);
-  const std::string name = fmt::format("x{}", names_++);
+  std::string name = fmt::format("x{}", names_++);
   if (place.lane == kMixed) {
     per_lane_ += fmt::format("      const float {} = Wide({}[{}]);\n", name, tensor.name, offset);
     return name;
