@@ -99,6 +99,19 @@ template <typename Kernel> void Run(int gx, int gy, int bx, int by, Kernel kerne
 }
 )";
 
+// Returns the path of the prelude as a precompiled header, which halves the time of each compilation.
+inline const std::string& HostPrelude() {
+  static const std::string path = [] {
+    const std::string header = NewPath() + ".h";
+    WriteFile(header, kHostPrelude + KeptText());
+    const std::string command = fmt::format(
+        "clang++ -std=c++20 -O1 -w -fPIC -x c++-header '{0}' -o '{0}.pch' >'{0}.log' 2>&1", header);
+    EXPECT_EQ(std::system(command.c_str()), 0) << ReadFile(header + ".log");
+    return header + ".pch";
+  }();
+  return path;
+}
+
 // Runs the plan's kernels on `tensors`, which are those of the inputs and of the given terms. Returns all tensors of the
 // plan. What a kernel does not write stays NaN.
 inline std::vector<at::Tensor> RunOnHost(const KernelPlan& plan, std::vector<at::Tensor> tensors) {
@@ -109,7 +122,7 @@ inline std::vector<at::Tensor> RunOnHost(const KernelPlan& plan, std::vector<at:
     tensors.push_back(at::empty_strided(made.sizes, made.strides, type));
     tensors.back().fill_(NAN);
   }
-  std::string text = kHostPrelude + KeptText();
+  std::string text;
   std::string calls;
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     const PlannedKernel& kernel = plan.kernels[i];
@@ -128,9 +141,11 @@ inline std::vector<at::Tensor> RunOnHost(const KernelPlan& plan, std::vector<at:
   const std::string path = NewPath();
   WriteFile(path + ".cc", text);
   const std::string command = fmt::format(
-      "clang++ -std=c++20 -O1 -w -shared -fPIC '{0}.cc' -o '{0}.so' >'{0}.log' 2>&1", path);
+      "clang++ -std=c++20 -O1 -w -shared -fPIC -include-pch '{1}' '{0}.cc' -o '{0}.so' >'{0}.log' "
+      "2>&1",
+      path, HostPrelude());
   if (std::system(command.c_str()) != 0) {
-    ADD_FAILURE() << ReadFile(path + ".log") << text.substr(sizeof(kHostPrelude) - 1);
+    ADD_FAILURE() << ReadFile(path + ".log") << text;
     return tensors;
   }
   void* const library = dlopen((path + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
