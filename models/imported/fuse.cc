@@ -51,9 +51,8 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const std::vector<Pattern> idle = {{"aten::pad", LeaveOutEmptyPad},
                                      {"aten::dropout", LeaveOutIdleDropout},
                                      {"aten::cat", ShortenCat}};
-  // The patterns run in this order. Convolutions come before the norms: FuseFork looks for later operations that read
-  // the convolution's input, and does not see operations that are already fused, such as a residual sum that is fused
-  // with a norm. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes
+  // The patterns run in this order. Convolutions come before the norms, with which the residual sums that read their
+  // inputs are fused. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes
   // after BatchNorm, which may be fused with a pooling. Norms and sums look for aten::linear nodes among their users,
   // because under autocast these nodes round their input to 16 bits, and a norm or sum can then return the rounded
   // result itself. Fused nodes are not recognized in this search, so linear layers are fused last. The search passes

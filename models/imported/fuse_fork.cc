@@ -42,9 +42,11 @@ void FuseFork(Rewriter& rewriter, int64_t node) {
                                 IsConstant(own[kBias], IValue()) && SingleOf(own[kStride]) == 1 &&
                                 SingleOf(own[kPadding]) == 0 && SingleOf(own[kDilation]) == 1 &&
                                 IsConstant(own[kGroups], 1) && convolution.grad;
-  if (!may_be_pointwise || rewriter.LaterReaders(own[kInput].value, node).empty()) return;
+  if (!may_be_pointwise) return;
+  const std::vector<int64_t> readers = rewriter.LaterReaders(own[kInput].value, node);
+  if (readers.empty()) return;
   rewriter.Put({node}, Fork, own, {convolution.results[0].value, -1}, node);
-  rewriter.PassOn(own[kInput].value, node, /*result=*/1);
+  rewriter.PassOn(own[kInput].value, readers, node, /*result=*/1);
 }
 
 }  // namespace lockstep::exported

@@ -59,12 +59,13 @@ void FuseLinear(Rewriter& rewriter, int64_t node) {
     activation = ActivationOf(rewriter.At(user));
     if (activation != Activation::kNone) chain.push_back(user);
   }
-  const bool forks = linear.grad && !rewriter.LaterReaders(input, chain.back()).empty();
-  if (activation == Activation::kNone && !forks) return;
+  const std::vector<int64_t> readers =
+      linear.grad ? rewriter.LaterReaders(input, chain.back()) : std::vector<int64_t>();
+  if (activation == Activation::kNone && readers.empty()) return;
   const int64_t result = rewriter.At(chain.back()).results[0].value;
   const bool is_put =
       rewriter.Put(chain, LinearThen(activation), linear.arguments, {result, -1}, node);
-  if (is_put && forks) rewriter.PassOn(input, chain.back(), /*result=*/1);
+  if (is_put) rewriter.PassOn(input, readers, chain.back(), /*result=*/1);
 }
 
 }  // namespace lockstep::exported

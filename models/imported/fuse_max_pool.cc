@@ -29,7 +29,8 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
   rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value, -1}, node);
   // Operations that read the input later get the input from the pooling, so that the pooling's backward can add their
   // gradients.
-  rewriter.PassOn(pool.arguments[kInput].value, node, /*result=*/1);
+  const int64_t input = pool.arguments[kInput].value;
+  rewriter.PassOn(input, rewriter.LaterReaders(input, node), node, /*result=*/1);
 }
 
 }  // namespace lockstep::exported

@@ -268,8 +268,8 @@ std::vector<int64_t> Rewriter::LaterReaders(int64_t input, int64_t node) const {
   return readers;
 }
 
-void Rewriter::PassOn(int64_t input, int64_t node, size_t result) {
-  const std::vector<int64_t> readers = LaterReaders(input, node);
+void Rewriter::PassOn(int64_t input, const std::vector<int64_t>& readers, int64_t node,
+                      size_t result) {
   if (readers.empty()) return;
   const int64_t passed = NewValue(input);
   Replace(input, passed, readers);

@@ -112,10 +112,10 @@ class Rewriter {
   // `input` is not the result of a node (for example, if it is the graph's input).
   std::vector<int64_t> LaterReaders(int64_t input, int64_t node) const;
 
-  // Makes LaterReaders(input, node) read the result number `result` of the operation that Put() placed at `node`. This
-  // result must be `input` itself. The backward of the operation then receives the gradients from those nodes. The
-  // result is not used if there are no such nodes.
-  void PassOn(int64_t input, int64_t node, size_t result);
+  // Makes `readers`, which are LaterReaders(input, node), read the result number `result` of the operation that Put()
+  // placed at `node`. This result must be `input` itself. The backward of the operation then receives the gradients from
+  // those nodes. The result is not used if there are no readers.
+  void PassOn(int64_t input, const std::vector<int64_t>& readers, int64_t node, size_t result);
 
   // Gives the node other arguments.
   void SetArguments(int64_t node, std::vector<Argument> arguments);

@@ -132,12 +132,12 @@ MemoryReport ReportOfStep(Step& step, int number, const CachingAllocator& alloca
 }  // namespace
 
 Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
-                       const GpuTraits& gpu, int ranks, std::optional<at::Device> device)
+                       const GpuTraits& gpu, int ranks)
     : config_(config),
       spec_(spec),
       ranks_(std::make_unique<Unanswered>(kForetold, ranks)),
       host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
-  Foretell(gpu, device);
+  Foretell(gpu, /*stands_for=*/std::nullopt);
   RegisterForetoldKernels();
   // PrecisionOn() throws if a GPU like `gpu` does not support the precision.
   const config::Precision precision = PrecisionOn(kForetold, config_.precision());
@@ -251,12 +251,22 @@ std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Mod
                                          const World& world) {
   if (!world.device.is_cuda() || !models.CanForetell(config.model().name())) return nullptr;
   return std::make_unique<Foreteller>(config, SpecOf(config.data()), models, TraitsOf(world.device),
-                                      world.size(), world.device);
+                                      world.size());
 }
 
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world) {
   if (foreteller == nullptr) return std::nullopt;
+  // Only here, so that a search for a form compiles nothing for the forms that it tries.
+  struct StandsForThisGpu {
+    explicit StandsForThisGpu(at::Device device) : traits(TraitsOf(device)) {
+      Foretell(traits, device);
+    }
+    ~StandsForThisGpu() { Foretell(traits, std::nullopt); }
+    StandsForThisGpu(const StandsForThisGpu&) = delete;
+    StandsForThisGpu& operator=(const StandsForThisGpu&) = delete;
+    GpuTraits traits;
+  } const stands_for(world.device);
   try {
     std::optional<MemoryReport> report =
         foreteller->Memory(form, std::numeric_limits<int64_t>::max());

@@ -39,11 +39,9 @@ struct StepForm {
 class Foreteller {
  public:
   // Constructs the model of `config`, to predict the memory of one of `ranks` ranks that train it on samples as `spec`
-  // describes them. If `device` is this machine's GPU that will run the steps, Memory() also begins to compile the
-  // kernels that are generated for them (ops/generated/generated.h). Draws no numbers from the process's random number
-  // generators. Throws Error.
+  // describes them. Draws no numbers from the process's random number generators. Throws Error.
   Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
-             const GpuTraits& gpu, int ranks, std::optional<at::Device> device = std::nullopt);
+             const GpuTraits& gpu, int ranks);
   ~Foreteller();
   Foreteller(const Foreteller&) = delete;
   Foreteller& operator=(const Foreteller&) = delete;
@@ -74,7 +72,8 @@ class Foreteller {
 std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
                                          const World& world);
 
-// Returns the predicted memory of this rank's GPU for steps with the micro-batches `form`. Returns nothing if
+// Returns the predicted memory of this rank's GPU for steps with the micro-batches `form`, and begins to compile the
+// kernels that are generated for such steps (ops/generated/generated.h). Returns nothing if
 // `foreteller` is null, or if the model has an operation whose memory cannot be predicted.
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world);
