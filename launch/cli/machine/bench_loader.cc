@@ -164,13 +164,16 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   const double wall = after.wall_s - before.wall_s;
   const LoaderTimes loads = after.loader - before.loader;
   const ReadTimes reads = after.images - before.images;
-  // `all` is the total time, in seconds, of all threads that read samples: the loader's threads or, if the loader has
-  // no threads, the rank's main thread.
-  const double all = loads.available > 0 ? loads.available : wall;
+  // `working` is the total time, in seconds, of all threads that read samples: the loader's threads or, if the loader
+  // has no threads, the rank's main thread.
+  const double working = loads.available > 0 ? loads.available : wall;
   // The part of the reading time that no other counter covers is the time of the normalisation, if the config has one.
   const double normalizing =
       std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing - reads.gpu);
-  const double idle = std::max(0.0, all - loads.reading);
+  const double idle = std::max(0.0, working - loads.reading);
+  // A counter gets the whole time of a read when that read ends, so that a read that began before the measurement is in
+  // the sum of the phases but not in `working`. The shares are therefore fractions of the sum of the phases.
+  const double all = reads.files + reads.decoding + reads.resizing + reads.gpu + normalizing + idle;
 
   const auto count = static_cast<double>(samples);
   const at::Tensor sums =
@@ -188,7 +191,7 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
             {"ranks", ranks},
             {"device", world.device.is_cuda() ? "cuda" : "cpu"},
             {"samples_per_s", Round(rate, 1)},
-            {"per_worker", Round(rate / ranks * wall / all, 1)},
+            {"per_worker", Round(rate / ranks * wall / working, 1)},
             {"per_core", Round(sum(1) / ranks, 1)},
             {"first_batch_s", Round(first_batch_s, 6)},
             {"read_share", Round(reads.files / all, 3)},
