@@ -114,8 +114,8 @@ _USES = {
     ],
     "launch/folds": ["base", "observe/history", "launch/crew"],
     "launch/cli/command": [
-        "base", "comm", "config/schema", "config", "observe/machine", "trainer/step", "trainer/run",
-        "use", "launch/machine", "launch/job",
+        "base", "base/files", "comm", "config/schema", "config", "observe/machine", "trainer/step",
+        "trainer/run", "use", "launch/machine", "launch/job",
     ],
     "launch/cli/data": [
         "base", "base/files", "prepare", "prepare/new", "config", "launch/cli/command",

@@ -2,13 +2,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <functional>
-#include <iterator>
-#include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "base/files/xxh3.h"
 #include "base/say.h"
 #include "base/version.h"
 #include "comm/together.h"
@@ -24,10 +24,13 @@ namespace {
 // Returns a text that identifies this build of the program by its size and a hash. A name would not do, because two
 // builds with the same name may behave differently.
 std::string ProgramText() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return fmt::format("program of {} bytes with hash {:016x}", bytes.size(),
-                     std::hash<std::string>()(bytes));
+  try {
+    const MappedFile file("/proc/self/exe");
+    const std::string_view bytes(file.data(), file.bytes());
+    return fmt::format("program of {} bytes with hash {:016x}", bytes.size(), Xxh3Of(bytes));
+  } catch (const Error&) {
+    return "program that may be started but not read";
+  }
 }
 
 // Ends this rank because of an error that only this rank has. Reports the error to the other ranks, because they may be
