@@ -1,7 +1,9 @@
 #include "ckpt/checkpoint.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,21 +365,32 @@ struct Outcome {
 // these calls are recorded in the file `log`.
 Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
                  const std::string& fault, int64_t at, const std::string& log = "") {
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) ADD_FAILURE() << "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    setenv("LD_PRELOAD", fs::absolute("tests/faults/libfault_at.so").c_str(), 1);
-    setenv("FAULT", fault.c_str(), 1);
-    setenv("FAULT_AT", std::to_string(at).c_str(), 1);
-    if (!log.empty()) setenv("FAULT_LOG", log.c_str(), 1);
-    execl("ckpt/checkpoint_cycle", "checkpoint_cycle", run.c_str(), std::to_string(ranks).c_str(),
-          std::to_string(first).c_str(), std::to_string(last).c_str(), nullptr);
-    _exit(127);
+  // fork() would copy the page tables of this process, which LibTorch makes large, in each of hundreds of cases.
+  std::vector<std::string> variables{
+      "LD_PRELOAD=" + fs::absolute("tests/faults/libfault_at.so").string(), "FAULT=" + fault,
+      "FAULT_AT=" + std::to_string(at)};
+  if (!log.empty()) variables.push_back("FAULT_LOG=" + log);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    environment.push_back(*inherited);
   }
+  environment.push_back(nullptr);
+  std::vector<std::string> words{"checkpoint_cycle", run, std::to_string(ranks),
+                                 std::to_string(first), std::to_string(last)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) ADD_FAILURE() << "no pipe";
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t child = 0;
+  EXPECT_EQ(posix_spawn(&child, "ckpt/checkpoint_cycle", &actions, nullptr, arguments.data(),
+                        environment.data()),
+            0);
+  posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::string said;
   std::array<char, 1000> buffer{};
