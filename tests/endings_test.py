@@ -144,11 +144,13 @@ ENDS = {
 OF_OWN_MPIRUN = {"SIGTERM to mpirun", "SIGUSR2 to mpirun", "Ctrl-C to mpirun"}
 OF_MPIRUN = OF_OWN_MPIRUN | {"kill -9 of mpirun"}
 ONLY_IN_ALL = {"SIGHUP to a rank", "SIGUSR2 to a rank", "SIGUSR2 to mpirun", "Ctrl-C to mpirun"}
+# stop_test.py and signals_test.py end jobs in these ways on every commit.
+IN_OTHER_TESTS = {"SIGTERM", "SIGHUP", "SIGUSR2", "STOP", "time budget"}
 # Maps each way to end a job to the number of ranks with which every commit's tests try it.
 IN_COMMITS = {
     end: 2 if end in OF_MPIRUN else (1, 2, 4)[number % 3]
     for number, end in enumerate(ENDS)
-    if end not in ONLY_IN_ALL
+    if end not in ONLY_IN_ALL | IN_OTHER_TESTS
 }
 
 
@@ -217,7 +219,7 @@ def expect_ending(end, ranks, name, tmp_path, undisturbed, env=None):
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.all_tier(
-    "each way to end is tried on one number of ranks already",
+    "each way to end is tried on one number of ranks already, here or in stop_test",
     unless=lambda end, ranks: ranks == IN_COMMITS.get(end),
 )
 def test_an_ending(end, ranks, number, tmp_path, undisturbed):

@@ -255,7 +255,6 @@ IN_COMMITS = [
     slow_network,
     slow_saving,
     frequent_evaluation,
-    busy_neighbours,
 ]
 
 
