@@ -62,10 +62,12 @@ def _inputs(options: argparse.Namespace) -> list[str]:
     if options.to_torch is not None:
         found.append(os.path.join(options.to_torch, "weights.safetensors"))
     kind, _, place = (options.model or "").partition(":")
-    if kind == "hf" and os.path.isdir(place):
-        found += [os.path.join(place, name) for name in os.listdir(place)]
-    elif place:
-        found.append(kind.replace(".", os.sep) + ".py")
+    if place:
+        found.append(place if kind == "hf" else kind.replace(".", os.sep) + ".py")
+    for folder in (place if kind == "hf" else None, options.pretrained):
+        if folder is not None and os.path.isdir(folder):
+            # An .lsm file is the output of an earlier call.
+            found += [os.path.join(folder, name) for name in os.listdir(folder) if not name.endswith(".lsm")]
     return found
 
 
@@ -87,7 +89,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--length", type=_positive, help="tokens of a sample")
     parser.add_argument("--shape", type=_shape, help="shape of one sample, for MODULE:FUNCTION: 3,32,32")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights (default: 0)")
-    parser.add_argument("--pretrained", metavar="FILE", help="weights: safetensors, or a state dict of torch.save")
+    parser.add_argument(
+        "--pretrained",
+        metavar="FILE",
+        help="weights: safetensors, a state dict of torch.save, the index of such files, or a folder of Hugging Face's",
+    )
     parser.add_argument(
         "--replace-head", action="store_true", help="keep as made what that file lacks or has in another shape"
     )
@@ -120,9 +126,9 @@ def main(arguments: list[str] | None = None) -> int:
                 options.size, options.channels, options.classes, options.length, options.shape, options.task
             ),
         )
-        kept: list[str] = []
+        loaded = weights.Loaded([], [])
         if options.pretrained is not None:
-            kept = weights.load_pretrained(model, options.pretrained, options.replace_head)
+            loaded = weights.load_pretrained(model, options.pretrained, options.replace_head)
         loss = None if options.loss is None else sources.load_function(options.loss)
         export(model, inputs, options.output, name=options.model, loss=loss)
     except ExportError as error:
@@ -134,9 +140,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{parser.prog}: {about}: cannot be exported: {first_line(error)}", file=sys.stderr)
         return _USAGE_ERROR
     count = sum(parameter.numel() for parameter in model.parameters())
-    as_made = f", not from {options.pretrained}: {weights.some(kept)}" if kept else ""
+    as_made = f", not from {options.pretrained}: {weights.some(loaded.kept)}" if loaded.kept else ""
+    unused = f", not used: {weights.some(loaded.unused)}" if loaded.unused else ""
     size = os.path.getsize(options.output)
-    print(f"{options.output}: {options.model}, {count:,} parameters, {size:,} bytes{as_made}")
+    print(f"{options.output}: {options.model}, {count:,} parameters, {size:,} bytes{as_made}{unused}")
     return 0
 
 

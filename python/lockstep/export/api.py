@@ -6,6 +6,7 @@ module stays as it was: its weights, buffers and modes do not change. The file i
 what can fail -> what the caller sees
   trace.py, graph.py or tensor_file.py fails -> ExportError, one line
   no parameter requires a gradient, or none reaches the output -> ExportError
+  a parameter that requires a gradient has 16 bits -> ExportError
 """
 
 import inspect
@@ -66,6 +67,7 @@ def export(
     tensor_file.require_replaceable(path)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ExportError("no parameter of the module requires a gradient")
+    _require_float32(model)
     args, kwargs = _arguments(model, inputs)
     args, kwargs, batch = _with_batch(args, kwargs)
 
@@ -104,6 +106,17 @@ def export(
         require_same_loss(loss, pair, batch, description["loss"], trainable, state.tensors())
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
+
+
+def _require_float32(model: nn.Module) -> None:
+    """Throws ExportError if a weight that trains has 16 bits. An update smaller than half of a weight's last bit is lost,
+    and with usual learning rates most updates are."""
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.dtype in (torch.bfloat16, torch.float16):
+            raise ExportError(
+                f"{name} has {str(parameter.dtype).removeprefix('torch.')}, in which most updates are lost: export "
+                "model.float(); the config's precision still makes the operations compute in 16 bits"
+            )
 
 
 def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

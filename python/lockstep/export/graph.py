@@ -25,6 +25,10 @@ from lockstep.export import operations
 from lockstep.export.errors import ExportError, is_users_file
 
 Json = Any
+# Cures for operations that cannot be exported.
+_CURES = {
+    "aten::histc": ": a mixture of experts of transformers can after model.set_experts_implementation('batched_mm')",
+}
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -186,7 +190,7 @@ class Converter:
         if name in ("aten::item", "aten::_local_scalar_dense"):
             raise ExportError(f"{_at(node)}{name} reads a value of a tensor, which a graph cannot")
         if name not in operations.allowed():
-            raise ExportError(f"{_at(node)}{name} is not among the operations that can be exported")
+            raise ExportError(f"{_at(node)}{name} is not among the operations that can be exported{_CURES.get(name, '')}")
         args = []
         for index, argument in enumerate(schema.arguments):
             if not argument.kwarg_only and index < len(node.args):

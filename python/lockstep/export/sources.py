@@ -134,7 +134,11 @@ def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
     if hasattr(config, "use_cache"):
         config.use_cache = False
     try:
-        model = maker.from_config(config)
+        # A config may ask for weights of 16 bits, which export() refuses.
+        model = maker.from_config(config).float()
+        # The sizes in the other forms of a mixture of experts depend on values. Older versions have no such forms.
+        if hasattr(model, "set_experts_implementation"):
+            model.set_experts_implementation("batched_mm")
     except Exception as error:
         raise ExportError(f"transformers cannot make the {config.model_type}: {first_line(error)}") from error
     if task in _OF_IMAGES:
@@ -142,7 +146,10 @@ def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
     # The samples have no padding, so the attention mask is all ones. Tokens start at 2, because token 0 may mean
     # padding.
     length = options.length or min(128, getattr(config, "max_position_embeddings", 128))
-    tokens = torch.randint(2, config.vocab_size, (2, length))
+    tokens = torch.randint(2, getattr(config, "vocab_size", 256), (2, length))
+    # A language model is trained on full rows of tokens (data.format: TOKENS), which have no mask.
+    if task == "causal-lm":
+        return model, {"input_ids": tokens}
     return model, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
