@@ -52,7 +52,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                                      {"aten::dropout", LeaveOutIdleDropout},
                                      {"aten::cat", ShortenCat}};
   // The patterns run in this order. Convolutions come before the norms, with which the residual sums that read their
-  // inputs are fused. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes
+  // inputs are fused. Attention with explicit scores comes before scaled sums, which the scores can be. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes
   // after BatchNorm, which may be fused with a pooling. Norms and sums look for aten::linear nodes among their users,
   // because under autocast these nodes round their input to 16 bits, and a norm or sum can then return the rounded
   // result itself. Fused nodes are not recognized in this search, so linear layers are fused last. The search passes
@@ -63,6 +63,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
       {"aten::adaptive_avg_pool2d", FuseSqueezeExcite},
       {"aten::batch_norm", fuse_batch_norm},
       {"aten::native_batch_norm", fuse_batch_norm},
+      {"aten::softmax", FuseSoftmaxAttention},
       {"aten::mul", FuseScaledSum},
       {"aten::embedding", FuseEmbedding},
       {"aten::layer_norm", FuseLayerNorm},
@@ -71,7 +72,6 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
       {"aten::scaled_dot_product_attention", FuseAttention},
       {"aten::scaled_dot_product_attention", FuseMultiheadAttention},
       {"aten::scaled_dot_product_attention", FuseGroupedAttention},
-      {"aten::softmax", FuseSoftmaxAttention},
       {"aten::max_pool2d", FuseMaxPool},
       {"aten::permute", FuseWindows},
       {"aten::linear", FuseLinear}};

@@ -11,6 +11,7 @@
 #include "models/imported/attention_arguments.h"
 #include "models/imported/node_chain.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/unit_queries.h"
 #include "ops/attention/window_attention.h"
 
 namespace lockstep::exported {
@@ -40,7 +41,7 @@ FusedOperation Attention(double dropout, bool causal) {
 // `hiding`.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
-// The two forms of attention in a graph: kScores computes the scores (q * scale) @ k^T explicitly, and kAttention calls
+// The forms of attention in a graph: kScores computes the scores explicitly, and kAttention calls
 // scaled_dot_product_attention.
 enum class Form { kScores, kAttention };
 
@@ -55,11 +56,13 @@ at::Tensor SumOf(const std::vector<IValue>& arguments) {
                     .reshape(arguments[kSecondShape].toIntVector());
 }
 
-// Computes Form::kScores with LibTorch's operations. Returns [windows, tokens, heads, size].
-at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments, double scale) {
+// Computes Form::kScores with LibTorch's operations. product(queries, keys) returns the scores before the bias is added.
+// Returns [windows, tokens, heads, size].
+template <typename Product>
+at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments,
+                      const Product& product) {
   const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
-  at::Tensor scores =
-      at::matmul(qkv[0] * scale, qkv[1].transpose(-2, -1)) + arguments[kBias].toTensor();
+  at::Tensor scores = product(qkv[0], qkv[1]) + arguments[kBias].toTensor();
   if (arguments.size() > kHiding) {
     scores = (scores.reshape(arguments[kFirstShape].toIntVector()) + arguments[kHiding].toTensor())
                  .reshape(arguments[kSecondShape].toIntVector());
@@ -136,7 +139,42 @@ FusedOperation AddingAttention(Form form, double scale, double dropout) {
     } else if (form == Form::kAttention) {
       y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .mask = SumOf(arguments)});
     } else {
-      y = FromScores(parts, arguments, scale);
+      y = FromScores(parts, arguments, [&](const at::Tensor& queries, const at::Tensor& keys) {
+        return at::matmul(queries * scale, keys.transpose(-2, -1));
+      });
+    }
+    return {y.reshape(arguments[kResult].toIntVector())};
+  };
+}
+
+// Returns the operation for attention by cosines. Its last argument is the scale of each head, [1, heads, 1, 1] or
+// [heads, 1, 1]; the others are those of AddingAttention(). Vectors shorter than `least` count as `least` long.
+FusedOperation CosineAttention(double least) {
+  return [least](std::vector<IValue> arguments) -> std::vector<at::Tensor> {
+    const at::Tensor scale = arguments.back().toTensor();
+    arguments.pop_back();
+    const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
+    const int64_t heads = parts.size(3);
+    const at::Tensor qkv = parts.flatten(2);
+    const at::IntArrayRef sizes = scale.sizes();
+    const bool is_of_heads =
+        scale.scalar_type() == at::kFloat &&
+        (sizes == at::IntArrayRef({1, heads, 1, 1}) || sizes == at::IntArrayRef({heads, 1, 1}));
+    std::vector<IValue> with_floats = arguments;
+    with_floats[kBias] = arguments[kBias].toTensor().to(at::kFloat);
+    at::Tensor y;
+    if (is_of_heads && IsOwn(qkv, heads, with_floats, Form::kScores)) {
+      // WindowAttention() divides the products by the root of the heads' size.
+      const double root = std::sqrt(static_cast<double>(parts.size(4)));
+      y = ops::WindowAttention(ops::UnitQueries(qkv, heads, scale.flatten() * root, least), heads,
+                               with_floats[kBias].toTensor().squeeze(0), MaskOf(arguments));
+    } else {
+      y = FromScores(parts, arguments, [&](const at::Tensor& queries, const at::Tensor& keys) {
+        const auto unit = [&](const at::Tensor& x) {
+          return x / at::linalg_vector_norm(x, 2, {-1}, /*keepdim=*/true).clamp_min(least);
+        };
+        return at::matmul(unit(queries), unit(keys).transpose(-2, -1)) * scale;
+      });
     }
     return {y.reshape(arguments[kResult].toIntVector())};
   };
@@ -146,31 +184,57 @@ FusedOperation AddingAttention(Form form, double scale, double dropout) {
 
 // The operations that split one tensor into queries, keys and values.
 struct Packed {
-  std::vector<int64_t> chain;  // the nodes of reshape, permute and unbind
+  std::vector<int64_t> chain;  // the nodes of reshape, permute, and unbind or three selects
   Argument input, shape;
 };
 
-// Finds the unbind operation whose results are the queries, keys and values `parts`, and the operations before it.
-// Returns nothing unless the only user of each part i is the node users[i].
+// Returns the nodes that take `parts` from a tensor's dimension 0: an unbind, or a select for each part. Returns no nodes
+// if the parts are not all parts of one tensor.
+std::vector<int64_t> FindSplit(const Rewriter& rewriter, const std::vector<int64_t>& parts) {
+  std::vector<int64_t> nodes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t maker = rewriter.MakerOf(parts[i]);
+    if (maker < 0) return {};
+    const Node& node = rewriter.At(maker);
+    if (NameOf(node) == "aten::unbind" && IsConstant(node.arguments[1], 0) &&
+        node.results[0].elements == parts) {
+      return {maker};
+    }
+    if (NameOf(node) != "aten::select" || !IsConstant(node.arguments[1], 0) ||
+        !IsConstant(node.arguments[2], static_cast<int64_t>(i)) || !IsValue(node.arguments[0]) ||
+        (i > 0 && node.arguments[0].value != rewriter.At(nodes[0]).arguments[0].value)) {
+      return {};
+    }
+    nodes.push_back(maker);
+  }
+  return nodes;
+}
+
+// Finds the operations that make the queries, keys and values `parts` from one tensor. Returns nothing unless the only
+// users of each part i are the nodes users[i].
 std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
-                                 const std::vector<int64_t>& users) {
-  const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
-  if (unbind < 0 || NameOf(rewriter.At(unbind)) != "aten::unbind" ||
-      !IsConstant(rewriter.At(unbind).arguments[1], 0) ||
-      rewriter.At(unbind).results[0].elements != parts) {
+                                 const std::vector<std::vector<int64_t>>& users) {
+  const std::vector<int64_t> split = FindSplit(rewriter, parts);
+  if (split.empty()) return std::nullopt;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!rewriter.AreUsersOf(parts[i], users[i])) return std::nullopt;
+  }
+  const int64_t permuted = rewriter.At(split[0]).arguments[0].value;
+  const int64_t permute = rewriter.MakerOf(permuted);
+  if (permute < 0 || NameOf(rewriter.At(permute)) != "aten::permute" ||
+      !AreIntegers(rewriter.At(permute).arguments[1], {2, 0, 3, 1, 4}) ||
+      !rewriter.AreUsersOf(permuted, split)) {
     return std::nullopt;
   }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (rewriter.OnlyUserOf(parts[i], rewriter.At(users[i])) != users[i]) return std::nullopt;
-  }
-  NodeChain before(rewriter, unbind);
-  before.Back("aten::permute").WithIntegers(1, {2, 0, 3, 1, 4}).Back("aten::reshape");
+  NodeChain before(rewriter, permute);
+  before.Back("aten::reshape");
   if (!before.is_there()) return std::nullopt;
   const std::vector<Argument>& arguments = before.arguments();
   const auto shape = IntegersOf(arguments[1]);
   if (shape.size() != 5 || shape[2] != 3) return std::nullopt;
   Packed packed{.chain = before.passed(), .input = arguments[0], .shape = arguments[1]};
-  packed.chain.push_back(unbind);
+  packed.chain.push_back(permute);
+  packed.chain.insert(packed.chain.end(), split.begin(), split.end());
   return packed;
 }
 
@@ -222,16 +286,16 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
           .nodes = {expand, reshape, sum}};
 }
 
-// Returns the tensors that are added to a softmax's scores. The first of the returned nodes is the product of queries
-// and keys. Returns no nodes if nothing is added to the scores.
+// Returns the tensors that are added to a softmax's scores. The first of the returned nodes is that of the scores before
+// anything is added. Returns no nodes if nothing is added to the scores.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   const auto bias_of = [&](int64_t user) -> Added {
     const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");
     if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
     const std::vector<Argument>& addends = rewriter.At(sum).arguments;
-    const int64_t product = rewriter.OwnMakerOf(sum, 0, "aten::matmul");
-    if (product < 0) return {};
-    return {.arguments = {addends[1]}, .nodes = {product, sum}};
+    const int64_t scores = rewriter.OwnMakerOf(sum, 0);
+    if (scores < 0) return {};
+    return {.arguments = {addends[1]}, .nodes = {scores, sum}};
   };
   const int64_t after = rewriter.OwnMakerOf(softmax, 0, "aten::reshape");
   if (after < 0) return bias_of(softmax);
@@ -258,6 +322,97 @@ std::optional<double> FactorOf(const Node& product) {
   return is_number ? std::optional(factor.constant.toTensor().item<double>()) : std::nullopt;
 }
 
+// The operations that compute scores from queries and keys.
+struct Scores {
+  int64_t queries, keys;  // values
+  std::vector<int64_t> users_of_queries, users_of_keys;
+  std::vector<int64_t> nodes;  // in the order of the program
+  FusedOperation operation;    // the whole attention
+  std::vector<Argument> more;  // the last arguments of `operation`
+};
+
+// The operations of normalize(): x / max(|x|, least).
+struct Unit {
+  int64_t input;               // the value x
+  std::vector<int64_t> users;  // the operations that use x
+  std::vector<int64_t> nodes;
+  double least;
+};
+
+// Returns the normalisation of vectors of the last dimension that ends with the node `division`.
+std::optional<Unit> FindUnit(const Rewriter& rewriter, int64_t division) {
+  if (division < 0 || NameOf(rewriter.At(division)) != "aten::div") return std::nullopt;
+  const Argument& input = rewriter.At(division).arguments[0];
+  const int64_t expand = rewriter.OwnMakerOf(division, 1, "aten::expand_as");
+  if (!IsValue(input) || expand < 0 || rewriter.At(division).arguments.size() != 2) {
+    return std::nullopt;
+  }
+  const int64_t clamp = rewriter.OwnMakerOf(expand, 0, "aten::clamp_min");
+  if (clamp < 0) return std::nullopt;
+  const std::optional<double> least = NumberOf(rewriter.At(clamp).arguments[1]);
+  const int64_t norm = rewriter.OwnMakerOf(clamp, 0, "aten::linalg_vector_norm");
+  if (norm < 0 || !least || *least <= 0) return std::nullopt;
+  const std::vector<Argument>& own = rewriter.At(norm).arguments;
+  const bool is_length = own[0].value == input.value && NumberOf(own[1]) == 2 &&
+                         AreIntegers(own[2], {-1}) && IsConstant(own[3], true) &&
+                         IsConstant(own[4], IValue());
+  if (!is_length || rewriter.At(expand).arguments[1].value != input.value) return std::nullopt;
+  return Unit{.input = input.value,
+              .users = {norm, expand, division},
+              .nodes = {norm, clamp, expand, division},
+              .least = *least};
+}
+
+// Returns the scores (q * scale) @ k^T, which end with the node `product`.
+std::optional<Scores> FindScaledScores(const Rewriter& rewriter, int64_t product) {
+  const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
+  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
+  if (scaled < 0 || transposed < 0) return std::nullopt;
+  const std::optional<double> scale = FactorOf(rewriter.At(scaled));
+  const Argument& queries = rewriter.At(scaled).arguments[0];
+  const Argument& keys = rewriter.At(transposed).arguments[0];
+  if (!scale || !IsValue(queries)) return std::nullopt;
+  return Scores{.queries = queries.value,
+                .keys = keys.value,
+                .users_of_queries = {scaled},
+                .users_of_keys = {transposed},
+                .nodes = {scaled, transposed, product},
+                .operation = AddingAttention(Form::kScores, *scale, 0),
+                .more = {}};
+}
+
+// Returns the scores (q/|q| @ (k/|k|)^T) * scale, which end with the node `scaled`.
+std::optional<Scores> FindCosines(const Rewriter& rewriter, int64_t scaled, int64_t product) {
+  const Argument& scale = rewriter.At(scaled).arguments[1];
+  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
+  if (!IsValue(scale) || transposed < 0) return std::nullopt;
+  const std::optional<Unit> queries = FindUnit(rewriter, rewriter.OwnMakerOf(product, 0));
+  const std::optional<Unit> keys = FindUnit(rewriter, rewriter.OwnMakerOf(transposed, 0));
+  if (!queries || !keys || queries->least != keys->least) return std::nullopt;
+  Scores scores{.queries = queries->input,
+                .keys = keys->input,
+                .users_of_queries = queries->users,
+                .users_of_keys = keys->users,
+                .nodes = queries->nodes,
+                .operation = CosineAttention(queries->least),
+                .more = {scale}};
+  scores.nodes.insert(scores.nodes.end(), keys->nodes.begin(), keys->nodes.end());
+  scores.nodes.insert(scores.nodes.end(), {transposed, product, scaled});
+  return scores;
+}
+
+// Returns the scores that end with `node`, to which an attention adds its bias.
+std::optional<Scores> FindScores(const Rewriter& rewriter, int64_t node) {
+  const bool is_scaled = NameOf(rewriter.At(node)) == "aten::mul";
+  const int64_t product = is_scaled ? rewriter.OwnMakerOf(node, 0, "aten::matmul") : node;
+  if (product < 0 || NameOf(rewriter.At(product)) != "aten::matmul") return std::nullopt;
+  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
+  if (transposed < 0) return std::nullopt;
+  const std::vector<Argument>& turned = rewriter.At(transposed).arguments;
+  if (!IsConstant(turned[1], -2) || !IsConstant(turned[2], -1)) return std::nullopt;
+  return is_scaled ? FindCosines(rewriter, node, product) : FindScaledScores(rewriter, product);
+}
+
 }  // namespace
 
 void FuseAttention(Rewriter& rewriter, int64_t node) {
@@ -272,7 +427,7 @@ void FuseAttention(Rewriter& rewriter, int64_t node) {
   const bool causal = own[kCausal].constant.toBool();
   if (is_masked && causal) return;
   const auto packed = FindPacked(rewriter, {own[kQuery].value, own[kKey].value, own[kValue].value},
-                                 {node, node, node});
+                                 {{node}, {node}, {node}});
   const std::vector<int64_t> result = FindResult(rewriter, node);
   if (!packed || result.empty()) return;
   if (!is_masked) {
@@ -294,36 +449,25 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
   }
   const Added added = AddedToScores(rewriter, node);
   if (added.nodes.empty()) return;
-
-  // These two nodes come before the product of queries and keys: the scaling of the queries and the transpose of the
-  // keys.
-  const int64_t product = added.nodes.front();
-  const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
-  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
-  if (scaled < 0 || transposed < 0) return;
-  const std::optional<double> scale = FactorOf(rewriter.At(scaled));
-  const std::vector<Argument>& keys = rewriter.At(transposed).arguments;
-  if (!scale || !IsValue(rewriter.At(scaled).arguments[0]) || !IsConstant(keys[1], -2) ||
-      !IsConstant(keys[2], -1)) {
-    return;
-  }
+  const std::optional<Scores> scores = FindScores(rewriter, added.nodes.front());
+  if (!scores) return;
 
   // The product with the values comes after the softmax.
   const int64_t mixed = rewriter.OnlyUser(node);
   if (mixed < 0 || NameOf(rewriter.At(mixed)) != "aten::matmul") return;
   const std::vector<Argument>& mixing = rewriter.At(mixed).arguments;
   if (!IsValue(mixing[1]) || mixing[0].value != softmax.results[0].value) return;
-  std::vector<int64_t> inner{scaled, transposed};
-  inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
+  std::vector<int64_t> inner = scores->nodes;
+  inner.insert(inner.end(), added.nodes.begin() + 1, added.nodes.end());
   inner.insert(inner.end(), {node, mixed});
 
-  const auto packed =
-      FindPacked(rewriter, {rewriter.At(scaled).arguments[0].value, keys[0].value, mixing[1].value},
-                 {scaled, transposed, mixed});
+  const auto packed = FindPacked(rewriter, {scores->queries, scores->keys, mixing[1].value},
+                                 {scores->users_of_queries, scores->users_of_keys, {mixed}});
   const std::vector<int64_t> result = FindResult(rewriter, mixed);
   if (!packed || result.empty()) return;
-  PutAttention(rewriter, *packed, inner, result, AddingAttention(Form::kScores, *scale, 0),
-               added.arguments, node);
+  std::vector<Argument> more = added.arguments;
+  more.insert(more.end(), scores->more.begin(), scores->more.end());
+  PutAttention(rewriter, *packed, inner, result, scores->operation, more, node);
 }
 
 }  // namespace lockstep::exported

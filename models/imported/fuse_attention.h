@@ -1,12 +1,15 @@
 // Attention of queries, keys and values that one linear layer computes side by side (fuse.h):
 //
-//   reshape [count, tokens, 3, heads, size] -> permute [2, 0, 3, 1, 4] -> unbind -> attention
+//   reshape [count, tokens, 3, heads, size] -> permute [2, 0, 3, 1, 4] -> unbind, or three selects -> attention
 //     -> transpose of heads and tokens -> reshape
 //
 // The attention is one of
 //   scaled_dot_product_attention without a mask        SelfAttention()
 //   scaled_dot_product_attention with a mask           WindowAttention(), or SelfAttention() with the mask
 //   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(); timm's Swin transformers use this form
+//   (q/|q| @ (k/|k|)^T) * scale + bias -> softmax -> @ v
+//       UnitQueries() and WindowAttention(); Swin transformers V2 use this form, with a learned scale for each head, and
+//       q/|q| is normalize(), a division by max(|q|, eps)
 //
 // For windows of an image, the mask is a bias [1, heads, tokens, tokens]. A second mask `hiding`, [1, kinds, 1, tokens,
 // tokens], may be added to the bias; in a window of a rolled image, it hides tokens of different regions of the image
@@ -17,9 +20,9 @@
 //
 // The fused operations read queries, keys and values side by side in the linear layer's output, and write their
 // gradients in the same layout. When the graph runs, WindowAttention() is called if the values have 16 bits, the shapes
-// are the ones above, and there is no dropout; otherwise SelfAttention() is called, or, for the third form, LibTorch's
-// operations. Two chains are not fused: scaled_dot_product_attention with an explicit scale, and the third form with
-// dropout.
+// are the ones above, and there is no dropout; otherwise SelfAttention() is called, or, for the third and fourth forms, LibTorch's
+// operations. Two chains are not fused: scaled_dot_product_attention with an explicit scale, and the third and fourth
+// forms with dropout.
 #pragma once
 
 #include <cstdint>

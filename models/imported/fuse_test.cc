@@ -533,17 +533,23 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   // An in-place addition is also fused.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
-  // Nothing is fused, because exp_ changes a tensor in place between the product and the sum.
+  // Between the product and the sum, exp_ changes a tensor in place that the product has not read.
   const std::string changed =
       RowsText(Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Of("cos", 0, 10), Of("exp_", 10, 11),
                       Sum("add", 6, 11, 7), Linear(7, 3, 8), Sum("add", 7, 8, 9)}),
                9);
-  EXPECT_EQ(NodesOf(changed), 7);
+  EXPECT_EQ(NodesOf(changed), 6);
   ExpectComputesRows(changed, [](auto& x, auto& tensors) {
     const Tensor& square = tensors.parameters.at("square");
     const Tensor sum = at::linear(x, square) * tensors.parameters.at("weight") + at::cos(x).exp();
     return sum + at::linear(sum, square);
   });
+  // Nothing is fused if the product has read that tensor, because the fused operation would read it too late.
+  const std::string too_late =
+      RowsText(Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Of("exp_", 5, 11), Sum("add", 6, 0, 7),
+                      Linear(7, 3, 8), Sum("add", 8, 11, 9)}),
+               9);
+  EXPECT_EQ(NodesOf(too_late), 6);
 }
 
 TEST(Fuse, TakesTheActivationToTheLinear) {
@@ -602,11 +608,12 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
 
 // Returns the text of a graph. Its values are: 0 x; 1 a weight [24, 8]; 2 a bias [heads, 6, 6] for the scores; 3 a mask
 // [2, 6, 6] that hides tokens.
-std::string WindowsText(const std::vector<std::string>& nodes) {
+// With `has_scale`, 4 is a scale for each head.
+std::string WindowsText(const std::vector<std::string>& nodes, bool has_scale = false) {
   return fmt::format(
-      R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2}}, "buffers": {{"hiding": 3}},
+      R"({{"values": 60, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2{}}}, "buffers": {{"hiding": 3}},
           "constants": {{}}, "nodes": [{}], "output": 30}})",
-      Chain(nodes));
+      has_scale ? R"(, "scale": 4)" : "", Chain(nodes));
 }
 
 ExportedGraph::Tensors WindowsTensors() {
@@ -719,6 +726,85 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   // LibTorch's operations are also called for a scale of 0.3, because WindowAttention() supports only 1 / sqrt(size),
   // which is 0.5 for these heads of size 4.
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
+}
+
+// Returns the nodes of the attention by cosines of 2 heads in timm's and torchvision's Swin transformers V2. `least` is
+// the length below which vectors are not scaled to length 1.
+std::vector<std::string> CosineNodes(bool hides, const std::string& least = "1e-12") {
+  std::vector<std::string> nodes;
+  for (const std::string& node : WindowNodes(/*is_explicit=*/true, hides)) {
+    if (node.find("aten::mul\"") != std::string::npos) {
+      for (const int vectors : {8, 9}) {
+        const int norm = 10 * vectors - 40;  // 40 or 50
+        nodes.push_back(
+            Call("linalg_vector_norm", "", vectors, R"(, {"f": 2.0}, [-1], true, null)", norm));
+        nodes.push_back(
+            Call("clamp_min", "", norm, fmt::format(R"(, {{"f": {}}})", least), norm + 1));
+        nodes.push_back(
+            Call("expand_as", "", norm + 1, fmt::format(R"(, {{"v": {}}})", vectors), norm + 2));
+        nodes.push_back(
+            Call("div", "Tensor", vectors, fmt::format(R"(, {{"v": {}}})", norm + 2), norm + 3));
+      }
+    } else if (node.find("aten::transpose\"") != std::string::npos && nodes.size() == 12) {
+      nodes.push_back(Call("transpose", "int", 53, ", -2, -1", 12));
+    } else if (node.find("aten::matmul\"") != std::string::npos && nodes.size() == 13) {
+      nodes.push_back(
+          R"({"op": "aten::matmul", "overload": "", "args": [{"v": 43}, {"v": 12}], "out": [54]})");
+      nodes.push_back(Call("mul", "Tensor", 54, R"(, {"v": 4})", 13));
+    } else {
+      nodes.push_back(node);
+    }
+  }
+  return nodes;
+}
+
+ExportedGraph::Tensors CosineTensors() {
+  ExportedGraph::Tensors tensors = WindowsTensors();
+  tensors.parameters["scale"] =
+      at::tensor({1.5, 0.7}).to(at::kFloat).view({2, 1, 1}).requires_grad_();
+  return tensors;
+}
+
+// Returns CosineTensors() with one scale for all heads, which UnitQueries() does not take.
+ExportedGraph::Tensors OneScaleTensors() {
+  ExportedGraph::Tensors tensors = WindowsTensors();
+  tensors.parameters["scale"] = at::full({1}, 1.5).requires_grad_();
+  return tensors;
+}
+
+TEST(Fuse, ComputesAttentionByCosines) {
+  for (const bool hides : {false, true}) {
+    const std::string text = WindowsText(CosineNodes(hides), /*has_scale=*/true);
+    // The linear layer, the fused attention, and the unsqueezes of the bias and of the mask remain.
+    EXPECT_EQ(NodesOf(text), 3 + (hides ? 2 : 0));
+    const ExpectedOf expected = [&](const Tensor& x, const ExportedGraph::Tensors& tensors) {
+      const auto parts = PartsOf(x, tensors);
+      const auto unit = [](const Tensor& y) {
+        return y / at::linalg_vector_norm(y, 2, {-1}, /*keepdim=*/true).clamp_min(1e-12);
+      };
+      Tensor scores = at::matmul(unit(parts[0]), unit(parts[1]).transpose(2, 3)) *
+                          tensors.parameters.at("scale") +
+                      tensors.parameters.at("bias").unsqueeze(0);
+      if (hides) {
+        scores = (scores.view({-1, 2, 2, 6, 6}) + tensors.buffers.at("hiding").unsqueeze(1))
+                     .view({-1, 2, 6, 6});
+      }
+      return at::matmul(scores.softmax(-1), parts[2]).transpose(1, 2).reshape({4, 6, kChannels});
+    };
+    for (const auto make : {CosineTensors, OneScaleTensors}) {
+      ExpectAlikeAndRounded(text, {4, 6, kChannels}, make, expected);
+    }
+  }
+  // torchvision selects the three parts, and other operations may change their own tensors in place meanwhile.
+  std::vector<std::string> selecting = CosineNodes(/*hides=*/false);
+  selecting[3] =
+      Chain({Call("select", "int", 7, ", 0, 0", 8), Call("select", "int", 7, ", 0, 1", 9),
+             Call("select", "int", 7, ", 0, 2", 10)});
+  selecting.insert(selecting.begin() + 5,
+                   Chain({Call("clone", "", 2, ", null", 56), Of("relu_", 56, 57)}));
+  EXPECT_EQ(NodesOf(WindowsText(selecting, /*has_scale=*/true)), 3 + 2);
+  // Vectors may not be divided by 0.
+  EXPECT_GT(NodesOf(WindowsText(CosineNodes(false, "0.0"), /*has_scale=*/true)), 10);
 }
 
 // ---- Heads that share keys and values -------------------------------------------------------------

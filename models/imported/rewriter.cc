@@ -137,6 +137,17 @@ int64_t Rewriter::OnlyUser(int64_t node) const {
   return OnlyUserOf(At(node).results[0].value, At(node));
 }
 
+bool Rewriter::AreUsersOf(int64_t value, const std::vector<int64_t>& users) const {
+  if (value < 0 || value == program_.output) return false;
+  const std::set<int64_t> expected(users.begin(), users.end());
+  const std::set<int64_t> found(users_[value].begin(), users_[value].end());
+  const Node& like = At(users.front());
+  return expected == found && std::ranges::all_of(users, [&](int64_t user) {
+           return At(user).operation && At(user).grad == like.grad &&
+                  At(user).autocast == like.autocast && !IsGone(user);
+         });
+}
+
 int64_t Rewriter::OnlyUserOf(int64_t value, const Node& like) const {
   if (value < 0 || value == program_.output || users_[value].size() != 1) return -1;
   const int64_t user = users_[value][0];
@@ -197,8 +208,15 @@ bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {
 bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
                    const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
                    int64_t like) {
-  for (int64_t i = chain.front() + 1; i < chain.back(); ++i) {
-    if (std::ranges::find(chain, i) == chain.end() && ChangesATensor(At(i))) return false;
+  // The memory that the chain has read or written before the node i. The fused operation reads it after that node.
+  std::set<int64_t> touched;
+  for (int64_t i = chain.front(); i < chain.back(); ++i) {
+    if (std::ranges::find(chain, i) != chain.end()) {
+      for (const int64_t value : ValuesOf(At(i))) touched.insert(groups_.Of(value));
+      for (const int64_t value : ResultsOf(At(i))) touched.insert(groups_.Of(value));
+    } else if (Changes(At(i), touched)) {
+      return false;
+    }
   }
   Node node;
   for (const int64_t result : results) {
@@ -304,9 +322,10 @@ void Rewriter::Finish() {
   FillLastUses(program_);
 }
 
-bool Rewriter::ChangesATensor(const Node& node) const {
-  return std::ranges::any_of(WrittenBy(node),
-                             [&](int64_t value) { return !buffers_.contains(value); });
+bool Rewriter::Changes(const Node& node, const std::set<int64_t>& groups) const {
+  return std::ranges::any_of(WrittenBy(node), [&](int64_t value) {
+    return !buffers_.contains(value) && groups.contains(groups_.Of(value));
+  });
 }
 
 }  // namespace lockstep::exported

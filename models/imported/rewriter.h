@@ -79,6 +79,10 @@ class Rewriter {
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
+  // Returns whether `users` are all nodes that use the value, whether all of them run in the same grad and autocast modes,
+  // and whether none is gone.
+  bool AreUsersOf(int64_t value, const std::vector<int64_t>& users) const;
+
   // Returns the nodes that use the result of `node` and round it to 16 bits under autocast, directly or after
   // operations that only move values, such as a transpose. Returns no nodes if `node` itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
@@ -127,7 +131,8 @@ class Rewriter {
   void Finish();
 
  private:
-  bool ChangesATensor(const Node& node) const;
+  // Returns whether the node writes in place to memory of one of `groups`, other than a buffer.
+  bool Changes(const Node& node, const std::set<int64_t>& groups) const;
   int64_t BeforeMoves(int64_t value) const;
   bool IsRoundedByAll(int64_t value) const;
   bool IsRoundedBy(int64_t user, int64_t value) const;
