@@ -7,7 +7,8 @@
 // order, so each run gives the same bits.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   the kernels do not support the head or the type -> the result of UnitQueriesTwin() -> UnitQueries.TakesOtherHeads
+//   the kernels do not support the head or the type -> the result of UnitQueriesTwin()
+//     -> UnitQueriesTest.TakesOtherHeads
 #pragma once
 
 #include <ATen/core/Tensor.h>
