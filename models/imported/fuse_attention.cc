@@ -327,8 +327,8 @@ struct Scores {
   int64_t queries, keys;  // values
   std::vector<int64_t> users_of_queries, users_of_keys;
   std::vector<int64_t> nodes;  // in the order of the program
-  FusedOperation operation;    // the whole attention
-  std::vector<Argument> more;  // the last arguments of `operation`
+  double number;  // the scale of all heads; if the scores are cosines, the least length of vectors
+  std::vector<Argument> scales;  // the scale of each head, if the scores are cosines
 };
 
 // The operations of normalize(): x / max(|x|, least).
@@ -377,8 +377,8 @@ std::optional<Scores> FindScaledScores(const Rewriter& rewriter, int64_t product
                 .users_of_queries = {scaled},
                 .users_of_keys = {transposed},
                 .nodes = {scaled, transposed, product},
-                .operation = AddingAttention(Form::kScores, *scale, 0),
-                .more = {}};
+                .number = *scale,
+                .scales = {}};
 }
 
 // Returns the scores (q/|q| @ (k/|k|)^T) * scale, which end with the node `scaled`.
@@ -394,8 +394,8 @@ std::optional<Scores> FindCosines(const Rewriter& rewriter, int64_t scaled, int6
                 .users_of_queries = queries->users,
                 .users_of_keys = keys->users,
                 .nodes = queries->nodes,
-                .operation = CosineAttention(queries->least),
-                .more = {scale}};
+                .number = queries->least,
+                .scales = {scale}};
   scores.nodes.insert(scores.nodes.end(), keys->nodes.begin(), keys->nodes.end());
   scores.nodes.insert(scores.nodes.end(), {transposed, product, scaled});
   return scores;
@@ -466,8 +466,11 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
   const std::vector<int64_t> result = FindResult(rewriter, mixed);
   if (!packed || result.empty()) return;
   std::vector<Argument> more = added.arguments;
-  more.insert(more.end(), scores->more.begin(), scores->more.end());
-  PutAttention(rewriter, *packed, inner, result, scores->operation, more, node);
+  more.insert(more.end(), scores->scales.begin(), scores->scales.end());
+  PutAttention(rewriter, *packed, inner, result,
+               scores->scales.empty() ? AddingAttention(Form::kScores, scores->number, 0)
+                                      : CosineAttention(scores->number),
+               more, node);
 }
 
 }  // namespace lockstep::exported
