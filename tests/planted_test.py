@@ -307,7 +307,7 @@ def plant_mistakes(folder):
     (odd / "config.toml").write_text("epochs = 2\n[model]\n")
     (odd / "config.csv").write_text("a,b,c\n1,2,3\n")
     (odd / "from_one.csv").write_text("x,label\n" + "".join(f"{i * 37 % 90 / 10},{i % 3 + 1}\n" for i in range(90)))
-    numbers = np.linspace(0, 1, 6 * 70, dtype="f4").reshape(70, 6)
+    numbers = np.random.default_rng(1).random((70, 6), dtype="f4")
     np.save(odd / "labels.npy", np.arange(70) % 3)
     np.save(odd / "whole.npy", numbers)
     for name, value in (("nan", np.nan), ("inf", np.inf)):

@@ -102,7 +102,7 @@ def _with_names_of_transformers(
     transformers.utils.logging.disable_progress_bar()
     try:
         # Tensors that the file lacks are drawn, which must not change what is drawn after this call.
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             filled, loading = type(model).from_pretrained(
                 None,
                 config=model.config,
@@ -113,11 +113,12 @@ def _with_names_of_transformers(
             )
     except Exception as error:
         raise ExportError(f"{path}: transformers cannot load it: {first_line(error)}") from error
-    absent = {name for name in loading["missing_keys"]} | {name for name, *_ in loading["mismatched_keys"]}
+    absent = set(loading["missing_keys"]) | {name for name, *_ in loading["mismatched_keys"]}
     named = {name: tensor.detach() for name, tensor in filled.state_dict().items() if name not in absent}
-    # A tensor of another shape keeps that shape, so that load_pretrained() names it.
+    # A tensor of another shape keeps that shape, and one that the module does not have its name, so that
+    # load_pretrained() names both.
     named |= {name: torch.empty(shape, device="meta") for name, shape, _ in loading["mismatched_keys"]}
-    return named | {name: weights[name] for name in loading["unexpected_keys"] if name in weights}
+    return named | {name: torch.empty(0, device="meta") for name in loading["unexpected_keys"]}
 
 
 def some(names: list[str]) -> str:
