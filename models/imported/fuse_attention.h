@@ -20,8 +20,8 @@
 //
 // The fused operations read queries, keys and values side by side in the linear layer's output, and write their
 // gradients in the same layout. When the graph runs, WindowAttention() is called if the values have 16 bits, the shapes
-// are the ones above, and there is no dropout; otherwise SelfAttention() is called, or, for the third and fourth forms, LibTorch's
-// operations. Two chains are not fused: scaled_dot_product_attention with an explicit scale, and the third and fourth
+// are the ones above, and there is no dropout; otherwise SelfAttention() is called, or, for the third and fourth forms,
+// LibTorch's operations. Not fused are scaled_dot_product_attention with an explicit scale, and the third and fourth
 // forms with dropout.
 #pragma once
 
