@@ -52,11 +52,12 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                                      {"aten::dropout", LeaveOutIdleDropout},
                                      {"aten::cat", ShortenCat}};
   // The patterns run in this order. Convolutions come before the norms, with which the residual sums that read their
-  // inputs are fused. Attention with explicit scores comes before scaled sums, which the scores can be. Scaled sums come before the norms that would otherwise be fused with those sums. Max-pooling comes
-  // after BatchNorm, which may be fused with a pooling. Norms and sums look for aten::linear nodes among their users,
-  // because under autocast these nodes round their input to 16 bits, and a norm or sum can then return the rounded
-  // result itself. Fused nodes are not recognized in this search, so linear layers are fused last. The search passes
-  // through nodes that only move values, so windows, which consist of such nodes, are fused after the norms.
+  // inputs are fused. Attention with explicit scores comes before scaled sums, which the scores can be. Scaled sums
+  // come before the norms that would otherwise be fused with those sums. Max-pooling comes after BatchNorm, which may
+  // be fused with a pooling. Norms and sums look for aten::linear nodes among their users, because under autocast these
+  // nodes round their input to 16 bits, and a norm or sum can then return the rounded result itself. Fused nodes are
+  // not recognized in this search, so linear layers are fused last. The search passes through nodes that only move
+  // values, so windows, which consist of such nodes, are fused after the norms.
   const std::vector<Pattern> patterns = {
       {"aten::conv2d", FuseFork},
       {"aten::mean", FuseSqueezeExcite},

@@ -326,7 +326,7 @@ std::optional<double> FactorOf(const Node& product) {
 struct Scores {
   int64_t queries, keys;  // values
   std::vector<int64_t> users_of_queries, users_of_keys;
-  std::vector<int64_t> nodes;  // in the order of the program
+  std::vector<int64_t> nodes;
   double number;  // the scale of all heads; if the scores are cosines, the least length of vectors
   std::vector<Argument> scales;  // the scale of each head, if the scores are cosines
 };
@@ -363,11 +363,11 @@ std::optional<Unit> FindUnit(const Rewriter& rewriter, int64_t division) {
               .least = *least};
 }
 
-// Returns the scores (q * scale) @ k^T, which end with the node `product`.
-std::optional<Scores> FindScaledScores(const Rewriter& rewriter, int64_t product) {
+// Returns the scores (q * scale) @ k^T, which end with the node `product`. The node `transposed` is that of k^T.
+std::optional<Scores> FindScaledScores(const Rewriter& rewriter, int64_t product,
+                                       int64_t transposed) {
   const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
-  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
-  if (scaled < 0 || transposed < 0) return std::nullopt;
+  if (scaled < 0) return std::nullopt;
   const std::optional<double> scale = FactorOf(rewriter.At(scaled));
   const Argument& queries = rewriter.At(scaled).arguments[0];
   const Argument& keys = rewriter.At(transposed).arguments[0];
@@ -382,10 +382,10 @@ std::optional<Scores> FindScaledScores(const Rewriter& rewriter, int64_t product
 }
 
 // Returns the scores (q/|q| @ (k/|k|)^T) * scale, which end with the node `scaled`.
-std::optional<Scores> FindCosines(const Rewriter& rewriter, int64_t scaled, int64_t product) {
+std::optional<Scores> FindCosines(const Rewriter& rewriter, int64_t scaled, int64_t product,
+                                  int64_t transposed) {
   const Argument& scale = rewriter.At(scaled).arguments[1];
-  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
-  if (!IsValue(scale) || transposed < 0) return std::nullopt;
+  if (!IsValue(scale)) return std::nullopt;
   const std::optional<Unit> queries = FindUnit(rewriter, rewriter.OwnMakerOf(product, 0));
   const std::optional<Unit> keys = FindUnit(rewriter, rewriter.OwnMakerOf(transposed, 0));
   if (!queries || !keys || queries->least != keys->least) return std::nullopt;
@@ -410,7 +410,8 @@ std::optional<Scores> FindScores(const Rewriter& rewriter, int64_t node) {
   if (transposed < 0) return std::nullopt;
   const std::vector<Argument>& turned = rewriter.At(transposed).arguments;
   if (!IsConstant(turned[1], -2) || !IsConstant(turned[2], -1)) return std::nullopt;
-  return is_scaled ? FindCosines(rewriter, node, product) : FindScaledScores(rewriter, product);
+  return is_scaled ? FindCosines(rewriter, node, product, transposed)
+                   : FindScaledScores(rewriter, product, transposed);
 }
 
 }  // namespace

@@ -51,12 +51,13 @@ def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> 
     """
     weights = read(path)
     own = model.state_dict(keep_vars=True)
-    if _lacking(own, weights) or weights.keys() - own.keys():
+    for name, tensor in own.items():
+        if name not in weights:
+            other = next((tied for tied, t in own.items() if t is tensor and tied in weights), None)
+            if other is not None:
+                weights[name] = weights[other]
+    if weights.keys() != own.keys():
         weights = _with_names_of_transformers(model, weights, path)
-    for name in own.keys() - weights.keys():
-        tied = _tied_in(own, weights, name)
-        if tied is not None:
-            weights[name] = weights[tied]
     # Files of old PyTorch versions lack this counter of BatchNorm.
     weights |= {name: tensor.detach() for name, tensor in own.items()
                 if name not in weights and name.endswith(".num_batches_tracked")}  # fmt: skip
@@ -80,15 +81,6 @@ def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> 
                 raise ExportError(f"{path} {text} {some(names)}")
     model.load_state_dict(weights)
     return Loaded(kept, unused)
-
-
-def _tied_in(own: dict[str, torch.Tensor], weights: dict[str, torch.Tensor], name: str) -> str | None:
-    """Returns another name, in `weights`, of the module's tensor `name`; None if there is none."""
-    return next((other for other, tensor in own.items() if tensor is own[name] and other in weights), None)
-
-
-def _lacking(own: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> bool:
-    return any(name not in weights and _tied_in(own, weights, name) is None for name in own)
 
 
 def _with_names_of_transformers(
